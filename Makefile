@@ -1,0 +1,103 @@
+# `make help` lists the targets. Everything is made inside this folder: .tools (uv), .venv (the
+# environment), .dmls (the embedded platform's state).
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+# Triton's server for machines without its image knows 3.11 and 3.12: those first, whatever `python3` is.
+first_python = for p in $(1); do $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, $(2)))' \
+  2>/dev/null && $$p -c 'import sys; print(sys.executable)' && break; done
+PYTHON ?= $(or $(shell $(call first_python,python3 python3.12 python3.11,13)),\
+  $(shell $(call first_python,python3 python3.13 python3.14,15)))
+
+UV := .tools/uv/bin/uv
+VENV := .venv
+BIN := $(VENV)/bin
+# Bytecode is compiled once, at installation: where Python may not write it later
+# (PYTHONDONTWRITEBYTECODE), each start of Airflow or MLflow would compile a thousand files again.
+export UV_COMPILE_BYTECODE := 1
+
+.PHONY: help setup demo up down doctor test unit lint format lock docs images clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+$(UV): requirements/uv.txt requirements/fetch_uv.sh
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.14 on the PATH: install one, or make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "fetching uv into .tools"
+	@requirements/fetch_uv.sh "$(PYTHON)" .tools/uv
+	@touch $@
+
+$(VENV)/.made: requirements/dev.txt pyproject.toml | $(UV)
+	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" $(VENV)
+	@echo "installing the locked packages into $(VENV)"
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "done: $(BIN)/dmls --help"
+
+setup: $(VENV)/.made ## build .venv (and with it .venv/bin/dmls)
+
+demo: setup ## the iris spec from a dropped file to a served model; ONCE=1 stops the platform afterwards
+	@$(BIN)/dmls demo $(if $(ONCE),--once)
+
+up: setup ## start the embedded platform
+	@$(BIN)/dmls up
+
+down: setup ## stop the embedded platform
+	@$(BIN)/dmls down
+
+doctor: setup ## what this machine has and what it lacks
+	@$(BIN)/dmls doctor
+
+lint: setup ## ruff, mypy, import-linter, and the pre-commit hooks that are left
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	@if git rev-parse --git-dir >/dev/null 2>&1; then \
+	  SKIP=ruff-check,ruff-format,mypy,import-linter $(BIN)/pre-commit run --all-files --show-diff-on-failure; fi
+
+format: setup ## format, and mend what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+unit: setup ## the tests that need no services
+	$(BIN)/pytest tests/unit
+
+# Stopped by an interrupt after TEST_TIME, so that pytest still cleans up and says what it was at.
+TEST_TIME ?= 39m
+test: lint ## lint, then every test, on real services that the tests start and stop
+	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest
+
+docs: setup ## write docs/spec.md from the code
+	$(BIN)/python docs/spec_reference.py
+
+images: ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand
+	docker build --target cpu --tag dmls-trainer:cpu --file images/trainer/Dockerfile .
+
+# Versions stay as they are unless UPGRADE=1, or UPGRADE_PACKAGE=name.
+compile = $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+  --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) $(addprefix --upgrade-package ,$(UPGRADE_PACKAGE))
+# What runs side by side holds the same versions.
+agreeing = $(compile) --python-version 3.11 --constraint requirements/dev.txt
+
+lock: $(UV) ## resolve requirements/*.txt again; UPGRADE=1 takes the newest versions
+	$(compile) --python-version 3.11 requirements/uv.in --output-file requirements/uv.txt
+	$(compile) --python-version 3.11 pyproject.toml --extra airflow --extra trainer --extra platform --extra dev \
+	  --output-file requirements/dev.txt
+	$(agreeing) pyproject.toml --extra airflow --extra trainer --extra platform --output-file requirements/platform.txt
+	$(agreeing) pyproject.toml requirements/airflow.in --extra airflow --output-file requirements/airflow.txt
+	$(agreeing) pyproject.toml --extra trainer --output-file requirements/trainer-cpu.txt
+	$(agreeing) requirements/mlflow.in --output-file requirements/mlflow.txt
+	$(agreeing) requirements/build.in --output-file requirements/build.txt
+	$(compile) --python-version 3.12 pyproject.toml --extra gpu-trainer --output-file requirements/trainer-gpu.txt
+	$(compile) --python-version 3.11 --no-deps requirements/triton.in --output-file requirements/triton.txt
+
+clean: ## delete caches and builds
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	find . -path ./$(VENV) -prune -o -path ./.tools -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## delete the environment, the tools and the platform's state too (stops the platform first)
+	@test ! -x $(BIN)/dmls || $(BIN)/dmls down
+	rm -rf $(VENV) .tools .dmls

@@ -1,0 +1,1 @@
+"""The ``dmls`` command: one module per group of commands, heavy imports inside the commands."""

@@ -1,0 +1,156 @@
+"""A job's runs, tasks, logs and approvals, as Airflow's REST API tells them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from dmls_core.errors import NotFoundError, PlatformError
+from dmls_core.platform.airflow_rest import AirflowRest
+from dmls_core.settings import Settings
+from dmls_core.store import layout
+
+APPROVE = "Approve"
+"""The option of Airflow's approval that lets a run go on."""
+
+APPROVAL_TASK = "approve"
+
+ASKING_SECONDS = 30.0
+"""Airflow lists an approval some moments after the status beside the drop speaks of it."""
+
+ANSWER_SECONDS = 120.0
+"""Longest wait for Airflow to go on after the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a run, as Airflow lists it.
+
+    Attributes:
+        map_index: number of the mapped task, -1 for a task that is not mapped.
+        seconds: how long it ran; ``None`` before it has ended.
+    """
+
+    task_id: str
+    map_index: int
+    state: str
+    try_number: int
+    seconds: float | None
+
+
+class JobRuns:
+    """The runs of one job's DAG.
+
+    Args:
+        settings: where Airflow is and who asks.
+        team: the job's team.
+        name: the job's name.
+
+    Raises:
+        PlatformError: Airflow does not answer, or its address is not set.
+    """
+
+    def __init__(self, settings: Settings, team: str, name: str) -> None:
+        self.dag_id = layout.dag_id(team, name)
+        self._rest = AirflowRest(
+            settings.require("airflow_url"),
+            settings.require("airflow_username"),
+            settings.require("airflow_password"),
+        )
+
+    def latest(self) -> str:
+        """Return the id of the latest run.
+
+        Raises:
+            NotFoundError: there is none yet.
+        """
+        answer = self._rest.get(self._path("dagRuns?order_by=-run_after&limit=1"))
+        if not (answer and answer["dag_runs"]):
+            raise NotFoundError(f"Airflow has no run of {self.dag_id} yet; try again in some seconds")
+        run: str = answer["dag_runs"][0]["dag_run_id"]
+        return run
+
+    def tasks(self, run: str) -> list[Task]:
+        """Return the tasks of a run in the order in which they started; those not started come last."""
+        found = self._get(f"dagRuns/{quote(run)}/taskInstances")["task_instances"]
+        found.sort(key=lambda entry: (entry["start_date"] is None, entry["start_date"] or ""))
+        return [
+            Task(
+                entry["task_id"],
+                entry["map_index"],
+                entry["state"] or "none",
+                entry["try_number"],
+                entry["duration"],
+            )
+            for entry in found
+        ]
+
+    def log(self, run: str, task: Task) -> Iterator[str]:
+        """Yield the lines of a task's latest try."""
+        path = f"dagRuns/{quote(run)}/taskInstances/{quote(task.task_id)}/logs/{task.try_number}"
+        answer = self._get(f"{path}?map_index={task.map_index}&full_content=true")
+        for entry in answer["content"]:
+            yield entry if isinstance(entry, str) else _line(entry)
+
+    def pending_approval(self, run: str) -> tuple[str, str] | None:
+        """Return subject and body of the approval that a run waits for, if it does."""
+        answer = self._get(f"dagRuns/{quote(run)}/hitlDetails?response_received=false")
+        for entry in answer["hitl_details"]:
+            if APPROVE in entry["options"] and not entry["response_received"]:
+                return entry["subject"], entry["body"] or ""
+        return None
+
+    def approve_latest(self, tell: Callable[[str], None]) -> None:
+        """Give the approval that the latest run waits for, as a user does on Airflow's page.
+
+        Returns once Airflow has gone on. An answer given within moments of the question can be lost:
+        Airflow then tries the task again, and asks again.
+
+        Args:
+            tell: takes the approval's subject.
+
+        Raises:
+            NotFoundError: the run asks for none.
+            PlatformError: Airflow does not go on.
+        """
+        run = self.latest()
+        subject = ""
+        end = time.monotonic() + ASKING_SECONDS
+        while not (subject and self._has_ended(run)):
+            if approval := self.pending_approval(run):
+                if not subject:
+                    tell(approval[0])
+                subject = approval[0]
+                path = f"dagRuns/{quote(run)}/taskInstances/{APPROVAL_TASK}/-1/hitlDetails"
+                self._rest.call("PATCH", self._path(path), {"chosen_options": [APPROVE], "params_input": {}})
+                end = time.monotonic() + ANSWER_SECONDS
+            if time.monotonic() > end:
+                if subject:
+                    raise PlatformError(f"Airflow does not go on with {self.dag_id} although it was approved")
+                raise NotFoundError(f"the latest run of {self.dag_id} asks for no approval")
+            time.sleep(0.5)
+
+    def _has_ended(self, run: str) -> bool:
+        states = [task.state for task in self.tasks(run) if task.task_id == APPROVAL_TASK]
+        return not set(states) & {"none", "scheduled", "queued", "running", "up_for_retry", "awaiting_input"}
+
+    def _get(self, path: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self._rest.call("GET", self._path(path))
+        return answer
+
+    def _path(self, path: str) -> str:
+        return f"/api/v2/dags/{quote(self.dag_id)}/{path}"
+
+
+def _line(entry: dict[str, Any]) -> str:
+    """Return one structured log message as a line."""
+    time = str(entry.get("timestamp") or "")[:19].replace("T", " ")
+    level = str(entry.get("level") or "").upper()
+    head = " ".join(part for part in (time, f"{level:<7}" if level else "") if part)
+    lines = str(entry["event"]).splitlines() or [""]
+    for detail in entry.get("error_detail") or ():
+        lines.append(f"{detail.get('exc_type', '')}: {detail.get('exc_value', '')}".rstrip())
+    return "\n".join(f"{head} {line}" if head else line for line in lines)

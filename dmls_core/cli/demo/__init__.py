@@ -1,0 +1,1 @@
+"""``dmls demo``: the iris spec from a dropped file to a served model, on real services."""

@@ -1,0 +1,52 @@
+"""``dmls train``: what the trainer's container runs, with or without Airflow."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from dmls_core.cli.options import JsonOption
+from dmls_core.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's command to ``dmls``."""
+    app.command(rich_help_panel="Specs")(train)
+
+
+def train(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec: a path or an s3:// URL.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Data files: paths or s3:// URLs.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where to write: a folder or an s3:// URL.")],
+    team: Annotated[str, typer.Option(help="The team that owns the job.")] = "local",
+    name: Annotated[str, typer.Option(help="The job's name.")] = "model",
+    run_key: Annotated[str, typer.Option(help="Key of the run; made from spec and data if left out.")] = "",
+    engine: Annotated[
+        Literal["auto", "cpu", "gpu"],
+        typer.Option(help="What fits the models, instead of the spec's choice."),
+    ] = "auto",
+    etag: Annotated[
+        list[str] | None,
+        typer.Option(help="ETag that a data file must have; once per file.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tune and train a model, and write it with its result.
+
+    A run that was cut off goes on where it was when it is started again with the same --out.
+    """
+    load_settings()  # for the credentials of an embedded platform
+    from dmls_core.training.command import run_train
+
+    run_train(
+        spec,
+        data,
+        out,
+        team=team,
+        name=name,
+        run_key=run_key,
+        engine=engine,
+        etags=etag or (),
+        as_json=as_json,
+    )

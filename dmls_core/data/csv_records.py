@@ -1,0 +1,157 @@
+"""The records of a CSV file, one by one: for the header, for what is wrong with a file, and for line numbers.
+
+Polars reads the data itself; it is fast, but does not say on which line a file goes wrong, and takes a record
+that is too short for one with missing values.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dmls_core.errors import DataError, Problem
+
+_RECORD = 64 * 2**20
+"""Bytes of one record beyond which a file is not read on."""
+
+
+class Record(NamedTuple):
+    """One record as it stands in the file; there may be millions, so nothing heavier than a tuple.
+
+    Attributes:
+        line: where it begins, counted from 1.
+        raw: its bytes without the line end.
+        lines: how many lines it takes; more than one if line breaks are quoted.
+    """
+
+    line: int
+    raw: bytes
+    lines: int = 1
+
+    def fields(self) -> list[str]:
+        """Return the fields, bytes that are not UTF-8 escaped."""
+        text = self.raw.decode("utf-8", errors="backslashreplace")
+        # The limit is the whole process's: others rely on theirs.
+        limit = csv.field_size_limit(_RECORD)
+        try:
+            return next(csv.reader([text]), [])
+        except csv.Error:  # a carriage return outside quotes
+            return text.split(",")
+        finally:
+            csv.field_size_limit(limit)
+
+    def n_fields(self) -> int:
+        """Return the number of fields."""
+        return len(self.fields()) if b'"' in self.raw else self.raw.count(b",") + 1
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Yield the records of a file, the header and empty ones included.
+
+    Raises:
+        DataError: a quote is never closed, or a record is too long.
+    """
+    with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
+        line = 1
+        while raw := file.readline(_RECORD):
+            lines = 1
+            while raw.count(b'"') % 2 and len(raw) < _RECORD:
+                more = file.readline(_RECORD)
+                if not more:
+                    raise DataError(
+                        Problem(
+                            "a double quote is opened here and never closed",
+                            file=path.name,
+                            line=line,
+                            found=_shown(raw.splitlines()[0]),
+                            hint='write a double quote inside a quoted field as ""',
+                        )
+                    )
+                raw += more
+                lines += 1
+            if len(raw) >= _RECORD:
+                raise DataError(
+                    Problem(f"the record is longer than {_RECORD:,} bytes", file=path.name, line=line)
+                )
+            yield Record(line, raw.removesuffix(b"\n").removesuffix(b"\r"), lines)
+            line += lines
+
+
+def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Problem]:
+    """Check every record below the header.
+
+    Args:
+        path: the file.
+        header_lines: lines of the header.
+        n_columns: number of fields in the header.
+
+    Returns:
+        Records with too many or too few fields, or that are not UTF-8; the first of each kind.
+    """
+    found: list[Problem] = []
+    ragged: Problem | None = None
+    others = 0
+    undecodable = False
+    try:
+        for record in records(path):
+            if record.line <= header_lines or not record.raw:
+                continue
+            if not undecodable and not record.raw.isascii() and not _is_utf8(record.raw):
+                undecodable = True
+                found.append(not_utf8(path, record.line, record.raw))
+            if (n_fields := record.n_fields()) != n_columns:
+                others += ragged is not None
+                ragged = ragged or Problem(
+                    f"the record has {n_fields} field{'s' * (n_fields != 1)}, the header {n_columns}",
+                    file=path.name,
+                    line=record.line,
+                    found=_shown(record.raw),
+                    expected=f"{n_columns} fields",
+                    hint="a comma or double quote inside a value needs double quotes around the value"
+                    if n_fields > n_columns
+                    else "leave a missing value empty, but keep its comma",
+                )
+    except DataError as error:
+        found.extend(error.problems)
+    if ragged:
+        found.append(ragged)
+        if others:
+            found.append(Problem(f"{others} more records have too many or too few fields", file=path.name))
+    return found
+
+
+def find_records(path: Path, header_lines: int, rows: Collection[int]) -> dict[int, Record]:
+    """Return the records of rows, which are counted from 0 below the header and include empty records."""
+    below = (record for record in records(path) if record.line > header_lines)
+    wanted = set(rows)
+    return {row: record for row, record in zip(range(max(wanted) + 1), below, strict=False) if row in wanted}
+
+
+def not_utf8(path: Path, line: int, raw: bytes) -> Problem:
+    """Return the problem of bytes that are not UTF-8."""
+    return Problem(
+        "the text is not UTF-8",
+        file=path.name,
+        line=line,
+        found=_shown(raw),
+        expected="UTF-8",
+        hint="save the file as UTF-8 (in Excel: 'CSV UTF-8')",
+    )
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shown(raw: bytes, most: int = 80) -> str:
+    text = raw[:most].decode("utf-8", errors="backslashreplace")
+    return text + ("…" if len(raw) > most else "")

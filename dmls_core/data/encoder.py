@@ -1,0 +1,293 @@
+"""Raw values of a table's columns to the float32 matrix that a model takes, and class indices to labels.
+
+This file stands alone (standard library and NumPy only): a logged model carries a copy of it, so that
+whoever loads the model needs nothing else of DMLS. How an encoder is fitted is told in ``fitting``.
+
+Rules, the same wherever a value comes from (a CSV, a list, an ndarray, a pandas Series):
+
+* Missing: ``None``, NaN, pandas' ``NA`` and ``NaT``, and the texts of ``MISSING`` (those of pandas).
+* Number: a number, its text, or a truth value (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0).
+  Anything else is an error. What float32 cannot hold becomes infinite. Missing becomes ``fill``.
+* Category: compared as text without blanks around it. Numbers that are equal are the same category however
+  they are written or stored: 1, 1.0, ``"1"``, ``"1.0"``, ``" 1"``; but ``"01"`` (a code, not a number) is
+  another one. ``True`` is ``"true"`` in any case of letters. Its code is its position in ``categories``; one
+  that was not seen when the encoder was fitted gets ``unknown``, a missing one ``missing``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SCHEMA = 1
+"""Number of the JSON form of an encoder."""
+
+MISSING = frozenset(
+    {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}
+    | {"N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
+)
+"""Texts that stand for a missing value, those of ``pandas.read_csv``."""
+
+UNKNOWN = -1.0
+"""Code of a category that was not there when the encoder was fitted."""
+
+_TRUTH = {"true": 1.0, "false": 0.0}
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
+_SHOWN = 60
+
+
+def is_missing(value: object) -> bool:
+    """Tell whether a raw value stands for no value."""
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return value.strip() in MISSING
+    if isinstance(value, float | np.floating):
+        return math.isnan(value)
+    return type(value).__name__ in ("NAType", "NaTType") or (
+        isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
+    )
+
+
+def category_text(value: object) -> str | None:
+    """Return the text by which a category is compared, None for a missing value."""
+    if is_missing(value):
+        return None
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        # The shortest text that this type of float reads back, never with an exponent: 0.1 is "0.1" as a
+        # float32 too, and 1.0 is "1".
+        text = np.format_float_positional(value, trim="-") if math.isfinite(value) else str(value)
+    else:
+        text = str(value).strip()
+        if _DECIMAL.fullmatch(text):
+            text = text.rstrip("0").rstrip(".")
+        elif text.lower() in _TRUTH:
+            text = text.lower()
+    return "0" if text == "-0" else text
+
+
+def number(value: object) -> float:
+    """Return a raw value as a float, NaN if it is missing.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, str) and value.strip().lower() in _TRUTH:
+        return _TRUTH[value.strip().lower()]
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:  # an int beyond float64
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    except (TypeError, ValueError):
+        raise ValueError(f"{repr(value)[:_SHOWN]} is not a number") from None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFeature:
+    """A column of numbers.
+
+    Attributes:
+        name: the column.
+        fill: what stands in for a missing value; NaN stays if None.
+    """
+
+    name: str
+    fill: float | None = None
+
+    def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the column as the model takes it, float32 of shape (n_rows,).
+
+        Raises:
+            ValueError: a value is not a number.
+        """
+        encoded = self._numbers(values)
+        if self.fill is not None:
+            encoded[np.isnan(encoded)] = self.fill
+        return encoded
+
+    def _numbers(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        with np.errstate(over="ignore"):
+            if values.dtype.kind in "biuf":
+                return values.astype(np.float32)
+            if values.dtype.kind == "O":
+                try:
+                    return values.astype(np.float64).astype(np.float32)
+                except (TypeError, ValueError, OverflowError):
+                    pass  # texts for missing values, or something wrong: look at each
+            encoded = np.empty(len(values), dtype=np.float64)
+            for row, value in enumerate(values):
+                try:
+                    encoded[row] = number(value)
+                except ValueError as error:
+                    raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
+            return encoded.astype(np.float32)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the feature as plain JSON data."""
+        return {"name": self.name, "kind": "number", "fill": self.fill}
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryFeature:
+    """A column of categories.
+
+    Attributes:
+        name: the column.
+        categories: texts as ``category_text`` writes them, in the order of their codes 0, 1, 2, ...
+        missing: code of a missing value, may be NaN.
+        unknown: code of a category that is not listed.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    missing: float = math.nan
+    unknown: float = UNKNOWN
+
+    def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the codes, float32 of shape (n_rows,)."""
+        codes: dict[str | None, float] = {text: float(code) for code, text in enumerate(self.categories)}
+        codes[None] = self.missing
+        encoded = (codes.get(category_text(value), self.unknown) for value in values)
+        return np.fromiter(encoded, dtype=np.float32, count=len(values))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the feature as plain JSON data; a NaN code is null."""
+        return {
+            "name": self.name,
+            "kind": "category",
+            "categories": list(self.categories),
+            "missing": None if math.isnan(self.missing) else self.missing,
+            "unknown": self.unknown,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The column that is predicted.
+
+    Attributes:
+        name: the column.
+        labels: the classes as the user's data spells them, in the order of their indices; None for a number.
+    """
+
+    name: str
+    labels: tuple[str, ...] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the target as plain JSON data."""
+        if self.labels is None:
+            return {"name": self.name, "kind": "number"}
+        return {"name": self.name, "kind": "label", "labels": list(self.labels)}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """The features of a model in the order of its inputs, and its target."""
+
+    features: tuple[NumberFeature | CategoryFeature, ...]
+    target: Target
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns that ``transform`` needs, in the order of the matrix."""
+        return tuple(feature.name for feature in self.features)
+
+    def transform(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
+        """Encode raw values.
+
+        Args:
+            columns: raw values by column name, each of length n_rows: lists, ndarrays or Series; a pandas
+                DataFrame will do. Columns that are no features are ignored.
+
+        Returns:
+            float32, C-contiguous, of shape (n_rows, n_features).
+
+        Raises:
+            ValueError: columns are missing or differ in length, or a number is not one.
+        """
+        if missing := [name for name in self.feature_names if name not in columns]:
+            raise ValueError(f"columns are missing: {', '.join(map(repr, missing))}")
+        raw = {name: _one_dimensional(name, columns[name]) for name in self.feature_names}
+        lengths = {name: len(values) for name, values in raw.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns differ in length: {lengths}")
+        matrix = np.empty((next(iter(lengths.values()), 0), len(self.features)), dtype=np.float32)
+        for position, feature in enumerate(self.features):
+            matrix[:, position] = feature.encode(raw[feature.name])
+        return matrix
+
+    def decode(self, indices: Iterable[int]) -> list[str]:
+        """Return the labels of class indices.
+
+        Raises:
+            ValueError: the target is a number and has no labels.
+            IndexError: there is no such class.
+        """
+        if self.target.labels is None:
+            raise ValueError(f"the target {self.target.name!r} is a number and has no labels")
+        labels = self.target.labels
+        return [labels[_class_index(index, len(labels))] for index in indices]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the encoder as plain JSON data; ``from_json`` gives an equal one."""
+        return {
+            "schema": SCHEMA,
+            "features": [feature.as_json() for feature in self.features],
+            "target": self.target.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Encoder:
+        """Read what ``as_json`` returned.
+
+        Raises:
+            ValueError: it is not an encoder, or one of a later release.
+        """
+        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+            raise ValueError(f"not an encoder of schema {SCHEMA}")
+        try:
+            labels = data["target"].get("labels")
+            return cls(
+                features=tuple(_feature(feature) for feature in data["features"]),
+                target=Target(data["target"]["name"], None if labels is None else tuple(labels)),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not an encoder: {error!r}") from None
+
+
+def _feature(data: Mapping[str, Any]) -> NumberFeature | CategoryFeature:
+    if data["kind"] == "number":
+        return NumberFeature(data["name"], data["fill"])
+    if data["kind"] != "category":
+        raise ValueError(f"not an encoder: a feature of kind {data['kind']!r}")
+    missing = math.nan if data["missing"] is None else data["missing"]
+    return CategoryFeature(data["name"], tuple(data["categories"]), missing, data["unknown"])
+
+
+def _one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return the values as an array without letting NumPy guess a type for a list of mixed ones."""
+    if hasattr(values, "dtype"):
+        array = np.asarray(values)
+    else:
+        items: Sequence[object] = list(values)  # type: ignore[arg-type]
+        array = np.empty(len(items), dtype=object)
+        array[:] = items
+    if array.ndim != 1:
+        raise ValueError(f"column {name!r} must have one dimension, got shape {array.shape}")
+    return array
+
+
+def _class_index(index: int, classes: int) -> int:
+    if not 0 <= index < classes:
+        raise IndexError(f"there is no class {index}: the target has {classes}")
+    return int(index)

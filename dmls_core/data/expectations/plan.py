@@ -1,0 +1,144 @@
+"""What is expected of the data: what the spec implies, and what its ``[expectations]`` adds.
+
+Implied, for every spec:
+
+* there is a row; every column that the spec names is there,
+* a feature most of whose values are numbers holds nothing else, and so does a regressor's target,
+* at most 95 % of a feature's values are missing, and at most 50 % of the target's (rows without a target are
+  left out of the training); ``[expectations] max_missing`` sets both,
+* a target has at least two different values.
+
+``[expectations.columns.NAME]`` adds ``min`` and ``max`` (of numbers), ``values``, ``pattern`` (a regular
+expression found anywhere in the text, unless it says ``^`` and ``$``; it makes the column text, which has no
+bounds), ``max_missing`` and ``unique``. The column need not be a feature. A missing
+value meets all of them but ``max_missing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dmls_core.data.encoder import category_text
+from dmls_core.data.roles import Roles
+from dmls_core.spec import ColumnExpectation, Expectations, Spec
+
+Kind = Literal[
+    "row_count", "exists", "numbers", "missing", "between", "in_set", "pattern", "unique", "unique_count"
+]
+
+FEATURE_MISSING = 0.95
+TARGET_MISSING = 0.5
+
+_FLOATS = ["float", "float32", "float64"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a column that is there looks like.
+
+    Attributes:
+        numeric: whether most of its values are numbers.
+        texts: its distinct texts, where it holds any that is no number.
+    """
+
+    numeric: bool
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One thing that is expected.
+
+    Attributes:
+        column: the column; empty for the table as a whole.
+        kind: what sort of expectation; a column has at most one of each.
+        statement: the same in plain words.
+        arguments: what Great Expectations is told besides the column.
+    """
+
+    column: str
+    kind: Kind
+    statement: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+def plan(
+    spec: Spec, roles: Roles | None, facts: Mapping[str, Facts], missing: tuple[str, ...]
+) -> list[Expectation]:
+    """Return everything that is expected of the data.
+
+    Args:
+        spec: the spec.
+        roles: which of the data's columns are features; None if that cannot be told, since some are missing.
+        facts: of each column that is there and is read.
+        missing: columns that the spec names and that are not there.
+    """
+    wanted = spec.expectations
+    found: list[Expectation] = [
+        _row_count(wanted),
+        *(Expectation(name, "exists", "the column is there") for name in (*facts, *missing)),
+    ]
+    for name, fact in facts.items():
+        own = wanted.columns.get(name) or ColumnExpectation()
+        is_feature = roles is not None and name in roles.features
+        is_target = name == spec.columns.target
+        if (
+            (is_feature and fact.numeric and name not in spec.columns.categorical)
+            or (is_target and spec.task == "regression")
+            or own.min is not None
+            or own.max is not None
+        ):
+            found.append(Expectation(name, "numbers", "every value is a number", {"type_list": _FLOATS}))
+        if is_feature or is_target or own.max_missing is not None:
+            found.append(_missing(name, spec, own))
+        if is_target:
+            statement = "there are at least 2 different values"
+            found.append(Expectation(name, "unique_count", statement, {"min_value": 2}))
+        found += _own(name, own, fact)
+    return found
+
+
+def _row_count(wanted: Expectations) -> Expectation:
+    least = wanted.min_rows or 1
+    most = wanted.max_rows
+    return Expectation(
+        "",
+        "row_count",
+        f"there {'is' if least == 1 else 'are'} at least {least:,} row{'s' * (least > 1)}"
+        + (f" and at most {most:,}" if most else ""),
+        {"min_value": least, "max_value": most},
+    )
+
+
+def _missing(name: str, spec: Spec, own: ColumnExpectation) -> Expectation:
+    default = TARGET_MISSING if name == spec.columns.target else FEATURE_MISSING
+    shares = (own.max_missing, spec.expectations.max_missing, default)
+    share = next(share for share in shares if share is not None)
+    statement = f"at most {100 * share:g} % of the values are missing" if share else "no value is missing"
+    return Expectation(name, "missing", statement, {"mostly": 1 - share})
+
+
+def _own(name: str, own: ColumnExpectation, fact: Facts) -> Iterator[Expectation]:
+    bounds = [f"at least {own.min}"] if own.min is not None else []
+    bounds += [f"at most {own.max}"] if own.max is not None else []
+    if bounds and fact.numeric and not fact.texts:  # texts fail as numbers already
+        arguments = {"min_value": own.min, "max_value": own.max}
+        yield Expectation(name, "between", f"every value is {' and '.join(bounds)}", arguments)
+    if own.values is not None:
+        shown = ", ".join(map(str, own.values[:20])) + (", …" if len(own.values) > 20 else "")
+        allowed = {"value_set": _spelled(own.values, fact)}
+        yield Expectation(name, "in_set", f"every value is one of {shown}", allowed)
+    if own.pattern is not None:
+        yield Expectation(name, "pattern", f"every value matches {own.pattern}", {"regex": own.pattern})
+    if own.unique:
+        yield Expectation(name, "unique", "no value comes twice")
+
+
+def _spelled(values: tuple[Any, ...], fact: Facts) -> list[Any]:
+    """Return the values allowed as the data spells them: 1 allows the text 1.0 as it does in a category."""
+    if not fact.texts:
+        return list(values)
+    allowed = {category_text(value) for value in values}
+    return [text for text in fact.texts if category_text(text) in allowed]

@@ -1,0 +1,102 @@
+"""The data files of a submission, read one below the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from dmls_core.data.csv_source import CsvSource
+from dmls_core.data.limits import DataLimits
+from dmls_core.data.parquet_source import ParquetSource
+from dmls_core.data.source import Cell, Look, Source
+from dmls_core.errors import DataError, Problem
+
+_FORMATS = {".csv": "csv", ".parquet": "parquet"}
+_LOOSENESS: list[Look] = ["truth", "integer", "number", "time", "category", "text", "unusable"]
+"""Of two files that disagree about a column, the look further to the right is the column's."""
+
+
+class Files:
+    """At least one file of data."""
+
+    def __init__(self, paths: Sequence[Path], data_format: str | None, limits: DataLimits) -> None:
+        """Open the files.
+
+        Args:
+            paths: the files.
+            data_format: ``csv`` or ``parquet``; told from each file's name if None.
+            limits: bounds on rows and columns.
+
+        Raises:
+            DataError: there is none, or one is not there or not of that format.
+        """
+        self.sources = tuple(_open(path, data_format, limits) for path in paths)
+        if not self.sources:
+            raise DataError("there is no data file")
+        self._heights: tuple[int, ...] = ()
+        self._limits = limits
+
+    def looks(self, names: Collection[str]) -> dict[str, Look]:
+        """Return what columns, which all files have, look like."""
+        looks: dict[str, Look] = {}
+        for source in self.sources:
+            for name, look in source.looks:
+                if name in names:
+                    looks[name] = max(look, looks.get(name, look), key=_LOOSENESS.index)
+        return looks
+
+    def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
+        """Read columns, which all files have; see ``Source.read``.
+
+        Raises:
+            DataError: a file is broken, or there are too many rows.
+        """
+        frames = [source.read(types) for source in self.sources]
+        self._heights = tuple(frame.height for frame in frames)
+        rows, most = sum(self._heights), self._limits.rows
+        if rows > most:
+            problem = Problem("the data has too many rows", found=f"{rows:,}", expected=f"at most {most:,}")
+            raise DataError(problem)
+        # Where one file has text in place of numbers, all get text.
+        mixed = [name for name in types if len({frame[name].dtype for frame in frames}) > 1]
+        return pl.concat([frame.cast(dict.fromkeys(mixed, pl.String)) for frame in frames])
+
+    def integers(self, name: str) -> pl.Series | None:
+        """Read a column as 64-bit integers; None if it holds anything else."""
+        parts = [source.integers(name) for source in self.sources]
+        known = [part for part in parts if part is not None]
+        return pl.concat(known).alias(name) if len(known) == len(parts) else None
+
+    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], tuple[Source, Cell]]:
+        """Find where values stand, each given by its row (from 0, as ``read`` counts) and its column."""
+        located: dict[tuple[int, str], tuple[Source, Cell]] = {}
+        if not cells:
+            return located
+        first = 0
+        for source, height in zip(self.sources, self._heights, strict=True):
+            own = {(row - first, name) for row, name in cells if first <= row < first + height}
+            if own:
+                found = source.locate(own)
+                located.update({(row + first, name): (source, cell) for (row, name), cell in found.items()})
+            first += height
+        return located
+
+
+def _open(path: Path, data_format: str | None, limits: DataLimits) -> Source:
+    if not path.is_file():
+        raise DataError(Problem("there is no such file", file=str(path)))
+    match data_format or _FORMATS.get(path.suffix.lower()):
+        case "csv":
+            return CsvSource(path, limits)
+        case "parquet":
+            return ParquetSource(path, limits)
+    raise DataError(
+        Problem(
+            "the format of the file cannot be told from its name",
+            file=path.name,
+            expected=".csv or .parquet",
+            hint="rename it, or set [data] format",
+        )
+    )

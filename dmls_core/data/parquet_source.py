@@ -1,0 +1,95 @@
+"""Parquet: the types are those of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from dmls_core.data.limits import DataLimits
+from dmls_core.data.source import Cell, Look, Source
+from dmls_core.errors import DataError, Problem
+
+
+class ParquetSource(Source):
+    """One Parquet file."""
+
+    def __init__(self, path: Path, limits: DataLimits) -> None:
+        """Read the file's schema.
+
+        Raises:
+            DataError: this is not a Parquet file, or it has too many columns.
+        """
+        super().__init__(path)
+        try:
+            self._schema = pl.read_parquet_schema(path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise self._broken(error) from None
+        if len(self._schema) > limits.columns:
+            raise DataError(
+                Problem(
+                    "there are too many columns",
+                    file=path.name,
+                    found=str(len(self._schema)),
+                    expected=f"at most {limits.columns}",
+                )
+            )
+
+    @cached_property
+    def looks(self) -> tuple[tuple[str, Look], ...]:
+        """The columns and their types."""
+        return tuple((name, _look(dtype)) for name, dtype in self._schema.items())
+
+    def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
+        """Read columns; see ``Source.read``."""
+        columns = [self._column(name, dtype) for name, dtype in types.items()]
+        try:
+            frame = pl.scan_parquet(self.path, glob=False).select(columns).collect(engine="streaming")
+        except pl.exceptions.PolarsError as error:
+            raise self._broken(error) from None
+        if frame.is_empty():
+            raise DataError(Problem("there are no rows", file=self.path.name, expected="rows"))
+        return frame
+
+    def integers(self, name: str) -> pl.Series | None:
+        """Read a column as whole numbers; see ``Source.integers``."""
+        return pl.scan_parquet(self.path, glob=False).select(name).collect(engine="streaming").to_series()
+
+    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
+        """Return the values; see ``Source.locate``."""
+        scan = pl.scan_parquet(self.path, glob=False)
+        return {
+            (row, name): Cell(None, str(scan.select(name).slice(row, 1).collect().item()))
+            for row, name in cells
+        }
+
+    def _column(self, name: str, dtype: pl.DataType) -> pl.Expr:
+        column, stored = pl.col(name), self._schema[name]
+        if stored == pl.Boolean and not dtype.is_numeric():
+            # As pandas and Python spell them.
+            column = pl.when(column).then(pl.lit("True")).when(~column).then(pl.lit("False"))
+        if dtype == pl.Categorical:
+            return column.cast(pl.String).cast(dtype).alias(name)
+        return column.cast(dtype).alias(name)
+
+    def _broken(self, error: Exception) -> DataError:
+        reason = str(error).split("\n", 1)[0][:200]
+        return DataError(Problem("the file cannot be read as Parquet", file=self.path.name, found=reason))
+
+
+def _look(dtype: pl.DataType) -> Look:
+    if dtype.is_integer():
+        return "integer"
+    if dtype.is_numeric():
+        return "number"
+    if dtype == pl.Boolean:
+        return "truth"
+    if dtype.is_temporal():
+        return "time"
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        return "category"
+    if isinstance(dtype, pl.String | pl.Null):
+        return "text"
+    return "unusable"

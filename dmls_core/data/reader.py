@@ -1,0 +1,123 @@
+"""Data files to a table: float32 features, target, and an answer to everything that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from dmls_core.data.features import EXACT_INTEGERS, Feature, dates, merged_integers, nested, read_feature
+from dmls_core.data.files import Files
+from dmls_core.data.findings import Finding, place
+from dmls_core.data.limits import DataLimits
+from dmls_core.data.roles import Roles, choose_roles, missing_column
+from dmls_core.data.source import Look
+from dmls_core.data.table import Table
+from dmls_core.data.targets import read_target
+from dmls_core.errors import DataError
+from dmls_core.spec import Columns
+from dmls_core.spec.definitions import Task
+
+
+def read_table(
+    paths: Sequence[Path],
+    columns: Columns,
+    task: Task,
+    *,
+    data_format: str | None = None,
+    limits: DataLimits | None = None,
+) -> Table:
+    """Read features and target.
+
+    Rows without a target are left out, and counted in the table's warnings.
+
+    Args:
+        paths: the data files, read one below the other; all must have the columns that are used.
+        columns: the spec's ``[columns]``.
+        task: what the model predicts.
+        data_format: ``csv`` or ``parquet``; told from each file's name if None.
+        limits: bounds on the data; those of the environment if None.
+
+    Raises:
+        DataError: the data cannot be read, or does not fit the spec; the first problem of each column, with
+            its line.
+    """
+    limits = limits or DataLimits.from_environment()
+    files = Files(paths, data_format, limits)
+    roles = _roles(files, columns)
+    looks = files.looks(roles.used)
+    if unusable := [nested(name) for name, look in looks.items() if look == "unusable"]:
+        raise DataError(place(unusable, files, limits.problems))
+    frame = files.read({name: _type(name, looks[name], roles, task) for name in roles.used})
+    findings: list[Finding] = []
+    features: list[Feature] = []
+    for name in roles.features:
+        categorical = name in roles.categorical or looks[name] == "category"
+        feature = _feature(frame[name], looks[name], files, limits, categorical=categorical)
+        findings.append(feature) if isinstance(feature, Finding) else features.append(feature)
+    target = read_target(frame[roles.target], task, limits)
+    if isinstance(target, Finding):
+        findings.append(target)
+    if findings or isinstance(target, Finding):
+        raise DataError(place(findings, files, limits.problems))
+    values, labels = target
+    encoded = pl.DataFrame([series for _, series in features])
+    warnings: tuple[str, ...] = ()
+    if values.null_count():
+        empty = int(frame.select(pl.all_horizontal(pl.all().is_null())).to_series().sum())
+        if dropped := values.null_count() - empty:
+            warnings = (f"{dropped} of {len(values) - empty} rows have no target and were left out",)
+        kept = values.is_not_null()
+        encoded, values = encoded.filter(kept), values.filter(kept)
+    table_columns = tuple(column for column, _ in features)
+    del frame, features  # as large as the matrix
+    return Table(
+        columns=table_columns,
+        matrix=_matrix(encoded),
+        target_name=columns.target,
+        target=values.to_numpy(),
+        labels=labels,
+        warnings=warnings,
+    )
+
+
+def _roles(files: Files, columns: Columns) -> Roles:
+    first, *others = files.sources
+    roles = choose_roles(columns, first.names, first.path.name, first.header_line)
+    if problems := [
+        missing_column(name, source.names, source.path.name, "columns", source.header_line)
+        for source in others
+        for name in roles.used
+        if name not in source.names
+    ]:
+        raise DataError(problems)
+    return roles
+
+
+def _type(name: str, look: Look, roles: Roles, task: Task) -> pl.DataType:
+    if look in ("time", "category", "text") or name in roles.categorical:
+        return pl.Categorical()
+    if name != roles.target:
+        return pl.Float32()
+    return pl.Categorical() if task == "classification" or look == "truth" else pl.Float64()
+
+
+def _feature(
+    series: pl.Series, look: Look, files: Files, limits: DataLimits, *, categorical: bool
+) -> Feature | Finding:
+    if look == "time" and not categorical:
+        return dates(series.name)
+    feature = read_feature(series, limits, categorical=categorical)
+    if look == "integer" and not isinstance(feature, Finding) and feature[0].categories is None:
+        largest = max(-float(feature[1].min() or 0), float(feature[1].max() or 0))  # type: ignore[arg-type]
+        exact = files.integers(series.name) if largest >= EXACT_INTEGERS else None
+        if exact is not None and (finding := merged_integers(exact)):
+            return finding
+    return feature
+
+
+def _matrix(frame: pl.DataFrame) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """Return the frame as a C-contiguous matrix, NaN for nulls."""
+    return np.ascontiguousarray(frame.to_numpy(order="c"), dtype=np.float32)

@@ -1,0 +1,108 @@
+"""Which of a file's columns are features, and which one is the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from dmls_core.errors import DataError, Problem
+from dmls_core.spec import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the columns that are read are for.
+
+    Attributes:
+        features: in the order of the spec, or of the file where the spec names none.
+        target: the column to predict.
+        categorical: the features that the spec calls categories.
+    """
+
+    features: tuple[str, ...]
+    target: str
+    categorical: frozenset[str]
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return (*self.features, self.target)
+
+
+def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | None = 1) -> Roles:
+    """Find the spec's columns among those of the data.
+
+    Args:
+        columns: the spec's table.
+        names: the columns of the (first) file.
+        file: its name, for messages.
+        line: line of the header; None where there are no lines.
+
+    Raises:
+        DataError: a column that the spec names is missing, with the nearest name; a name that is used comes
+            twice; no feature is left.
+    """
+    named = {
+        "columns.target": (columns.target,),
+        "columns.features": columns.features,
+        "columns.categorical": columns.categorical,
+        "columns.drop": columns.drop,
+        "columns.id": (columns.id,),
+        "columns.time": (columns.time,),
+        "columns.weight": (columns.weight,),
+    }
+    problems = [
+        missing_column(name, names, file, key, line)
+        for key, group in named.items()
+        for name in group
+        if name is not None and name not in names
+    ]
+    others = {columns.target, *columns.drop, columns.id, columns.time, columns.weight}
+    features = columns.features or tuple(dict.fromkeys(name for name in names if name not in others))
+    if not columns.features and "" in features:
+        problems.append(
+            Problem(
+                f"column {names.index('') + 1} has no name",
+                file=file,
+                line=line,
+                hint="name it, list [columns] features, or write the file without row numbers "
+                "(pandas: to_csv(index=False))",
+            )
+        )
+    problems += [
+        Problem(
+            "the column is there more than once", file=file, line=line, key=name, hint="rename one of them"
+        )
+        for name in dict.fromkeys((*features, columns.target))
+        if name and names.count(name) > 1
+    ]
+    if not features:
+        problems.append(
+            Problem(
+                "no column is left to predict from",
+                file=file,
+                key="columns",
+                found=", ".join(names[:20]),
+                hint="drop fewer columns",
+            )
+        )
+    if problems:
+        raise DataError(problems)
+    return Roles(features, columns.target, frozenset(columns.categorical))
+
+
+def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> Problem:
+    """Return the problem of a column that a file lacks."""
+    lowered = {known.lower(): known for known in reversed(names) if known}
+    close = get_close_matches(name.strip().lower(), lowered, n=1)
+    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return Problem(
+        f"column {name!r} is not in the data",
+        file=file,
+        line=line,
+        key=key,
+        found=shown,
+        expected=name,
+        hint=f"did you mean {lowered[close[0]]!r}?" if close else f"the data has: {shown}",
+    )

@@ -1,0 +1,98 @@
+"""Which rows are held out for the final score."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.errors import DataError, Problem
+from dmls_core.spec.definitions import Task
+
+Split = Literal["stratified", "random", "time"]
+
+
+def split_holdout(
+    target: NDArray[np.int64] | NDArray[np.float64],
+    *,
+    holdout: float,
+    split: Split,
+    seed: int,
+    task: Task,
+    labels: tuple[str, ...] | None = None,
+    folds: int = 2,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split the rows, the same way for the same arguments on every machine.
+
+    Args:
+        target: class indices or values, shape (n_rows,).
+        holdout: share of the rows to hold out, between 0 and 1.
+        split: ``stratified`` keeps each class's share; ``random`` does not look at the target.
+        seed: seed of the shuffle.
+        task: whether the target holds classes.
+        labels: the classes' names, for messages.
+        folds: folds of the cross-validation that will be run on the training rows; each of its folds needs a
+            row of every class.
+
+    Returns:
+        Indices of the training rows and of the held-out rows, int64, each in random order.
+
+    Raises:
+        DataError: there are too few rows, in all or of a class.
+        ValueError: a stratified split of numbers, or a split by time.
+    """
+    from sklearn.model_selection import train_test_split
+
+    if split == "time" or (split == "stratified" and task != "classification"):
+        raise ValueError(f"cannot split {task} data by {split!r}")
+    rows = np.arange(len(target), dtype=np.int64)
+    held_out = int(np.ceil(len(rows) * holdout))
+    if held_out < 1 or len(rows) - held_out < folds:
+        raise DataError(_too_few_rows(len(rows), folds, holdout))
+    stratify = None
+    if split == "stratified":
+        counts = np.bincount(target.astype(np.int64), minlength=len(labels or ()))
+        if problems := _too_few_of_a_class(counts, labels, folds + 1):
+            raise DataError(problems)
+        if held_out < len(counts) or len(rows) - held_out < len(counts):
+            raise DataError(
+                Problem(
+                    "has fewer rows held out, or left to train on, than the target has classes",
+                    key="evaluation.holdout",
+                    found=f"{held_out} of {len(rows)} rows for {len(counts)} classes",
+                    expected=f"at least {len(counts)} rows on each side",
+                    hint="hold out another share, or add rows",
+                )
+            )
+        stratify = target
+    train, test = train_test_split(rows, test_size=held_out, random_state=seed, stratify=stratify)
+    if task == "classification":
+        counts = np.bincount(target[train].astype(np.int64), minlength=len(labels or ()))
+        if problems := _too_few_of_a_class(counts, labels, folds, where=" left to train on"):
+            raise DataError(problems)
+    return train, test
+
+
+def _too_few_rows(rows: int, folds: int, holdout: float) -> Problem:
+    return Problem(
+        f"the data has too few rows to hold out {holdout:.0%} and cross-validate on the rest",
+        found=f"{rows} rows",
+        expected=f"at least {int(np.ceil(max(folds / (1 - holdout), folds + 1)))} rows",
+        hint="add rows",
+    )
+
+
+def _too_few_of_a_class(
+    counts: NDArray[np.int64], labels: tuple[str, ...] | None, least: int, where: str = ""
+) -> list[Problem]:
+    return [
+        Problem(
+            f"class {labels[index] if labels else index!r} has too few rows{where}",
+            found=f"{counts[index]} rows",
+            expected=f"at least {least} rows",
+            hint="add rows of that class, take its rows out, or lower [search] folds; "
+            "if the target is a number, use a regressor",
+        )
+        for index in np.flatnonzero(counts < least).tolist()
+    ]

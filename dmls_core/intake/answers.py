@@ -1,0 +1,141 @@
+"""The answer to the user beside what was dropped: ``_status.json`` and ``_status.md``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from dmls_core.errors import ConflictError, ObjectMissingError, Problem
+from dmls_core.intake.status import State, Status, as_problem
+from dmls_core.intake.status_page import status_page
+from dmls_core.store import Registry, Store, layout
+
+MAX_BYTES = 1 << 20
+"""Of a status that is read back: users may write where it lies."""
+
+ATTEMPTS = 8
+
+
+def read_status(store: Store, team: str, job: str) -> Status | None:
+    """Return the answer to a drop; ``None`` where there is none, or none that can be understood."""
+    return _read(store, team, job)[0]
+
+
+def write_status(
+    store: Store,
+    team: str,
+    job: str,
+    state: State,
+    message: str,
+    *,
+    errors: Iterable[Problem | Mapping[str, Any]] = (),
+    run_key: str | None = None,
+    links: Mapping[str, str] | None = None,
+    fingerprint: str = "",
+) -> Status:
+    """Answer a drop, whatever was answered before; what already says the same is left untouched.
+
+    Raises:
+        StoreError: the answer could not be written.
+    """
+    status = Status(
+        state,
+        message,
+        f"{team}/{job}".strip("/"),
+        tuple(map(as_problem, errors)),
+        run_key,
+        links or {},
+        fingerprint,
+    )
+    return _write(store, team, job, status, _read(store, team, job)[0])
+
+
+def update_run_status(
+    store: Store,
+    team: str,
+    job: str,
+    run_key: str,
+    state: State,
+    message: str,
+    *,
+    errors: Iterable[Problem | Mapping[str, Any]] = (),
+    links: Mapping[str, str] | None = None,
+) -> bool:
+    """Tell the user how a run goes, unless the drop has moved on.
+
+    Nothing is written when the job's record is of another run or retired, or when the last answer is to
+    a newer drop that was not accepted: its errors must stay in sight. Links of the same run add up.
+
+    Returns:
+        Whether the status now says this.
+
+    Raises:
+        StoreError: the answer could not be written.
+    """
+    record = Registry(store).job(team, job)
+    if record is None or record.state == "retired" or record.run_key != run_key:
+        return False
+    for _ in range(ATTEMPTS):
+        before, etag = _read(store, team, job)
+        if before and before.state in {"waiting", "rejected"} and before.fingerprint != record.fingerprint:
+            return False
+        earlier = before.links if before and before.run_key == run_key else {}
+        status = Status(
+            state,
+            message,
+            f"{team}/{job}",
+            tuple(map(as_problem, errors)),
+            run_key,
+            {**earlier, **(links or {})},
+            record.fingerprint,
+        )
+        try:
+            _write(store, team, job, status, before, etag)
+        except ConflictError:
+            continue
+        return True
+    raise ConflictError(f"cannot tell how the run of {team}/{job} goes: others keep changing its status")
+
+
+def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:
+    """Return the status and its ETag; a status that cannot be understood counts as none."""
+    try:
+        content, info = store.read(layout.incoming_file(team, job, layout.STATUS_JSON), limit=MAX_BYTES)
+    except ObjectMissingError:
+        return None, ""
+    try:
+        return Status.from_json(json.loads(content)), info.etag
+    except (ValueError, RecursionError):
+        return None, info.etag
+
+
+def _write(
+    store: Store, team: str, job: str, status: Status, before: Status | None, etag: str | None = None
+) -> Status:
+    """Write both forms; given an ETag (empty: there was none) only if nobody else wrote meanwhile."""
+    if before and replace(before, updated="") == status:
+        return before
+    status = replace(status, updated=datetime.now(UTC).isoformat(timespec="seconds"))
+    document = (json.dumps(status.as_json(), indent=2, ensure_ascii=False) + "\n").encode(errors="replace")
+    key = layout.incoming_file(team, job, layout.STATUS_JSON)
+    # The page goes first: cut off in between, the next call still sees the old JSON and writes both.
+    _write_page(store, team, job, status)
+    try:
+        if etag is None:
+            store.put(key, document)
+        elif etag:
+            store.replace(key, document, etag)
+        else:
+            store.create(key, document)
+    except ConflictError:
+        if current := _read(store, team, job)[0]:
+            _write_page(store, team, job, current)
+        raise
+    return status
+
+
+def _write_page(store: Store, team: str, job: str, status: Status) -> None:
+    store.put(layout.incoming_file(team, job, layout.STATUS_MD), status_page(status).encode(errors="replace"))

@@ -1,0 +1,112 @@
+"""Does the header of a CSV fit the spec?"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dmls_core.errors import Problem
+from dmls_core.intake.csv_rows import Row, is_number
+
+if TYPE_CHECKING:
+    from dmls_core.spec import Spec
+
+_OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[Problem]:
+    """Return what is wrong with the header: delimiter, empty and double names, columns that are missing."""
+    names = header.cells
+    if len(names) == 1:
+        for delimiter, plural in _OTHER_DELIMITERS.items():
+            if delimiter in names[0]:
+                return [
+                    Problem(
+                        f"the columns are separated by {plural}, not commas",
+                        hint="save it with commas between the columns",
+                        file=file,
+                        line=header.line,
+                        found=repr(delimiter),
+                        expected="','",
+                    )
+                ]
+    if len(names) > max_columns:
+        return [
+            Problem(
+                "the file has too many columns",
+                hint="leave out those that the spec does not use",
+                file=file,
+                line=header.line,
+                found=str(len(names)),
+                expected=f"at most {max_columns}",
+            )
+        ]
+    problems = [
+        Problem(
+            f"column {position} has no name",
+            hint="name every column; pandas writes its index without one unless told index=False",
+            file=file,
+            line=header.line,
+        )
+        for position, name in enumerate(names, start=1)
+        if not name.strip()
+    ]
+    problems += [
+        Problem(
+            f"{count} columns are named {name!r}",
+            hint="give every column a name of its own",
+            file=file,
+            line=header.line,
+            found=", ".join(str(position) for position, n in enumerate(names, start=1) if n == name),
+        )
+        for name, count in Counter(names).items()
+        if count > 1 and name.strip()
+    ]
+    return problems + _missing_columns(file, header, spec)
+
+
+def _missing_columns(file: str, header: Row, spec: Spec) -> list[Problem]:
+    present = set(header.cells)
+    columns = spec.columns
+    wanted: dict[str, list[str]] = {}
+    for key in ("features", "target", "categorical", "drop", "id", "time", "weight"):
+        value = getattr(columns, key)
+        for name in (value,) if isinstance(value, str) else value or ():
+            wanted.setdefault(name, []).append(key)
+    missing = {name: keys for name, keys in wanted.items() if name not in present}
+    if missing and all(is_number(name) for name in header.cells):
+        return [
+            Problem(
+                "the file has no header: its first line holds numbers",
+                hint="put a line with the names of the columns first",
+                file=file,
+                line=header.line,
+                found=", ".join(header.cells)[:80],
+            )
+        ]
+    shown = ", ".join(header.cells)
+    return [
+        Problem(
+            f"the column {name!r} is not in the file",
+            hint=_did_you_mean(name, header.cells),
+            file=file,
+            line=header.line,
+            key=f"columns.{keys[0]}",
+            found=shown if len(shown) <= 200 else f"{shown[:200]}...",
+            expected=name,
+        )
+        for name, keys in missing.items()
+    ]
+
+
+def _did_you_mean(name: str, present: Sequence[str]) -> str:
+    folded = {column.strip().casefold(): column for column in present}
+    close = folded.get(name.strip().casefold())
+    if close is None:
+        found = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+        close = folded[found[0]] if found else None
+    if close is None:
+        return "correct the name in the spec, or add the column to the file"
+    return f"did you mean {close!r}?"

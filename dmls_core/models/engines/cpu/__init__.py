@@ -1,0 +1,1 @@
+"""Engines on the CPU: scikit-learn, XGBoost, LightGBM."""

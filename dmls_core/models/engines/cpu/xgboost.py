@@ -1,0 +1,120 @@
+"""XGBoost's boosted trees; the CUDA engine is a subclass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from dmls_core.models.engines.base import Array, FloatArray, refusal, shares, two_columns, useful_threads
+from dmls_core.models.engines.parameters import effective, engine_arguments, recorded
+from dmls_core.spec.definitions import ModelDefinition, Scalar
+
+if TYPE_CHECKING:
+    import treelite
+
+ALIASES = frozenset({"eta", "gamma", "min_split_loss", "alpha", "lambda", "seed", "nthread", "n_jobs"})
+"""XGBoost's second names for what the spec's hyperparameters or the seed set already."""
+
+
+class FittedXGBoost:
+    """A fitted booster of XGBoost."""
+
+    def __init__(
+        self,
+        model: ModelDefinition,
+        engine: XGBoostEngine,
+        params: dict[str, Scalar],
+        booster: xgboost.Booster,
+        columns: int,
+    ) -> None:
+        self._model = model
+        self._engine = engine
+        self._params = params
+        self._booster = booster
+        self._columns = columns
+
+    def predict(self, features: Array) -> FloatArray:
+        """Predict; see ``Fitted.predict``."""
+        found: FloatArray = self._engine.fetch(self._booster.inplace_predict(features))
+        return two_columns(found) if self._model.task == "classification" and found.ndim == 1 else found
+
+    def importances(self) -> FloatArray:
+        """Return the total gain per feature as shares."""
+        gains = np.zeros(self._columns)
+        for name, gain in self._booster.get_score(importance_type="total_gain").items():
+            gains[int(name[1:])] = gain
+        return shares(gains)
+
+    def parameters(self) -> dict[str, Scalar | None]:
+        """Return every effective parameter."""
+        learner = json.loads(self._booster.save_config())["learner"]
+        booster = learner["gradient_booster"]
+        own: dict[str, str] = {
+            **learner["generic_param"],
+            **learner["learner_train_param"],
+            **booster["gbtree_train_param"],
+            **booster["tree_train_param"],
+            "base_score": learner["learner_model_param"]["base_score"],
+        }
+        return recorded(
+            self._model,
+            self._engine.name,
+            self._params,
+            {name: text for name, text in own.items() if name not in ALIASES and text != ""},
+        )
+
+    def to_treelite(self) -> treelite.Model:
+        """Return the trees as a Treelite model."""
+        import treelite
+
+        return treelite.frontend.from_xgboost(self._booster)
+
+
+class XGBoostEngine:
+    """Fits boosted trees with XGBoost's own interface, which needs no wrapper's checks."""
+
+    name = "cpu"
+    libraries: tuple[str, ...] = ("xgboost", "numpy", "treelite")
+    device = "cpu"
+
+    def place(self, array: NDArray[Any]) -> Array:
+        """Return the array itself: it is in the CPU's memory already."""
+        return array
+
+    def fetch(self, array: Array) -> NDArray[Any]:
+        """Return an array of the engine's device as NumPy's."""
+        return np.asarray(array)
+
+    def fit(
+        self,
+        model: ModelDefinition,
+        params: Mapping[str, Scalar],
+        features: Array,
+        target: Array,
+        *,
+        n_classes: int,
+        seed: int,
+        threads: int,
+    ) -> FittedXGBoost:
+        """Fit one booster; see ``Engine.fit``."""
+        settings = effective(model, self.name, params)
+        options: dict[str, Any] = engine_arguments(model, settings, self.name)
+        rounds = options.pop("n_estimators")
+        threads = useful_threads(features, threads)
+        options |= {"device": self.device, "seed": seed, "nthread": threads, "verbosity": 0}
+        if n_classes:
+            options["objective"] = "binary:logistic" if n_classes == 2 else "multi:softprob"
+            options |= {"num_class": n_classes} if n_classes > 2 else {}
+        else:
+            options["objective"] = "reg:squarederror"
+        try:
+            matrix = xgboost.QuantileDMatrix(features, target, nthread=threads, max_bin=options["max_bin"])
+            booster = xgboost.train(options, matrix, num_boost_round=rounds)
+        except (ValueError, xgboost.core.XGBoostError) as error:
+            raise refusal(model, error) from error
+        return FittedXGBoost(model, self, settings, booster, features.shape[1])

@@ -1,0 +1,31 @@
+"""``spec.toml`` to a spec that this release can run."""
+
+from __future__ import annotations
+
+from dmls_core.models.availability import check_available
+from dmls_core.models.catalogue import CATALOGUE
+from dmls_core.models.engine_space import note_unsupported
+from dmls_core.spec import Findings, Spec, SpecLimits, parse_spec
+
+
+def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | None = None) -> Spec:
+    """Parse and validate a spec against the catalogue.
+
+    Args:
+        source: content of ``spec.toml``.
+        file: name of the file in messages.
+        limits: how large it may be; read from the environment if left out.
+
+    Raises:
+        SpecError: with every problem in file order. What is not available yet, or not on the engine
+            that the spec asks for, is told once all else is in order.
+    """
+    return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=(check_available, _check_engine))
+
+
+def _check_engine(spec: Spec, findings: Findings) -> None:
+    # "auto" takes an engine that can do what the spec asks.
+    if spec.resources.engine == "auto":
+        return
+    for search in spec.models:
+        note_unsupported(CATALOGUE[search.name], search.hyperparameters, spec.resources.engine, findings)

@@ -1,0 +1,1 @@
+"""Everything that imports Airflow: the bundle, the DAG factory, operators, triggers, the plugin."""

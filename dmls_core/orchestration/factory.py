@@ -1,0 +1,119 @@
+"""The DAG factory: one DAG per job of a shard, built from local JSON alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, BaseOperator, get_parsing_context
+
+from dmls_core.orchestration.engine import choose_engine
+from dmls_core.orchestration.settings import airflow_settings
+from dmls_core.orchestration.status import report_failure
+from dmls_core.orchestration.tasks.approve import ApproveOperator
+from dmls_core.orchestration.tasks.deploy import DeployOperator, VerifyOperator
+from dmls_core.orchestration.tasks.evaluate import EvaluateOperator
+from dmls_core.orchestration.tasks.plan import PlanOperator
+from dmls_core.orchestration.tasks.register import RegisterOperator
+from dmls_core.orchestration.tasks.validate import ValidateOperator
+from dmls_core.orchestration.timetable import SubmissionTimetable
+from dmls_core.spec import Spec
+
+log = logging.getLogger(__name__)
+
+RETRIES = 3
+RETRY_DELAY = pendulum.duration(seconds=5)
+
+
+def load_shard(file: str) -> dict[str, DAG]:
+    """Build the DAGs of the shard ``file``; while a task runs, the one DAG that it belongs to.
+
+    A job that cannot be built becomes a DAG whose only task says why: it hides no other.
+    """
+    entries: dict[str, Any] = json.loads(Path(file).with_suffix(".json").read_text())
+    wanted = get_parsing_context().dag_id
+    if wanted in entries:
+        entries = {wanted: entries[wanted]}
+    return {dag_id: _build_or_explain(dag_id, entry) for dag_id, entry in entries.items()}
+
+
+def _build_or_explain(dag_id: str, entry: dict[str, Any]) -> DAG:
+    try:
+        return build_dag(dag_id, entry)
+    except Exception as error:
+        log.exception("cannot build %s", dag_id)
+        with DAG(
+            dag_id,
+            schedule=None,
+            tags={"dmls", "broken"},
+            doc_md=f"DMLS could not build this DAG: `{error!r}`",
+        ) as dag:
+            BaseOperator(task_id="broken")
+        return dag
+
+
+def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
+    """Build the DAG of one job: validate, plan, search, evaluate, register, approve, deploy, verify.
+
+    Args:
+        dag_id: ``dmls.<team>.<job>``.
+        entry: the job's ``record`` and ``spec`` as JSON; read as it is, since parsing must be quick.
+    """
+    record, spec = entry["record"], entry["spec"]
+    models = [model["name"] for model in spec["models"]]
+    with DAG(
+        dag_id,
+        schedule=SubmissionTimetable(record["admitted"], record["version"], record["run_key"]),
+        start_date=pendulum.parse(record["admitted"]),  # type: ignore[arg-type]
+        catchup=False,
+        max_active_runs=1,
+        tags={"dmls", f"team:{record['team']}", *models},
+        description=f"Version {record['version']}: {spec['n_trials']} trials of {', '.join(models)}",
+        default_args={
+            "owner": record["team"],
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+        },
+        is_paused_upon_creation=False,
+        render_template_as_native_obj=False,
+    ) as dag:
+        plan = PlanOperator(task_id="plan")
+        search = (
+            _trainer()
+            .partial(task_id="search", pool=_pool(spec), on_failure_callback=report_failure)
+            .expand(plan=plan.output)
+        )
+        (
+            ValidateOperator(task_id="validate")
+            >> plan
+            >> search
+            >> EvaluateOperator(task_id="evaluate")
+            >> RegisterOperator(task_id="register")
+            >> ApproveOperator(task_id="approve")
+            >> DeployOperator(task_id="deploy")
+            >> VerifyOperator(task_id="verify")
+        )
+    return dag
+
+
+def _trainer() -> type[BaseOperator]:
+    """Return the operator of the platform's runner; the other one's libraries are not imported."""
+    if airflow_settings().runner == "docker":
+        from dmls_core.orchestration.trainer.docker import TrainerOperator
+
+        return TrainerOperator
+    from dmls_core.orchestration.trainer.process import ProcessTrainerOperator
+
+    return ProcessTrainerOperator
+
+
+def _pool(spec: dict[str, Any]) -> str:
+    """Return the pool whose slots stand for what the search occupies."""
+    gpus = airflow_settings().gpus
+    engine = spec["resources"]["engine"]
+    if engine == "auto" and gpus > 0:
+        engine = choose_engine(Spec.from_json(spec), gpus)
+    return "dmls_gpu" if engine == "gpu" else "dmls_cpu"

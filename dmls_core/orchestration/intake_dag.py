@@ -1,0 +1,75 @@
+"""The intake DAG: admits or rejects what was dropped, and answers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
+from airflow.sdk.configuration import conf
+
+from dmls_core.intake import admit, find_submissions
+from dmls_core.orchestration.connections import open_root
+from dmls_core.orchestration.settings import airflow_settings
+from dmls_core.orchestration.trigger import submission_trigger
+from dmls_core.store import layout
+
+DAG_ID = "dmls.intake"
+
+SUBMISSIONS = "dmls-submissions"
+"""Name of the asset whose watcher starts the intake."""
+
+
+class AdmitOperator(BaseOperator):
+    """Admits the submissions named by the triggering events; all of them in a run started by hand."""
+
+    template_fields = ()
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Return each submission's outcome: team, job, state and message."""
+        store = open_root(airflow_settings())
+        folders = changed_folders(context) or [(s.team, s.job) for s in find_submissions(store)]
+        outcomes = []
+        base = conf.get("api", "base_url", fallback="").rstrip("/")
+        for team, job in folders:
+            links = (
+                {"airflow": f"{base}/dags/{layout.dag_id(team, job)}"}
+                if layout.is_name(team) and layout.is_name(job)
+                else {}
+            )
+            outcome = admit(store, team, job, links=links)
+            self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
+            outcomes.append({"team": team, "job": job, "state": outcome.state, "message": outcome.message})
+        return outcomes
+
+
+def changed_folders(context: Context) -> list[tuple[str, str]]:
+    """Return the folders named by the asset events that started this run."""
+    events: Iterable[Any] = (
+        event for events in (context.get("triggering_asset_events") or {}).values() for event in events
+    )
+    folders = {
+        (team, job)
+        for event in events
+        for team, job in (event.extra or {}).get("payload", event.extra or {}).get("changed", [])
+    }
+    return sorted(folders)
+
+
+def intake_dag() -> DAG:
+    """Build the intake DAG. Its asset must be declared in one DAG file only, or events are lost."""
+    watcher = AssetWatcher(name="dmls-incoming", trigger=submission_trigger())
+    with DAG(
+        DAG_ID,
+        schedule=[Asset(SUBMISSIONS, watchers=[watcher])],
+        start_date=pendulum.datetime(2026, 1, 1),
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags={"dmls"},
+        description="Admits what was dropped under incoming/",
+        default_args={"retries": 3, "retry_delay": pendulum.duration(seconds=5)},
+    ) as dag:
+        AdmitOperator(task_id="admit")
+    return dag

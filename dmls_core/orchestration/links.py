@@ -1,0 +1,23 @@
+"""Links on Airflow's task pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.execution_time.xcom import XCom
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+
+class MlflowRunLink(BaseOperatorLink):
+    """The run's page in MLflow, on the task ``register``."""
+
+    name = "MLflow run"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address that the task ``register`` returned, or nothing before it has."""
+        answer: dict[str, Any] | None = XCom.get_value(ti_key=ti_key, key="return_value")
+        return answer["url"] if answer else ""

@@ -1,0 +1,81 @@
+"""Answer the user beside the drop while the DAG runs, and when it fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from airflow.sdk.configuration import conf
+
+from dmls_core.errors import DmlsError, ObjectMissingError
+from dmls_core.intake import State, update_run_status
+from dmls_core.orchestration.connections import open_root
+from dmls_core.orchestration.job import Job, load_job
+from dmls_core.orchestration.settings import airflow_settings
+from dmls_core.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class StatusReporter:
+    """Writes ``_status`` for one run of a job."""
+
+    def __init__(self, job: Job, store: Store, run_id: str) -> None:
+        self._job = job
+        self._store = store
+        self.links: dict[str, str] = {"airflow": dag_run_url(job, run_id)}
+
+    def running(self, message: str) -> None:
+        """Say what the run is doing."""
+        self.report("running", message)
+
+    def stopped(self) -> None:
+        """Say that the training was stopped: by a user in Airflow, or because a service went down."""
+        self.report(
+            "failed",
+            "The training was stopped. Unless Airflow tries it again by itself, clear the task search: "
+            "it goes on where it was.",
+        )
+
+    def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
+        """Write the status; an older run never overwrites a newer submission's answer."""
+        update_run_status(
+            self._store,
+            self._job.team,
+            self._job.name,
+            self._job.run_key,
+            state=state,
+            message=message,
+            errors=errors or [],
+            links=self.links,
+        )
+
+
+def dag_run_url(job: Job, run_id: str) -> str:
+    """Return the address of the run's page in Airflow."""
+    base = conf.get("api", "base_url", fallback="").rstrip("/")
+    return f"{base}/dags/{quote(f'dmls.{job.team}.{job.name}')}/runs/{quote(run_id, safe='')}"
+
+
+def report_failure(context: Mapping[str, Any]) -> None:
+    """Airflow's ``on_failure_callback`` of every task: say what failed and why, in the user's words."""
+    dag, task = context["dag"], context["task_instance"]
+    job = load_job(dag.fileloc, dag.dag_id)
+    store = open_root(airflow_settings())
+    problems: list[dict[str, Any]] = []
+    exception = context.get("exception")
+    message = str(exception) if isinstance(exception, Exception) else "the task was killed or timed out"
+    if task.task_id == "search":
+        try:
+            answer = json.loads(store.get(job.run_file("error.json")))
+            message, problems = answer["message"], answer["problems"]
+        except ObjectMissingError:
+            log.debug("the trainer left no error.json")
+    reporter = StatusReporter(job, store, context["run_id"])
+    try:
+        reporter.report("failed", f"The task {task.task_id} failed: {message}", problems)
+    except DmlsError as error:
+        log.warning("could not write the status: %s", error)

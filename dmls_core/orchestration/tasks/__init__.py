@@ -1,0 +1,1 @@
+"""The tasks of a job's DAG other than the search itself."""

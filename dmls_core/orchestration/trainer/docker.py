@@ -1,0 +1,167 @@
+"""The ``docker`` runner: the trainer in a locked-down container."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.providers.docker.operators.docker import DockerOperator
+from airflow.sdk import Context
+from docker.errors import APIError, NotFound
+from docker.types import DeviceRequest
+
+from dmls_core.compute.memory import parse_memory
+from dmls_core.errors import RunnerError
+from dmls_core.orchestration.connections import open_root, store_environment
+from dmls_core.orchestration.job import Job, load_job
+from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
+from dmls_core.orchestration.status import StatusReporter
+from dmls_core.orchestration.trainer.command import trainer_arguments, trainer_labels
+from dmls_core.orchestration.trainer.outcome import raise_failure, read_result
+from dmls_core.orchestration.trainer.progress import ProgressWatcher
+from dmls_core.store import Store
+
+USER = "10001:10001"
+"""User and group of the trainer image; never root."""
+
+PIDS = 1024
+"""Processes and threads that one trainer may have."""
+
+GRACE = 3
+"""Seconds between SIGTERM and SIGKILL; Airflow itself kills the task 5 s after it cancels it."""
+
+
+class TrainerOperator(DockerOperator):
+    """A ``DockerOperator`` that runs ``dmls train`` without any privilege.
+
+    No new privileges, all capabilities dropped, read-only root with a ``tmpfs`` at ``/tmp``, a non-root
+    user, limits on memory, CPUs and processes, an init, labels that name dag, run, task and try. Nothing
+    is templated, and nothing is unpickled: the trainer answers with ``result.json`` in the store.
+
+    Args:
+        plan: one worker's share of the search, as the task ``plan`` returned it.
+    """
+
+    template_fields = ()
+
+    def __init__(self, *, plan: dict[str, Any], **kwargs: Any) -> None:
+        settings = airflow_settings()
+        super().__init__(
+            image=settings.image,
+            docker_url=settings.docker_url or None,
+            network_mode=settings.docker_network,
+            user=USER,
+            mount_tmp_dir=False,
+            log_opts_max_size="10m",
+            log_opts_max_file="1",
+            **kwargs,
+        )
+        self.plan = plan
+        self._reporter: StatusReporter | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the container, pass its log on, and return the gist of ``result.json``."""
+        settings = airflow_settings()
+        if not settings.root.startswith("s3://"):
+            raise RunnerError("the docker runner needs a root in S3: a container cannot see a folder")
+        dag, task = context["dag"], context["task_instance"]
+        job, store = load_job(dag.fileloc, dag.dag_id), open_root(settings)
+        self.command = trainer_arguments(job, store, self.plan["engine"])
+        self.labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number)
+        self._private_environment = store_environment(settings)
+        if self.plan["engine"] == "gpu":
+            gpus = job.spec.resources.gpus or 1
+            self.device_requests = [DeviceRequest(count=gpus, capabilities=[["gpu"]])]
+        self._reporter = StatusReporter(job, store, context["run_id"])
+        self._harden(job, settings)
+        self._remove_leftovers(job)
+        try:
+            with ProgressWatcher(job, store, self._reporter):
+                super().execute(context)
+        except AirflowException:
+            raise_failure(job, store, self._ending())
+        finally:
+            self._record_and_remove(job, store)
+        result = read_result(job, store)
+        return {"score": result["score"], "metric": result["metric"], "engine": result["engine"]}
+
+    def on_kill(self) -> None:
+        """Stop and remove the container within the time that Airflow leaves, and say so."""
+        if self.container:
+            self.cli.stop(self.container["Id"], timeout=GRACE)
+            self._remove(self.container["Id"])
+        if self._reporter:
+            self._reporter.stopped()
+
+    def _harden(self, job: Job, settings: AirflowSettings) -> None:
+        """Add to the host configuration what DockerOperator has no argument for."""
+        memory = parse_memory(job.spec.resources.memory or settings.memory)
+        self.mem_limit = memory
+        locked: dict[str, Any] = {
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges:true"],
+            "read_only": True,
+            "tmpfs": {"/tmp": f"rw,nosuid,nodev,size={memory}"},  # noqa: S108 - inside the container
+            "pids_limit": PIDS,
+            "memswap_limit": memory,
+            "init": True,
+        }
+        if settings.cpus:
+            locked["nano_cpus"] = int(settings.cpus * 1e9)
+        client = self.cli
+        client.create_host_config = partial(  # type: ignore[method-assign]
+            client.create_host_config, **locked
+        )
+
+    def _remove_leftovers(self, job: Job) -> None:
+        """Remove containers that an earlier try of this run left behind."""
+        for found in self.cli.containers(all=True, filters={"label": f"dmls.run_key={job.run_key}"}):
+            self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
+            self._remove(found["Id"])
+
+    def _remove(self, container: str) -> None:
+        try:
+            self.cli.remove_container(container, force=True)
+        except NotFound:
+            return
+        except APIError as error:
+            # Another removal of the same container is under way.
+            self.log.info("container %s: %s", container[:12], error.explanation)
+
+    def _ending(self) -> str:
+        state = self._inspect().get("State", {})
+        if state.get("OOMKilled"):
+            return f"was killed because it needed more than {self.mem_limit} bytes of memory"
+        return f"exited with code {state.get('ExitCode')}"
+
+    def _inspect(self) -> dict[str, Any]:
+        if not self.container:
+            return {}
+        try:
+            found: dict[str, Any] = self.cli.inspect_container(self.container["Id"])
+        except NotFound:
+            return {}
+        return found
+
+    def _record_and_remove(self, job: Job, store: Store) -> None:
+        """Keep what the engine says of the container with the run, then remove the container."""
+        found = self._inspect()
+        if not found:
+            return
+        state = found["State"]
+        summary = {
+            "schema": 1,
+            "runner": "docker",
+            "container": found["Id"],
+            "image": found["Config"]["Image"],
+            "labels": {k: v for k, v in found["Config"]["Labels"].items() if k.startswith("dmls.")},
+            "exit_code": state["ExitCode"],
+            "oom_killed": state["OOMKilled"],
+            "started": state["StartedAt"],
+            "finished": state["FinishedAt"],
+        }
+        self.log.info("Container %s: %s", found["Id"][:12], json.dumps(summary, sort_keys=True))
+        store.put(job.run_file("runner.json"), json.dumps(summary).encode())
+        self._remove(found["Id"])

@@ -1,0 +1,96 @@
+"""Find and end processes by the marks that the platform leaves on them.
+
+Every process of a platform carries its id in the environment variable ``DMLS_PLATFORM_ID``, and its
+service's name in ``DMLS_SERVICE``. PostgreSQL overwrites its environment with its title, which holds the id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from dataclasses import dataclass
+
+import psutil
+
+ID_VARIABLE = "DMLS_PLATFORM_ID"
+SERVICE_VARIABLE = "DMLS_SERVICE"
+
+TITLE = "dmls-{id}"
+"""The mark in the title of a process (PostgreSQL's ``cluster_name``)."""
+
+TITLED_SERVICE = "postgres"
+
+TERM_SECONDS = 5.0
+KILL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A process of the platform; ``service`` is empty for what is none, such as a trainer."""
+
+    process: psutil.Process
+    service: str
+
+
+def find_marked(platform_id: str) -> list[Marked]:
+    """Return the living processes of the platform ``platform_id``, without this one and its ancestors."""
+    own = psutil.Process()
+    spared = {own.pid, *(parent.pid for parent in own.parents())}
+    found = []
+    for process in psutil.process_iter():
+        if process.pid in spared:
+            continue
+        service = _service_of(process, platform_id)
+        if service is not None:
+            found.append(Marked(process, service))
+    return found
+
+
+def end_marked(platform_id: str, service: str | None = None) -> list[int]:
+    """End the platform's processes (those of ``service`` alone, if given) and return their pids.
+
+    SIGTERM first, SIGKILL for what remains; processes that these start meanwhile are ended too.
+    """
+    ended: dict[int, None] = {}
+    for kill in (False, True, True):
+        found = [m.process for m in find_marked(platform_id) if service in (None, m.service)]
+        if not found:
+            break
+        for process in found:
+            ended[process.pid] = None
+            with contextlib.suppress(psutil.Error):
+                process.kill() if kill else process.terminate()
+        _wait(found, KILL_SECONDS if kill else TERM_SECONDS)
+    return list(ended)
+
+
+def _wait(processes: list[psutil.Process], seconds: float) -> None:
+    """Wait until the processes have ended; a zombie, which only its parent can remove, has."""
+    end = time.monotonic() + seconds
+    while processes and time.monotonic() < end:
+        time.sleep(0.05)
+        processes = [process for process in processes if _is_alive(process)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _service_of(process: psutil.Process, platform_id: str) -> str | None:
+    """Return the service that the process belongs to, ``None`` when it is none of the platform's."""
+    try:
+        if not _is_alive(process):
+            return None
+        with contextlib.suppress(psutil.AccessDenied):
+            environment = process.environ()
+            if environment.get(ID_VARIABLE) == platform_id:
+                return environment.get(SERVICE_VARIABLE, "")
+        title = " ".join(process.cmdline())
+    except (psutil.Error, OSError):
+        return None
+    mark = re.escape(TITLE.format(id=platform_id))
+    return TITLED_SERVICE if re.match(rf"(\S*/)?postgres\b.*\b{mark}\b", title) else None

@@ -1,0 +1,184 @@
+"""A stand-in for Triton's FIL backend on the CPU, run by Triton's Python backend.
+
+Placed as ``backends/fil/model.py``, it serves unchanged the repositories that the genuine backend serves: the
+same files, parameters, tensors, shapes and refusals. Its arithmetic is Treelite's GTIL, in single precision.
+It proves repository, configuration and protocol, not the genuine backend's own code.
+
+It runs in an environment of its own, so it imports nothing of DMLS.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import treelite
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+from numpy.typing import NDArray
+
+INPUT, OUTPUT, SHAP = "input__0", "output__0", "treeshap_output"
+
+FloatArray = NDArray[np.float32]
+
+FILES = {
+    "xgboost": "xgboost.model",
+    "xgboost_json": "xgboost.json",
+    "xgboost_ubj": "xgboost.ubj",
+    "lightgbm": "model.txt",
+    "treelite_checkpoint": "checkpoint.tl",
+}
+"""Serialization format -> the file's name where the configuration gives none."""
+
+MULTI_CLASS = 2
+"""Treelite's number of the task type ``kMultiClf``."""
+
+
+class TritonPythonModel:
+    """One instance of one model."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the model and check the configuration against it.
+
+        Raises:
+            TritonModelException: the genuine backend would refuse it too.
+        """
+        _check_numpy()
+        config = json.loads(args["model_config"])
+        parameters = Parameters(config)
+        features, outputs = _tensor_dims(config)
+        self.model = _load(config, parameters, Path(args["model_repository"]) / args["model_version"])
+        header = self.model.get_header_accessor()
+        if int(header.get_field("num_target")[0]) != 1:
+            raise pb_utils.TritonModelException("Multi-target model not supported")
+        self.classes = int(header.get_field("num_class")[0])
+        # Up to release 25.08 the parameter is output_class, from 25.09 on is_classifier.
+        name = "output_class" if "output_class" in parameters else "is_classifier"
+        self.classifier = parameters.flag(name)
+        self.probabilities = self.classifier and parameters.flag("predict_proba", default=False)
+        self.threshold = parameters.number("threshold") if self.classifier else 0.5
+        self.threads = int(parameters.number("cpu_nthread", default=-1))
+        if self.probabilities and int(header.get_field("task_type")[0]) == MULTI_CLASS:
+            one_leaf_value = int(header.get_field("leaf_vector_shape")[1]) == 1
+            header.set_field("postprocessor", "softmax" if one_leaf_value else "identity_multiclass")
+        if features not in ([-1], [self.model.num_feature]):
+            raise pb_utils.TritonModelException(
+                f"{INPUT} has dims {features}, but the model has {self.model.num_feature} features"
+            )
+        allowed = [[1]]
+        if self.probabilities:
+            allowed = [[1], [2]] if self.classes == 1 else [[self.classes]]
+        if outputs not in allowed:
+            raise pb_utils.TritonModelException(f"{OUTPUT} has dims {outputs}, expected one of {allowed}")
+        self.both_classes = outputs == [2] and self.classes == 1
+        pb_utils.Logger.log_info(
+            f"FIL stand-in: {args['model_name']} version {args['model_version']}, "
+            f"{self.model.num_tree} trees, {self.model.num_feature} features, Treelite {treelite.__version__}"
+        )
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Answer a batch of requests by one prediction of all their rows."""
+        rows = [pb_utils.get_input_tensor_by_name(request, INPUT).as_numpy() for request in requests]
+        predicted = self.predict(np.concatenate(rows))
+        parts = np.split(predicted, np.cumsum([len(part) for part in rows])[:-1])
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor(OUTPUT, np.ascontiguousarray(part))])
+            for part in parts
+        ]
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Return probabilities, classes or values for ``rows`` (n, features), float32."""
+        raw = treelite.gtil.predict(self.model, rows, nthread=self.threads)
+        scores: FloatArray = np.asarray(raw, dtype=np.float32).reshape(len(rows), -1)
+        if self.both_classes:
+            scores = np.hstack([1 - scores, scores])
+        elif self.classifier and not self.probabilities:
+            chosen = scores.argmax(axis=1) if self.classes > 1 else scores[:, 0] > self.threshold
+            scores = chosen.astype(np.float32)
+        # The genuine backend drops dimensions of size 1: dims [ 1 ] come back as [ n ].
+        return scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores
+
+
+class Parameters:
+    """The ``parameters`` of a configuration, read as the genuine backend reads them."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._texts: dict[str, str] = {
+            name: value.get("string_value", "") for name, value in config.get("parameters", {}).items()
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._texts
+
+    def text(self, name: str, default: str) -> str:
+        """Return a parameter as it is written."""
+        return self._texts.get(name, default)
+
+    def flag(self, name: str, *, default: bool | None = None) -> bool:
+        """Return a parameter that is ``true`` or ``false``; without a default it is required."""
+        text = self._texts.get(name)
+        if text is None and default is not None:
+            return default
+        if text not in ("true", "false"):
+            raise pb_utils.TritonModelException(f"parameter {name} must be 'true' or 'false', found {text!r}")
+        return text == "true"
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return a numeric parameter; without a default it is required."""
+        text = self._texts.get(name)
+        if text is None and default is not None:
+            return default
+        try:
+            return float(text or "")
+        except ValueError:
+            raise pb_utils.TritonModelException(
+                f"parameter {name} must be a number, found {text!r}"
+            ) from None
+
+
+def _tensor_dims(config: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Return the dims of input and output."""
+    inputs = {tensor["name"]: tensor for tensor in config["input"]}
+    outputs = {tensor["name"]: tensor for tensor in config["output"]}
+    if set(inputs) != {INPUT} or OUTPUT not in outputs:
+        raise pb_utils.TritonModelException(f"FIL models have one input, {INPUT}, and an output {OUTPUT}")
+    if SHAP in outputs:
+        raise pb_utils.TritonModelException(f"the FIL stand-in offers no {SHAP}")
+    for tensor in (inputs[INPUT], outputs[OUTPUT]):
+        if tensor["data_type"] != "TYPE_FP32":
+            raise pb_utils.TritonModelException(f"{tensor['name']} must be TYPE_FP32")
+    return [int(dim) for dim in inputs[INPUT]["dims"]], [int(dim) for dim in outputs[OUTPUT]["dims"]]
+
+
+def _load(config: dict[str, Any], parameters: Parameters, folder: Path) -> treelite.Model:
+    """Load the model file of a version's folder."""
+    kind = parameters.text("model_type", "xgboost")
+    if kind not in FILES:
+        raise pb_utils.TritonModelException(f"{kind} is no serialization format that FIL knows")
+    path = folder / (config.get("default_model_filename") or FILES[kind])
+    if not path.is_file():
+        raise pb_utils.TritonModelException(f"Could not open model file {path}")
+    try:
+        if kind == "treelite_checkpoint":
+            return treelite.Model.deserialize(path)
+        if kind == "lightgbm":
+            return treelite.frontend.load_lightgbm_model(path)
+        if kind == "xgboost":
+            return treelite.frontend.load_xgboost_model_legacy_binary(path)
+        return treelite.frontend.load_xgboost_model(
+            path,
+            format_choice="json" if kind == "xgboost_json" else "ubjson",
+            allow_unknown_field=parameters.flag("xgboost_allow_unknown_field", default=False),
+        )
+    except treelite.TreeliteError as error:
+        raise pb_utils.TritonModelException(f"{path}: {error}") from error
+
+
+def _check_numpy() -> None:
+    """Refuse a NumPy with which the Python backend reads wrong data without a word."""
+    values = pb_utils.Tensor("check", np.arange(4, dtype=np.float32)).as_numpy()
+    if values.tolist() != [0.0, 1.0, 2.0, 3.0]:
+        raise pb_utils.TritonModelException(
+            f"NumPy {np.__version__} does not fit this Python backend: use 1.26"
+        )

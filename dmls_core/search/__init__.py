@@ -1,0 +1,21 @@
+"""Hyperparameter search behind one interface: ``Searcher.run(problem, space, ...) -> SearchOutcome``."""
+
+from __future__ import annotations
+
+from dmls_core.search.folds import make_folds
+from dmls_core.search.interface import Fold, Problem, Searcher, SearchOutcome
+from dmls_core.search.plain import PlainSearcher
+from dmls_core.search.space import Space
+from dmls_core.search.trial import Trial, unbroken
+
+__all__ = [
+    "Fold",
+    "PlainSearcher",
+    "Problem",
+    "SearchOutcome",
+    "Searcher",
+    "Space",
+    "Trial",
+    "make_folds",
+    "unbroken",
+]

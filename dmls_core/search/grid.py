@@ -1,0 +1,40 @@
+"""The points of a grid search."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+from dmls_core.search.space import Space
+from dmls_core.spec.definitions import Scalar
+from dmls_core.spec.hyperparameters import Hyperparameter, Range
+
+POINTS = 5
+"""Points on a range that has no step: both ends and what lies evenly between."""
+
+
+def grid_values(wanted: Hyperparameter) -> tuple[Scalar, ...]:
+    """Return the values of one hyperparameter that a grid visits."""
+    if not isinstance(wanted, Range):
+        return tuple(wanted.values)
+    size = wanted.size
+    if size is not None and (wanted.step is not None or size <= POINTS):
+        return tuple(wanted.min + number * (wanted.step or 1) for number in range(size))
+    low, high = (math.log(wanted.min), math.log(wanted.max)) if wanted.log else (wanted.min, wanted.max)
+    points = [low + (high - low) * number / (POINTS - 1) for number in range(POINTS)]
+    points = [math.exp(point) for point in points] if wanted.log else points
+    inner = [round(point) if wanted.integer else point for point in points[1:-1]]
+    return (wanted.min, *inner, wanted.max)
+
+
+def grid_points(space: Space, seed: int) -> Iterator[dict[str, Scalar]]:
+    """Yield every point of the grid once, in an order that the seed shuffles."""
+    axes = {name: grid_values(wanted) for name, wanted in space.searched.items()}
+    total = math.prod(len(values) for values in axes.values())
+    for position in random.Random(seed).sample(range(total), total):  # noqa: S311 - no secret
+        point: dict[str, Scalar] = {}
+        for name, values in axes.items():
+            position, digit = divmod(position, len(values))
+            point[name] = values[digit]
+        yield point

@@ -1,0 +1,143 @@
+"""The Treelite checkpoint: exact in float32, and proven to answer like the model it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import treelite
+from numpy.typing import NDArray
+
+from dmls_core.errors import ServingError
+
+FloatArray = NDArray[np.floating[Any]]
+
+LESS_OR_EQUAL = 3
+"""Treelite's code for the test ``value <= threshold``."""
+
+LESS = 2
+"""Treelite's code for the test ``value < threshold``."""
+
+CLASSIFIERS = (0, 2)
+"""Treelite's codes for models of two classes and of several."""
+
+TOLERANCE = 1e-6
+"""How far a served probability may be from the trainer's own, for up to ``USUAL_TREES`` trees."""
+
+VALUE_TOLERANCE = 1e-5
+"""How far a served value may be, as a share of the largest, likewise."""
+
+USUAL_TREES = 1000
+"""With more trees float32 sums drift apart: as the root of their number, as a random walk does."""
+
+
+def snap_thresholds(model: treelite.Model) -> treelite.Model:
+    """Move every float64 threshold to the float32 that tells float32 values apart the same way.
+
+    The FIL backend computes in single precision, where a threshold rounded to the nearest float32 may
+    land on the other side of a value. For a float32 ``x``, ``x <= t`` is ``x <= floor32(t)`` and
+    ``x < t`` is ``x < ceil32(t)``, exactly.
+
+    Args:
+        model: changed in place and returned.
+    """
+    for number in range(model.num_tree):
+        tree = model.get_tree_accessor(number)
+        thresholds = tree.get_field("threshold")
+        if thresholds.dtype != np.float64:
+            continue
+        tests = tree.get_field("cmp")
+        inner = tree.get_field("cleft") >= 0
+        snapped = thresholds.copy()
+        down, up = inner & (tests == LESS_OR_EQUAL), inner & (tests == LESS)
+        if (inner & ~down & ~up).any():
+            raise ServingError(f"tree {number} has a test that is neither < nor <=")
+        snapped[down] = _round_towards(thresholds[down], -np.inf)
+        snapped[up] = _round_towards(thresholds[up], np.inf)
+        tree.set_field("threshold", snapped)
+    return model
+
+
+def _round_towards(values: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+    """Round to float32 towards minus or plus infinity."""
+    with np.errstate(over="ignore"):
+        nearest = values.astype(np.float32)
+    wrong = nearest > values if end < 0 else nearest < values
+    nearest[wrong] = np.nextafter(nearest[wrong], np.float32(end))
+    return nearest.astype(np.float64)
+
+
+def export(model: treelite.Model, path: Path) -> treelite.Model:
+    """Snap a model's thresholds and write it to ``path``; return what a server will load from there."""
+    snap_thresholds(model).serialize(path)
+    del model  # a large forest would lie in memory twice
+    return load(path)
+
+
+def load(path: Path) -> treelite.Model:
+    """Read a checkpoint.
+
+    Raises:
+        ServingError: it is not a Treelite checkpoint that this release can read.
+    """
+    try:
+        return treelite.Model.deserialize(path)
+    except treelite.TreeliteError as error:
+        raise ServingError(f"{path.name} is not a Treelite checkpoint: {error}") from error
+
+
+def predict(
+    model: treelite.Model, features: NDArray[np.float32], *, threads: int = -1
+) -> NDArray[np.float32]:
+    """Predict as the FIL backend serves it, with Treelite's own inference on the CPU.
+
+    Args:
+        model: a loaded checkpoint.
+        features: (n_rows, n_features).
+        threads: CPU threads; -1 is all.
+
+    Returns:
+        float32: probabilities of shape (n_rows, n_classes), two columns for two classes, or values of
+        shape (n_rows,).
+    """
+    found = treelite.gtil.predict(model, np.ascontiguousarray(features), nthread=threads)
+    found = found.reshape(len(features), -1)
+    if found.shape[1] == 1:
+        found = np.concatenate([1 - found, found], axis=1) if is_classifier(model) else found[:, 0]
+    served: NDArray[np.float32] = found.astype(np.float32)
+    return served
+
+
+def is_classifier(model: treelite.Model) -> bool:
+    """Say whether a model gives probabilities rather than values."""
+    return int(model.get_header_accessor().get_field("task_type")[0]) in CLASSIFIERS
+
+
+def check_parity(expected: FloatArray, served: FloatArray, *, trees: int) -> None:
+    """Compare what the engine predicts with what the checkpoint predicts for the same rows.
+
+    Within the tolerance the most probable class is the same one, save where two tie.
+
+    Args:
+        expected: the engine's own: (n_rows, n_classes) probabilities or (n_rows,) values.
+        served: the checkpoint's, of the same shape.
+        trees: number of trees in the model.
+
+    Raises:
+        ServingError: they differ; the message names the first row.
+    """
+    if expected.shape != served.shape:
+        raise ServingError(f"the checkpoint answers in shape {served.shape}, the model in {expected.shape}")
+    difference = np.abs(expected - served) / max(1.0, trees / USUAL_TREES) ** 0.5
+    if expected.ndim == 1:
+        good = difference <= VALUE_TOLERANCE * np.abs(expected).max(initial=0)
+    else:
+        good = (difference <= TOLERANCE).all(axis=1)
+    bad = ~good  # NaN is bad, too
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ServingError(
+            f"the checkpoint differs from the model in {int(bad.sum())} of {len(bad)} rows; "
+            f"row {row}: expected {expected[row].tolist()}, got {served[row].tolist()}"
+        )

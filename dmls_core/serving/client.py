@@ -1,0 +1,197 @@
+"""Triton over HTTP and gRPC, with errors that say where and how to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.errors import PlatformError, ServingError
+
+Protocol = Literal["http", "grpc"]
+PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
+
+# A server that was restarted must be found again at once: gRPC waits up to minutes before it connects
+# again, in all channels of a process to the same address. Messages are as large as Triton takes.
+_CHANNEL = [
+    ("grpc.max_send_message_length", 2**31 - 1),
+    ("grpc.max_receive_message_length", 2**31 - 1),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class TritonClient:
+    """One Triton server. Not for several threads at once."""
+
+    def __init__(self, http: str, grpc: str, *, timeout: float = 60.0, load_timeout: float = 600.0) -> None:
+        """Bind to ``host:port`` of both endpoints; nothing is contacted yet.
+
+        Args:
+            http: the HTTP endpoint.
+            grpc: the gRPC endpoint.
+            timeout: seconds that any request but a load may take.
+            load_timeout: seconds that a load may take; Triton answers it when the model is ready.
+
+        Raises:
+            PlatformError: an address is empty.
+        """
+        if not (http and grpc):
+            raise PlatformError(
+                "Triton's addresses are not set: set DMLS_TRITON_HTTP and DMLS_TRITON_GRPC to host:port"
+            )
+        self.addresses: dict[Protocol, str] = {"http": http, "grpc": grpc}
+        self.timeout = timeout
+        self.load_timeout = load_timeout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what connections there are."""
+        for name in ("_http", "_grpc"):
+            if client := self.__dict__.pop(name, None):
+                client.close()
+
+    def live(self) -> bool:
+        """Say whether the server answers on both endpoints."""
+        try:
+            with self._answering("http"):
+                http: bool = self._http.is_server_live()
+            with self._answering("grpc"):
+                grpc: bool = self._grpc.is_server_live(client_timeout=self.timeout)
+        except ServingError:
+            return False
+        return http and grpc
+
+    def load(self, name: str) -> None:
+        """Have the server load what the repository's configuration of ``name`` says, and wait.
+
+        Raises:
+            ServingError: it could not; a version that was served before still is.
+        """
+        with self._answering("grpc", f"load {name}"):
+            self._grpc.load_model(name, client_timeout=self.load_timeout)
+
+    def unload(self, name: str) -> None:
+        """Have the server forget ``name``.
+
+        Raises:
+            ServingError: it could not.
+        """
+        with self._answering("grpc", f"unload {name}"):
+            self._grpc.unload_model(name, client_timeout=self.timeout)
+
+    def ready(self, name: str, version: int) -> bool:
+        """Say whether the server answers requests to this version.
+
+        Raises:
+            ServingError: the server itself does not answer.
+        """
+        with self._answering("grpc"):
+            answer: bool = self._grpc.is_model_ready(name, str(version), client_timeout=self.timeout)
+        return answer
+
+    def versions(self, name: str) -> tuple[int, ...]:
+        """Return the versions of a model that the server answers requests to, ascending.
+
+        Raises:
+            ServingError: the server itself does not answer.
+        """
+        with self._answering("grpc", "list the models"):
+            index = self._grpc.get_model_repository_index(client_timeout=self.timeout, as_json=True)
+        return tuple(
+            sorted(
+                int(model["version"])
+                for model in index.get("models", ())
+                if model["name"] == name and model.get("state") == "READY"
+            )
+        )
+
+    def infer(
+        self, name: str, rows: NDArray[np.float32], *, version: int | None = None, protocol: Protocol = "grpc"
+    ) -> NDArray[np.float32]:
+        """Return the model's outputs for encoded rows.
+
+        Args:
+            name: the model.
+            rows: float32, shape (n_rows, n_features).
+            version: the version to ask; ``None``: the latest that is served.
+            protocol: what to send the request over.
+
+        Returns:
+            float32, shape (n_rows, n_outputs).
+
+        Raises:
+            ServingError: the server does not answer, or not with one line of outputs per row.
+        """
+        module = import_module(f"tritonclient.{protocol}")
+        tensor = module.InferInput("input__0", list(rows.shape), "FP32")
+        tensor.set_data_from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
+        options = {"client_timeout": self.timeout} if protocol == "grpc" else {}
+        wanted = "" if version is None else str(version)
+        with self._answering(protocol, f"ask {name} version {wanted or 'latest'}"):
+            client = self._http if protocol == "http" else self._grpc
+            answer = client.infer(name, [tensor], model_version=wanted, **options)
+        outputs = answer.as_numpy("output__0")
+        if outputs is None or outputs.size == 0 or outputs.shape[0] != rows.shape[0]:
+            raise ServingError(
+                f"{name} at {self.addresses[protocol]} answered {rows.shape[0]} rows with "
+                f"{'nothing' if outputs is None else f'an output of shape {outputs.shape}'}"
+            )
+        return np.asarray(outputs, dtype=np.float32).reshape(rows.shape[0], -1)
+
+    @cached_property
+    def _http(self) -> Any:  # noqa: ANN401  the library has no types
+        return import_module("tritonclient.http").InferenceServerClient(
+            self.addresses["http"], connection_timeout=self.timeout, network_timeout=self.timeout
+        )
+
+    @cached_property
+    def _grpc(self) -> Any:  # noqa: ANN401
+        return import_module("tritonclient.grpc").InferenceServerClient(
+            self.addresses["grpc"], channel_args=_CHANNEL
+        )
+
+    @contextmanager
+    def _answering(self, protocol: Protocol, doing: str = "say how it is") -> Iterator[None]:
+        """Turn what the client libraries raise into a ``ServingError`` that names the address."""
+        from geventhttpclient.response import HTTPParseError
+        from tritonclient.utils import InferenceServerException
+
+        address = f"{protocol}://{self.addresses[protocol]}"
+        try:
+            yield
+        except InferenceServerException as error:
+            if self._unreachable(error.status() or ""):
+                raise ServingError(_down(address, error.message())) from error
+            raise ServingError(f"Triton at {address} could not {doing}: {error.message()}") from error
+        except (OSError, HTTPParseError) as error:
+            raise ServingError(_down(address, error)) from error
+
+    def _unreachable(self, status: str) -> bool:
+        """Tell a server that is gone from one whose model is: gRPC calls both of them unavailable."""
+        if status == "StatusCode.DEADLINE_EXCEEDED":
+            return True
+        if status != "StatusCode.UNAVAILABLE":
+            return False
+        try:
+            return not self._grpc.is_server_live(client_timeout=self.timeout)
+        except Exception:  # noqa: BLE001  whatever it is, the server did not answer
+            return True
+
+
+def _down(address: str, reason: object) -> str:
+    return f"Triton does not answer at {address}: start it, or correct its address ({reason})"

@@ -1,0 +1,111 @@
+"""``config.pbtxt`` for Triton's FIL backend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dmls_core.errors import ServingError
+from dmls_core.store import layout
+
+CONFIG_FILE = "config.pbtxt"
+CHECKPOINT_FILE = "checkpoint.tl"
+
+MAX_BATCH_SIZE = 8192
+"""Most rows that one request may carry."""
+
+InstanceKind = Literal["KIND_AUTO", "KIND_CPU"]
+
+# output_class is what FIL reads up to release 25.08, is_classifier from 25.09 on, and a classifier
+# without a threshold is refused by both.
+_TEMPLATE = """\
+name: "{name}"
+backend: "fil"
+max_batch_size: {max_batch_size}
+input [ {{ name: "input__0" data_type: TYPE_FP32 dims: [ {n_features} ] }} ]
+output [ {{ name: "output__0" data_type: TYPE_FP32 dims: [ {n_outputs} ] }} ]
+version_policy {{ specific {{ versions: [ {versions} ] }} }}
+instance_group [ {{ count: 1 kind: {kind} }} ]
+dynamic_batching {{ }}
+parameters [
+  {{ key: "model_type" value: {{ string_value: "treelite_checkpoint" }} }},
+  {{ key: "predict_proba" value: {{ string_value: "{classifier}" }} }},
+  {{ key: "output_class" value: {{ string_value: "{classifier}" }} }},
+  {{ key: "is_classifier" value: {{ string_value: "{classifier}" }} }},
+  {{ key: "threshold" value: {{ string_value: "0.5" }} }},
+  {{ key: "storage_type" value: {{ string_value: "AUTO" }} }}
+]
+"""
+_VERSIONS = re.compile(r"^version_policy \{ specific \{ versions: \[ ([0-9, ]+) \] \} \}$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What Triton must be told of a model.
+
+    Attributes:
+        n_features: columns of ``input__0``.
+        n_outputs: columns of ``output__0``: classes, or 1 for a regression.
+        classifier: whether ``output__0`` holds probabilities.
+    """
+
+    n_features: int
+    n_outputs: int
+    classifier: bool
+
+    def __post_init__(self) -> None:
+        if self.n_features < 1 or self.n_outputs < (2 if self.classifier else 1):
+            raise ServingError(f"a model cannot have this shape: {self}")
+
+
+def check_model_name(name: str) -> str:
+    """Return ``name`` if it is ``<team>.<job>``.
+
+    Raises:
+        ServingError: it is anything else, so that no name can leave its folder or its quotes.
+    """
+    team, dot, job = name.partition(".")
+    if not (dot and layout.is_name(team) and layout.is_name(job)):
+        raise ServingError(f"{name!r} is no model name: expected <team>.<job>")
+    return name
+
+
+def fil_config(
+    name: str, shape: ModelShape, *, versions: Sequence[int], kind: InstanceKind = "KIND_AUTO"
+) -> str:
+    """Write the configuration of a Treelite checkpoint.
+
+    Args:
+        name: ``<team>.<job>``.
+        shape: the model's inputs and outputs.
+        versions: the versions to serve; Triton touches no other one.
+        kind: ``KIND_AUTO`` takes a GPU where there is one; ``KIND_GPU`` would fail without.
+
+    Raises:
+        ServingError: the name is not allowed, or there is no version.
+    """
+    if not versions or min(versions) < 1:
+        raise ServingError(f"{name}: versions count from 1, got {list(versions)}")
+    return _TEMPLATE.format(
+        name=check_model_name(name),
+        max_batch_size=MAX_BATCH_SIZE,
+        n_features=shape.n_features,
+        n_outputs=shape.n_outputs,
+        versions=", ".join(map(str, versions)),
+        kind=kind,
+        classifier=str(shape.classifier).lower(),
+    )
+
+
+def configured_versions(config: str) -> tuple[int, ...]:
+    """Return the versions that a configuration of ``fil_config`` serves.
+
+    Raises:
+        ServingError: the text was not written by ``fil_config``.
+    """
+    found = _VERSIONS.search(config)
+    if not found:
+        raise ServingError("config.pbtxt has no version_policy that DMLS wrote")
+    return tuple(int(version) for version in found[1].split(","))

@@ -1,0 +1,147 @@
+"""Predict a CSV file: the user's rows as they are, with the predictions added."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from dmls_core.errors import DataError, Problem, ServingError
+from dmls_core.serving.predictor import Predictions, Predictor
+
+BATCH = 4096
+"""Rows read, predicted and written at a time."""
+
+PREDICTION = "prediction"
+PROBABILITY = "probability_"
+
+
+def predict_file(
+    predictor: Predictor,
+    source: Path,
+    target: Path | TextIO,
+    progress: Callable[[float], None] = lambda _: None,
+) -> int:
+    """Predict every row of a CSV file and write it with the columns that the prediction adds.
+
+    Fields and rows stay as they are, in their order. Added are ``prediction`` and, for a classification,
+    ``probability_<label>`` per label.
+
+    Args:
+        predictor: the served model.
+        source: CSV in UTF-8 with a header.
+        target: a path, which appears whole or not at all, or an open text stream.
+        progress: called with the share of the file that is done, 0 to 1.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        DataError: the file is no such CSV, or its values do not fit the model.
+        ServingError: Triton does not answer, or the model's labels changed meanwhile.
+    """
+    labels = predictor.encoder.target.labels or ()
+    added = [PREDICTION, *(PROBABILITY + label for label in labels)]
+    with _opened(source) as file, _writing(target) as out:
+        size = max(1, os.fstat(file.fileno()).st_size)
+        rows = _rows(source, file)
+        header = next(rows, [])
+        names = [name.strip() for name in header]  # as the training reads a header
+        _check_header(source, names, predictor.encoder.feature_names, added)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*header, *added])
+        n_rows = 0
+        while batch := list(islice(rows, BATCH)):
+            try:
+                answers = predictor.predict(dict(zip(names, zip(*batch, strict=True), strict=True)))
+            except DataError as error:
+                message = f"{error} (counted from data row {n_rows + 1})"
+                raise DataError(Problem(message, file=str(source))) from error
+            if answers.labels != labels:
+                raise ServingError(
+                    f"another version of {predictor.model} went live with other labels: try again"
+                )
+            writer.writerows([*row, *more] for row, more in zip(batch, _added(answers), strict=True))
+            n_rows += len(batch)
+            progress(os.lseek(file.fileno(), 0, os.SEEK_CUR) / size)
+    return n_rows
+
+
+def _added(answers: Predictions) -> Iterator[list[str]]:
+    """Yield what is added to each row; a float32 is written with as many digits as it has."""
+    if answers.probabilities is None:
+        yield from ([str(value)] for value in answers.values)
+        return
+    for label, row in zip(answers.values, answers.probabilities, strict=True):
+        yield [label, *map(str, row)]
+
+
+def _rows(source: Path, file: io.TextIOWrapper) -> Iterator[list[str]]:
+    """Yield the header, then the rows, each as long as the header; blank lines are left out."""
+    reader = csv.reader(file, strict=True)
+    width: int | None = None
+    try:
+        for row in reader:
+            if not row:
+                continue
+            width = width or len(row)
+            if len(row) != width:
+                raise _wrong(source, reader.line_num, f"{len(row)} fields", f"{width}, as the header has")
+            yield row
+    except UnicodeDecodeError as error:
+        raise _wrong(
+            source, reader.line_num + 1, f"byte 0x{error.object[error.start]:02x}", "UTF-8"
+        ) from error
+    except csv.Error as error:
+        raise _wrong(source, reader.line_num, str(error), "CSV") from error
+
+
+def _check_header(source: Path, header: list[str], features: Sequence[str], added: list[str]) -> None:
+    if not header:
+        raise _wrong(source, 1, "nothing", "a header and rows")
+    if missing := [name for name in features if name not in header]:
+        raise _wrong(source, 1, f"no column {', '.join(map(repr, missing))}", "the columns of the training")
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise _wrong(source, 1, f"the column {twice[0]!r} more than once", "each column once")
+    if taken := [name for name in added if name in header]:
+        raise _wrong(source, 1, f"a column {taken[0]!r}", "no column of that name: the prediction adds it")
+
+
+def _wrong(source: Path, line: int, found: str, expected: str) -> DataError:
+    return DataError(
+        Problem(
+            f"expected {expected}, found {found}", file=str(source), line=line, found=found, expected=expected
+        )
+    )
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[io.TextIOWrapper]:
+    try:
+        file = source.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise DataError(Problem(f"cannot be read: {error.strerror}", file=str(source))) from error
+    with file:
+        yield file
+
+
+@contextmanager
+def _writing(target: Path | TextIO) -> Iterator[TextIO]:
+    if not isinstance(target, Path):
+        yield target
+        return
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as out:
+            yield out
+        temporary.replace(target)
+    except OSError as error:
+        raise DataError(Problem(f"cannot be written: {error.strerror}", file=str(target))) from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,63 @@
+"""What every table of a spec has in common, and the types of its fields."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+
+class Table(BaseModel):
+    """A table of the spec: immutable, strict about types, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _number(value: object) -> int | float:
+    if type(value) is int:
+        if -(2**63) <= value < 2**63:
+            return value
+    elif type(value) is float and value - value == 0.0:  # neither NaN nor infinite
+        return value
+    raise PydanticCustomError("number_type", "must be a number")
+
+
+def _scalar(value: object) -> bool | int | float | str:
+    if isinstance(value, bool | str):
+        return value
+    try:
+        return _number(value)
+    except PydanticCustomError:
+        raise PydanticCustomError("scalar_type", "must be a number, a string, true or false") from None
+
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([kmgt]?)i?b?", re.IGNORECASE)
+_LEAST_MEMORY = 64 * 2**20
+
+
+def _memory(value: str) -> str:
+    match = _MEMORY.fullmatch(value)
+    if match is None or float(match[1]) * _UNITS[match[2].lower()] < _LEAST_MEMORY:
+        raise PydanticCustomError("memory", "must be a size of at least 64 MiB")
+    return value
+
+
+Number = Annotated[Any, PlainValidator(_number), WithJsonSchema({"type": "number"})]
+"""An integer that stays an integer, or a float: pydantic's own union would mix 1 and 1.0 up."""
+
+Value = Annotated[Any, PlainValidator(_scalar), WithJsonSchema({"type": ["number", "string", "boolean"]})]
+"""One value of a hyperparameter or a cell; 1, 1.0 and true stay apart."""
+
+Memory = Annotated[
+    str, AfterValidator(_memory), Field(pattern="^[0-9.]+ ?[kmgtKMGT]?i?[bB]?$", examples=["8 GiB", "512m"])
+]
+"""An amount of memory: ``"8 GiB"``, or ``"8g"`` as Docker writes it."""
+
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""The name of a column, as the header of the data spells it."""
+
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+"""Names of columns; TOML and JSON have lists, not tuples."""

@@ -1,0 +1,50 @@
+"""Cron expressions, checked field by field. Airflow computes with them; this only says what is wrong."""
+
+from __future__ import annotations
+
+import re
+
+PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+"""Words that stand for five fields."""
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of the month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of the week", 0, 7, _DAYS),
+)
+_TERM = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
+
+
+def cron_problem(cron: str) -> str:
+    """Return what is wrong with a cron expression; nothing if it is in order."""
+    if cron.startswith("@"):
+        return "" if cron in PRESETS else f"is none of {', '.join(PRESETS)}"
+    fields = cron.split()
+    if len(fields) != len(_FIELDS):
+        return f"has {len(fields)} fields instead of five"
+    for text, (name, low, high, words) in zip(fields, _FIELDS, strict=True):
+        for term in text.lower().split(","):
+            if not _fits(term, low, high, words):
+                return f"has a {name} that is not from {low} to {high}: {text[:40]!r}"
+    return ""
+
+
+def _fits(term: str, low: int, high: int, words: tuple[str, ...]) -> bool:
+    match = _TERM.fullmatch(term)
+    if match is None or match[3] == "0" or match[3] == "00":
+        return False
+    numbers = [_number(part, words, low) for part in (match[1], match[2]) if part]
+    if any(number is None or not low <= number <= high for number in numbers):
+        return False
+    return len(numbers) < 2 or (numbers[0] or 0) <= (numbers[1] or 0)
+
+
+def _number(part: str, words: tuple[str, ...], low: int) -> int | None:
+    if part.isdigit():
+        return int(part)
+    return words.index(part) + low if part in words else None

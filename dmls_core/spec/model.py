@@ -1,0 +1,129 @@
+"""The spec itself: what ``spec.toml`` means, with every default written in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from dmls_core.errors import Problem, SpecError
+from dmls_core.spec.base import Table
+from dmls_core.spec.definitions import Scalar, Task
+from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed
+from dmls_core.spec.tables import (
+    Columns,
+    Data,
+    Deploy,
+    Drift,
+    Evaluation,
+    Expectations,
+    Owner,
+    Resources,
+    Schedule,
+    Search,
+)
+from dmls_core.spec.words import describe, dotted
+
+SCHEMA = 1
+"""Number of the JSON form of a spec."""
+
+
+class ModelSearch(Table):
+    """One model and the space of each of its hyperparameters, the fixed ones among them."""
+
+    name: str
+    hyperparameters: dict[str, Hyperparameter]
+
+    @property
+    def searched(self) -> dict[str, Range | Choice]:
+        """The hyperparameters with more than one value, by name."""
+        return {name: space for name, space in self.hyperparameters.items() if name not in self.fixed}
+
+    @property
+    def fixed(self) -> dict[str, Scalar]:
+        """The value of each hyperparameter that has only one, by name."""
+        return fixed(self.hyperparameters)
+
+
+class Spec(Table):
+    """A validated spec. Two specs mean the same if and only if their ``sha256`` is the same.
+
+    Attributes:
+        task: what all its models predict.
+        models: at least one; the best of them wins.
+        n_trials: trials in all, as Optuna counts them.
+    """
+
+    task: Task
+    models: Annotated[tuple[ModelSearch, ...], Field(strict=False, min_length=1)]
+    n_trials: Annotated[int, Field(ge=1)]
+    columns: Columns
+    data: Data = Data()
+    search: Search = Search()
+    evaluation: Evaluation = Evaluation()
+    expectations: Expectations = Expectations()
+    schedule: Schedule | None = None
+    deploy: Deploy = Deploy()
+    drift: Drift | None = None
+    resources: Resources = Resources()
+    owner: Owner = Owner()
+    tags: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def model(self) -> str:
+        """The name of the only model.
+
+        Raises:
+            ValueError: there are several.
+        """
+        (model,) = self.models
+        return model.name
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON data, every default written in."""
+        return {"schema": SCHEMA, **self.model_dump(mode="json")}
+
+    def canonical(self) -> bytes:
+        """Return the one JSON text of this spec, the same in every process: sorted, compact, ASCII."""
+        text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return text.encode()
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the canonical JSON, 64 hexadecimal digits."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], file: str = "spec.json") -> Spec:
+        """Read what ``as_json`` returned.
+
+        Raises:
+            SpecError: it is not a spec, or one of a later release.
+        """
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA or isinstance(schema, bool):
+            raise SpecError(
+                Problem(
+                    "is not a spec that this release can read",
+                    file=file,
+                    key="schema",
+                    found=describe(schema),
+                    expected=str(SCHEMA),
+                )
+            )
+        try:
+            return cls.model_validate({key: value for key, value in data.items() if key != "schema"})
+        except ValidationError as error:
+            raise SpecError(
+                [
+                    Problem(
+                        problem["msg"],
+                        file=file,
+                        key=dotted(problem["loc"]),
+                        found=describe(problem["input"]),
+                    )
+                    for problem in error.errors(include_url=False)
+                ]
+            ) from None

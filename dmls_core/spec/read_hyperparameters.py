@@ -1,0 +1,203 @@
+"""``[n_estimators]`` and its like: a table of a spec to a range or a choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dmls_core.spec.definitions import HyperparameterDefinition, Scalar
+from dmls_core.spec.findings import Findings
+from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
+from dmls_core.spec.limits import SpecLimits
+from dmls_core.spec.positions import Path
+from dmls_core.spec.read_value import expected, read_value
+from dmls_core.spec.reserved import KEYS as TOP_KEYS
+from dmls_core.spec.words import describe, dotted
+
+_RANGE_KEYS = ("min", "max", "step", "log")
+KEYS = (*_RANGE_KEYS, "values", "value")
+"""The keys of a hyperparameter's table."""
+
+_SYNONYMS = {
+    "low": "min", "lower": "min", "start": "min", "from": "min", "minimum": "min",
+    "high": "max", "upper": "max", "stop": "max", "end": "max", "to": "max", "maximum": "max",
+    "choices": "values", "options": "values", "categories": "values", "enum": "values",
+    "default": "value", "fixed": "value", "log_scale": "log", "scale": "log",
+}  # fmt: skip
+"""What other tools call the keys."""
+
+
+def read_hyperparameter(
+    definition: HyperparameterDefinition, table: object, path: Path, findings: Findings, limits: SpecLimits
+) -> Hyperparameter | None:
+    """Validate one hyperparameter's table; ``None`` means that what is wrong with it was noted."""
+    reader = _Reader(definition, path, findings, limits)
+    if not isinstance(table, dict):
+        reader.note_not_a_table(table)
+        return None
+    before = len(findings)
+    reader.note_unknown_keys(table)
+    space = reader.space(table)
+    return space if len(findings) == before else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    definition: HyperparameterDefinition
+    path: Path
+    findings: Findings
+    limits: SpecLimits
+
+    def _note(
+        self, message: str, *keys: str | int, found: object = None, right: str = "", hint: str = ""
+    ) -> None:
+        path = (*self.path, *keys)
+        if found is None:
+            self.findings.add(path, message, expected=right, hint=hint)
+        else:
+            self.findings.add(path, message, found=found, expected=right, hint=hint)
+
+    def _value(self, value: object, *keys: str | int) -> Scalar | None:
+        return read_value(self.definition, value, (*self.path, *keys), self.findings)
+
+    def note_not_a_table(self, found: object) -> None:
+        if isinstance(found, list) and found and isinstance(found[0], dict):
+            line = "min = …` and `max = …"
+        elif isinstance(found, list):
+            rest = ", …" if len(found) > 3 else ""
+            line = f"values = [{', '.join(map(describe, found[:3]))}{rest}]"
+        else:
+            line = f"value = {describe(found)}"
+        self._note(
+            "is a hyperparameter, and those are tables",
+            found=found,
+            right="a table",
+            hint=f"write `[{dotted(self.path)}]` and below it `{line}`",
+        )
+
+    def note_unknown_keys(self, table: dict[str, Any]) -> None:
+        for key in table:
+            if key not in KEYS:
+                synonym = _SYNONYMS.get(key.lower())
+                hint = f"did you mean {synonym}?" if synonym else ""
+                if key in TOP_KEYS:
+                    hint = f"{key} belongs above the first [table]"
+                self.findings.add(
+                    (*self.path, key),
+                    "is not a key of a hyperparameter",
+                    expected="min and max (with step or log), values, or value",
+                    hint=hint,
+                    word="" if hint else key,
+                    names=KEYS,
+                )
+
+    def space(self, table: dict[str, Any]) -> Hyperparameter | None:
+        forms = [key for key in ("values", "value") if key in table]
+        ranged = [key for key in _RANGE_KEYS if key in table]
+        if len(forms) + bool(ranged) > 1:
+            extra = ranged[0] if ranged else "value"
+            self._note(
+                f"cannot stand beside {forms[0]}", extra, hint="keep one of: min and max, values, value"
+            )
+            return None
+        if ranged:
+            return self._range(table)
+        if "values" in table:
+            return self._choice(table["values"])
+        if "value" in table:
+            value = self._value(table["value"], "value")
+            return None if value is None else Choice(values=(value,))
+        self._note(
+            "does not say what to try",
+            right=expected(self.definition),
+            hint="give min and max, values, or value",
+        )
+        return None
+
+    def _choice(self, values: object) -> Choice | None:
+        if not isinstance(values, list):
+            hint = "" if isinstance(values, dict) else f"for one value write `value = {describe(values)}`"
+            self._note("must be a list", "values", found=values, right="a list in square brackets", hint=hint)
+            return None
+        if not values:
+            self._note("is empty", "values", found=values, right=expected(self.definition))
+            return None
+        if len(values) > self.limits.values:
+            most = f"at most {self.limits.values:,}"
+            self._note("has too many values", "values", found=values, right=most)
+            return None
+        # By type too: Python takes 1, 1.0 and true for the same.
+        read: dict[tuple[type, Scalar], None] = {}
+        for index, raw in enumerate(values):
+            value = self._value(raw, "values", index)
+            if value is None:
+                continue
+            if (type(value), value) in read:
+                self._note("is there twice", "values", index, found=raw, hint="list each value once")
+            read[type(value), value] = None
+        return Choice(values=tuple(value for _, value in read)) if read else None
+
+    def _range(self, table: dict[str, Any]) -> Range | None:
+        if self.definition.kind in ("choice", "bool"):
+            right = expected(self.definition)
+            self._note("cannot be a range", right=right, hint="give values, or value")
+            return None
+        for key, other in (("min", "max"), ("max", "min")):
+            if key not in table:
+                given = f"beside {other}" if other in table else "for a range"
+                self._note(f"is missing {given}", key, hint="a range needs min and max")
+        log = table.get("log", False)
+        if not isinstance(log, bool):
+            self._note("must be true or false", "log", found=log, right="true or false")
+        low, high = (self._bound(table[key], key) if key in table else None for key in ("min", "max"))
+        step = self._step(table["step"]) if "step" in table else None
+        if low is None or high is None:
+            return None
+        if type(low) is not type(high):
+            self._note(
+                "must be of the same kind as min: both integers, or both with a decimal point",
+                "max",
+                found=high,
+                hint="an integer is a number of things, a float a share of them",
+            )
+            return None
+        self._check(low, high, step, log is True)
+        return Range(min=low, max=high, step=step, log=log is True)
+
+    def _bound(self, value: object, key: str) -> float | None:
+        if isinstance(value, str) and value in self.definition.choices:
+            hint = f"a word can be one of values: values = [{describe(value)}, …]"
+            self._note("must be a number in a range", key, found=value, hint=hint)
+            return None
+        number = self._value(value, key)
+        return None if isinstance(number, str) else number
+
+    def _step(self, value: object) -> float | None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            self._note("must be a number above 0", "step", found=value, right="a number above 0")
+            return None
+        return float(value) if self.definition.kind == "float" else value
+
+    def _check(self, low: float, high: float, step: float | None, log: bool) -> None:
+        """Check what must hold between the numbers of a range."""
+        width, most = high - low, self.limits.range_width
+        if low == high:
+            hint = f"for one value write `value = {describe(low)}` alone"
+            self._note("is the same as min", "max", found=high, hint=hint)
+        elif low > high:
+            self._note("is above max", "min", found=low, right=f"less than {describe(high)}")
+        elif isinstance(low, int) and width > most:
+            self._note("makes the range too wide", "max", found=high, right=f"at most {most:,} above min")
+        if log and low <= 0:
+            self._note("must be above 0 where log = true", "min", found=low, right="more than 0")
+        if step is None:
+            return
+        if log:
+            self._note("cannot stand beside log = true", "step", hint="leave one of the two out")
+        if isinstance(low, int) and not isinstance(step, int):
+            self._note("must be an integer, as min and max are", "step", found=step, right="an integer")
+        elif 0 < width < step:
+            self._note("is wider than the range", "step", found=step, right=f"at most {width}")
+        elif width / step > most:
+            right = f"at most {most:,} steps from min to max"
+            self._note("is too small for the range", "step", found=step, right=right)

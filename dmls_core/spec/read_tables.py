@@ -1,0 +1,146 @@
+"""Reserved tables: pydantic checks them, this turns what it says into the words of a spec's author."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from dmls_core.spec.base import Table
+from dmls_core.spec.findings import Findings
+from dmls_core.spec.positions import Path
+from dmls_core.spec.reserved import KEYS
+from dmls_core.spec.words import dotted, looks_bare, quoted
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+_EXPECTED = {
+    "string_type": "a string in quotes",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "number_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list in square brackets",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "scalar_type": "a number, a string, true or false",
+    "memory": 'a size of at least 64 MiB, such as "8 GiB"',
+}
+"""Pydantic's error for a value of the wrong type -> what would be right."""
+
+_PATTERNS = {
+    "email": "an address such as ml-team@example.com",
+    "memory": _EXPECTED["memory"],
+}
+"""Key -> what its pattern asks for; the others are names of columns."""
+
+_BOUNDS = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
+_LENGTHS = {
+    "string_too_long": ("is too long", "at most {max_length} characters"),
+    "string_too_short": ("is empty", "at least {min_length} character"),
+    "too_short": ("is empty", "at least {min_length} element"),
+}
+
+_EXAMPLES = {
+    "target": 'name the column to predict: target = "species"',
+    "cron": 'say when: cron = "@weekly"',
+}
+"""Key that is required -> how to write it."""
+
+
+def read_table(table: type[AnyTable], value: object, path: Path, findings: Findings) -> AnyTable | None:
+    """Validate ``value`` as ``table`` and note what is wrong with it.
+
+    What is left without the faulty keys is returned all the same, so that it can be checked further;
+    nothing, if that is no table either.
+    """
+    if not isinstance(value, dict):
+        hint = f"write [{dotted(path)}] and its keys below"
+        findings.add(path, "must be a table", found=value, expected="a table", hint=hint)
+        return None
+    try:
+        return table.model_validate(value)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    sound = deepcopy(value)
+    for detail in details:
+        _note(table, detail, path, findings)
+        _remove(sound, detail["loc"])
+    try:
+        return table.model_validate(sound)
+    except ValidationError:
+        return None
+
+
+def _remove(table: dict[str, Any], loc: tuple[int | str, ...]) -> None:
+    """Remove the innermost key on the way to ``loc``; a list goes as a whole."""
+    inner: Any = table
+    for part, following in zip(loc, (*loc[1:], None), strict=True):
+        child = inner.get(part)
+        if following is None or following == "[key]" or not isinstance(child, dict):
+            inner.pop(part, None)
+            return
+        inner = child
+
+
+def _note(table: type[BaseModel], detail: ErrorDetails, path: Path, findings: Findings) -> None:
+    kind, found, context = detail["type"], detail["input"], detail.get("ctx", {})
+    loc = tuple(part for part in detail["loc"] if part != "[key]")
+    place: Path = (*path, *loc)
+    key = str(loc[-1])
+    if kind == "too_short" and found:
+        return  # Empty only without its faulty elements, which are noted by themselves.
+    if kind == "missing":
+        findings.add(place, "is missing", hint=_EXAMPLES.get(key, ""))
+    elif kind == "extra_forbidden":
+        names = _keys(table, loc[:-1])
+        hint = f"{key} belongs above the first [table]" if key in KEYS else ""
+        message = f"is not a key of [{dotted(place[:-1])}]"
+        findings.add(
+            place, message, expected=", ".join(names), hint=hint, word="" if hint else key, names=names
+        )
+    elif kind == "literal_error":
+        names = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        right = f"one of {', '.join(map(quoted, names))}"
+        findings.add(place, f"must be {right}", found=found, expected=right, word=found, names=names)
+    elif kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
+        right = f"{words} {context[bound]:,}"
+        findings.add(place, f"must be {right}", found=found, expected=right)
+    elif kind in _LENGTHS:
+        message, right = _LENGTHS[kind]
+        findings.add(place, message, found=found, expected=right.format(**context))
+    else:
+        right = _EXPECTED.get(kind, "")
+        if kind == "string_pattern_mismatch":
+            right = _PATTERNS.get(key, "a name without control characters")
+        message = f"must be {right}" if right else detail["msg"].lower()
+        findings.add(place, message, found=found, expected=right, hint=_mend(kind, found))
+
+
+def _keys(table: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the table at ``loc`` below ``table``."""
+    if not loc:
+        return list(table.model_fields)
+    # The one table of tables: [expectations.columns.NAME].
+    inner: Any = table.model_fields[str(loc[0])].annotation
+    return _keys(inner.__args__[1], loc[2:])
+
+
+def _mend(kind: str, found: object) -> str:
+    if kind == "tuple_type" and isinstance(found, str):
+        return "a list of one is written [" + quoted(found[:40]) + "]"
+    if kind in ("int_type", "float_type", "number_type", "bool_type") and looks_bare(found):
+        return "leave the quotes out"
+    if kind == "string_type" and not isinstance(found, list | dict):
+        return "put it in quotes"
+    return ""

@@ -1,0 +1,109 @@
+"""What must hold between the keys of a reserved table, whatever the model."""
+
+from __future__ import annotations
+
+import re
+
+from dmls_core.spec.cron import cron_problem
+from dmls_core.spec.findings import Findings
+from dmls_core.spec.limits import SpecLimits
+from dmls_core.spec.positions import Path
+from dmls_core.spec.tables import Data, Expectations, Resources, Schedule
+
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]{0,99}")
+_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+
+
+def check_data(data: Data, findings: Findings) -> None:
+    """The data lies beside the spec, and nowhere else."""
+    if data.path is None:
+        return
+    parts = set(data.path.split("/"))
+    if {"", ".", ".."} & parts or "\\" in data.path or not data.path.isprintable():
+        findings.add(
+            ("data", "path"),
+            "must lie beside the spec",
+            found=data.path,
+            expected="the name of a file in the same folder, or a pattern such as part-*.csv",
+        )
+
+
+def check_expectations(expectations: Expectations, findings: Findings) -> None:
+    """Bounds are in order, and patterns are regular expressions."""
+    rows = ("expectations", "max_rows")
+    _check_order(expectations.min_rows, expectations.max_rows, rows, "min_rows", findings)
+    for name, column in expectations.columns.items():
+        path: Path = ("expectations", "columns", name)
+        _check_order(column.min, column.max, (*path, "max"), "min", findings)
+        if column.pattern is None:
+            continue
+        try:
+            re.compile(column.pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            findings.add((*path, "pattern"), f"is not a regular expression: {error}", found=column.pattern)
+
+
+def _check_order(low: float | None, high: float | None, path: Path, other: str, findings: Findings) -> None:
+    if low is not None and high is not None and low > high:
+        findings.add(path, f"is below {other}", found=high, expected=f"at least {low}")
+
+
+def check_schedule(schedule: Schedule, findings: Findings) -> None:
+    """The cron expression and the time zone exist."""
+    if problem := cron_problem(schedule.cron):
+        hint = 'such as "@weekly" or "0 6 * * 1"'
+        findings.add(("schedule", "cron"), problem, found=schedule.cron, hint=hint)
+    if schedule.timezone != "UTC" and not _is_zone(schedule.timezone):
+        findings.add(
+            ("schedule", "timezone"),
+            "is not a time zone",
+            found=schedule.timezone,
+            expected="a name of the IANA database",
+            hint='such as "UTC" or "Europe/Vienna"',
+        )
+
+
+def _is_zone(name: str) -> bool:
+    # Imported here: few specs name a time zone.
+    from zoneinfo import ZoneInfo
+
+    # The pattern first: the name becomes part of a path.
+    if not _ZONE.fullmatch(name):
+        return False
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+def check_resources(resources: Resources, findings: Findings) -> None:
+    """The engine and the number of GPUs agree."""
+    path = ("resources", "gpus")
+    if resources.engine == "cpu" and resources.gpus:
+        findings.add(path, "cannot be used by the cpu engine", found=resources.gpus, hint='engine = "gpu"')
+    if resources.engine == "gpu" and resources.gpus == 0:
+        findings.add(path, "must be at least 1 for the gpu engine", found=0, expected="at least 1")
+
+
+def read_tags(value: object, findings: Findings, limits: SpecLimits) -> dict[str, str]:
+    """Return the user's own tags."""
+    if not isinstance(value, dict):
+        hint = 'write [tags] and below it team = "…"'
+        findings.add(("tags",), "must be a table", found=value, expected="a table", hint=hint)
+        return {}
+    if len(value) > limits.tags:
+        most = f"at most {limits.tags}"
+        findings.add(("tags",), "has too many tags", found=len(value), expected=most)
+        return {}
+    for key, text in value.items():
+        path = ("tags", key)
+        if not isinstance(text, str):
+            right = "a string in quotes"
+            findings.add(path, f"must be {right}", found=text, expected=right)
+        if not _TAG.fullmatch(key):
+            right = "up to 100 letters, digits, blanks, and _ . / -"
+            findings.add(path, "is not a name for a tag", expected=right)
+        elif key.startswith(("dmls.", "mlflow.")):
+            findings.add(path, "is a name that the platform keeps for itself")
+    return value

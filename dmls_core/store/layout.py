@@ -1,0 +1,131 @@
+"""Where everything lies below the root: the only module that spells keys."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+from dmls_core.errors import Problem, SubmissionError
+
+INCOMING = "incoming/"
+JOBS = "registry/jobs/"
+SPECS = "registry/specs/"
+SNAPSHOTS = "registry/snapshots/"
+RUNS = "runs/"
+MODELS = "models/"
+
+SPEC_FILE = "spec.toml"
+STATUS_JSON = "_status.json"
+STATUS_MD = "_status.md"
+
+RESULT = "result.json"
+ERROR = "error.json"
+PROGRESS = "progress.json"
+REPORT = "report.html"
+TRIALS = "trials/"
+MODEL = "model/"
+VALIDATION = "validation/"
+
+NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
+_NAME = re.compile(NAME_PATTERN)
+
+
+class Drop(NamedTuple):
+    """A key below ``incoming/`` taken apart, well-formed or not.
+
+    Attributes:
+        team: the first folder as it was dropped; any text.
+        job: every folder after it (``job``, or ``job/deeper``); any text, empty in the team's own folder.
+        filename: what follows the last slash; empty for a folder's own marker.
+    """
+
+    team: str
+    job: str
+    filename: str
+
+
+def is_name(name: str) -> bool:
+    """Say whether ``name`` may name a team or a job."""
+    return _NAME.fullmatch(name) is not None
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return ``name`` if it may name a ``kind`` ("team" or "job").
+
+    Raises:
+        SubmissionError: it may not; the hint offers a name that may.
+    """
+    if is_name(name):
+        return name
+    raise SubmissionError(name_problem(kind, name))
+
+
+def name_problem(kind: str, name: str) -> Problem:
+    """Say what is wrong with a name of a ``kind`` ("team" or "job") that ``is_name`` refuses."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    better = re.sub(r"[^a-z0-9_-]+", "-", folded).strip("-_")[:63]
+    return Problem(
+        f"{name!r} cannot name a {kind}",
+        hint=f"rename it to {better!r}" if is_name(better) else "for example 'iris'",
+        found=name,
+        expected="1 to 63 of a-z, 0-9, '-' and '_', starting with a letter or a digit",
+    )
+
+
+def incoming_folder(team: str, job: str) -> str:
+    """Folder of a drop. Any text is taken, since drops with unfit names are answered too."""
+    where = f"{team}/{job}" if job else team
+    return f"{INCOMING}{where}/" if where else INCOMING
+
+
+def incoming_file(team: str, job: str, filename: str) -> str:
+    """A file of a drop."""
+    return incoming_folder(team, job) + filename
+
+
+def parse_incoming(key: str) -> Drop | None:
+    """Take a key below ``incoming/`` apart; ``None`` for any other key.
+
+    ``incoming_file`` puts it together again.
+    """
+    if not key.startswith(INCOMING):
+        return None
+    folder, _, filename = key.removeprefix(INCOMING).rpartition("/")
+    team, _, job = folder.partition("/")
+    return Drop(team, job, filename)
+
+
+def job_record(team: str, job: str) -> str:
+    """The current accepted version of a job."""
+    return f"{JOBS}{check_name('team', team)}/{check_name('job', job)}.json"
+
+
+def spec(sha256: str) -> str:
+    """An accepted spec, immutable."""
+    return f"{SPECS}{sha256}.json"
+
+
+def snapshot(version: str) -> str:
+    """One version of the whole registry, immutable."""
+    return f"{SNAPSHOTS}{version}.json"
+
+
+def run_folder(team: str, job: str, run_key: str) -> str:
+    """Everything that one run wrote."""
+    return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
+
+
+def trial(number: int) -> str:
+    """A finished trial, below a run's folder."""
+    return f"{TRIALS}{number:05d}.json"
+
+
+def model_name(team: str, job: str) -> str:
+    """Name of the model in MLflow and in Triton."""
+    return f"{check_name('team', team)}.{check_name('job', job)}"
+
+
+def dag_id(team: str, job: str) -> str:
+    """The job's DAG."""
+    return f"dmls.{model_name(team, job)}"

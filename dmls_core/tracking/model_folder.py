@@ -1,0 +1,109 @@
+"""A run's ``model/`` folder as MLflow keeps a model: no pickle, code and data apart."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dmls_core.data.encoder
+from dmls_core.data.encoder import Encoder, NumberFeature, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow.models import Model, ModelSignature
+
+CODE_PACKAGE = "dmls_model"
+REQUIRED = ("mlflow", "numpy", "pandas", "treelite")
+EXAMPLE_ROWS = 3
+
+
+@contextmanager
+def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iterator[Path]:
+    """Build the folder that MLflow loads a model from; it is gone afterwards.
+
+    Args:
+        folder: a run's ``model/`` folder.
+        about: what MLflow knows of the model already: its id and its run.
+        versions: versions of the libraries that trained it, as far as known.
+    """
+    import mlflow.pyfunc
+
+    encoder = Encoder.from_json(json.loads((folder / "encoder.json").read_bytes()))
+    golden = json.loads((folder / "golden.json").read_bytes())
+    with tempfile.TemporaryDirectory(prefix="dmls-model-") as scratch, _without_remarks():
+        code = Path(scratch) / CODE_PACKAGE
+        code.mkdir()
+        (code / "__init__.py").touch()
+        shutil.copyfile(dmls_core.data.encoder.__file__, code / "encoder.py")
+        mlflow.pyfunc.save_model(
+            path=Path(scratch) / "model",
+            mlflow_model=about,
+            python_model=Path(__file__).with_name("pyfunc_model.py"),
+            code_paths=[str(code)],
+            artifacts={
+                "checkpoint": str(folder / "checkpoint.tl"),
+                "encoder": str(folder / "encoder.json"),
+                "model": str(folder / "model.json"),
+            },
+            signature=signature(encoder),
+            input_example=example(encoder, golden["columns"]),
+            pip_requirements=requirements(versions),
+        )
+        yield Path(scratch) / "model"
+
+
+def signature(encoder: Encoder) -> ModelSignature:
+    """Describe the user's columns and what comes back.
+
+    Columns are required but of any type. MLflow refuses whole numbers (``int64``) where a signature says
+    ``double``, and numbers where it says ``string``; a frame read from a CSV has either, by chance of its
+    rows. The encoder knows which values fit and says so itself.
+    """
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import AnyType, ColSpec, Schema
+
+    labels = encoder.target.labels
+    made = {"prediction": "float" if labels is None else "string"}
+    made |= {f"probability_{label}": "float" for label in labels or ()}
+    return ModelSignature(
+        inputs=Schema([ColSpec(AnyType(), name) for name in encoder.feature_names]),  # type: ignore[no-untyped-call]
+        outputs=Schema([ColSpec(kind, name) for name, kind in made.items()]),
+    )
+
+
+def example(encoder: Encoder, columns: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """Return the first golden rows as a user's frame would hold them."""
+    import pandas as pd
+
+    rows: dict[str, list[Any]] = {}
+    for feature in encoder.features:
+        values = columns[feature.name][:EXAMPLE_ROWS]
+        rows[feature.name] = [number(v) for v in values] if isinstance(feature, NumberFeature) else values
+    return pd.DataFrame(rows)
+
+
+def requirements(versions: Mapping[str, str]) -> list[str]:
+    """Return what loading the model needs; a library's version at the training counts, then the one here."""
+    from mlflow.version import VERSION
+
+    known = {"mlflow": VERSION, **versions}
+    return [f"{name}=={known.get(name) or version(name)}" for name in REQUIRED]
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Keep MLflow from logging what it is doing and what it misses of pip and conda."""
+    logger = logging.getLogger("mlflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

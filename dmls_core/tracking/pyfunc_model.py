@@ -1,0 +1,52 @@
+"""The model that MLflow loads: the user's columns in, the user's labels out.
+
+MLflow keeps this file with every logged model and runs it to load one, where DMLS need not be installed.
+The encoder's file lies beside it as ``dmls_model/encoder.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import treelite
+from mlflow.models import set_model
+from mlflow.pyfunc.model import PythonModel, PythonModelContext
+
+
+class TableModel(PythonModel):
+    """A Treelite checkpoint behind its encoder."""
+
+    def load_context(self, context: PythonModelContext) -> None:
+        """Read the checkpoint and the encoder that was fitted with it."""
+        # Only now is the model's own code on the path.
+        encoder = import_module("dmls_model.encoder").Encoder
+        self.encoder = encoder.from_json(json.loads(Path(context.artifacts["encoder"]).read_bytes()))
+        self.model = treelite.Model.deserialize(context.artifacts["checkpoint"])
+
+    def predict(
+        self,
+        context: PythonModelContext,  # noqa: ARG002  MLflow passes it
+        model_input: pd.DataFrame,
+        params: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> pd.DataFrame:
+        """Return ``prediction`` and, for a classification, ``probability_<label>`` per label."""
+        rows = self.encoder.transform(model_input)
+        labels = self.encoder.target.labels
+        outputs = np.empty((0, 1 if labels is None else len(labels)), np.float32)
+        if len(rows):
+            outputs = treelite.gtil.predict(self.model, rows).reshape(len(rows), -1).astype(np.float32)
+        if labels is None:
+            return pd.DataFrame({"prediction": outputs[:, 0]}, index=model_input.index)
+        if outputs.shape[1] == 1:
+            outputs = np.concatenate([1 - outputs, outputs], axis=1)
+        prediction = self.encoder.decode(outputs.argmax(axis=1))
+        probabilities = {f"probability_{label}": outputs[:, i] for i, label in enumerate(labels)}
+        return pd.DataFrame({"prediction": prediction, **probabilities}, index=model_input.index)
+
+
+set_model(TableModel())

@@ -1,0 +1,60 @@
+"""Which version of a model is the champion."""
+
+from __future__ import annotations
+
+from dmls_core.errors import NotFoundError
+from dmls_core.tracking.connection import connect, reaching
+from dmls_core.tracking.models import CHALLENGER, CHAMPION, aliases
+
+TRITON_VERSION_TAG = "dmls.triton_version"
+
+
+def promote(uri: str, name: str, version: int, *, triton_version: int | None = None) -> None:
+    """Make a version the champion, after it was verified; it is no challenger any more.
+
+    Args:
+        uri: the MLflow server.
+        name: ``<team>.<job>``.
+        version: the registered model's version.
+        triton_version: the version in the Triton repository that serves it, noted as a tag.
+
+    Raises:
+        NotFoundError: there is no such model.
+        TrackingError: MLflow does not answer, or has no such version.
+    """
+    client = connect(uri)
+    with reaching(uri, f"make version {version} of {name} the champion"):
+        now = aliases(client, name)
+        if not now:
+            raise NotFoundError(f"MLflow has no model {name} with a challenger")
+        if triton_version is not None:
+            client.set_model_version_tag(name, str(version), TRITON_VERSION_TAG, str(triton_version))
+        client.set_registered_model_alias(name, CHAMPION, str(version))
+        if now.get(CHALLENGER) == version:
+            client.delete_registered_model_alias(name, CHALLENGER)
+
+
+def champion(uri: str, name: str) -> int | None:
+    """Return the champion's version, if there is a champion.
+
+    Raises:
+        TrackingError: MLflow does not answer.
+    """
+    client = connect(uri)
+    with reaching(uri, f"look up the champion of {name}"):
+        return aliases(client, name).get(CHAMPION)
+
+
+def champion_metric(uri: str, name: str, metric: str) -> float | None:
+    """Return the champion's value of ``metric`` on its holdout, if there is a champion that has it.
+
+    Raises:
+        TrackingError: MLflow does not answer.
+    """
+    client = connect(uri)
+    with reaching(uri, f"look up the champion of {name}"):
+        version = aliases(client, name).get(CHAMPION)
+        if version is None:
+            return None
+        run_id = client.get_model_version(name, str(version)).run_id
+        return client.get_run(run_id).data.metrics.get(metric) if run_id else None

@@ -1,0 +1,114 @@
+"""Bring spec and data to this machine, and make sure they are what was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dmls_core.errors import ConflictError, DataError, ObjectMissingError, Problem, SpecError
+from dmls_core.models import load_spec
+from dmls_core.spec import Spec
+from dmls_core.store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file on this machine.
+
+    Attributes:
+        url: where it came from, as it was asked for.
+        path: where it is.
+        etag: the store's, or the start of its SHA-256 for a local file that none was given for.
+        size: bytes.
+        sha256: hash of its content, in hex.
+    """
+
+    url: str
+    path: Path
+    etag: str
+    size: int
+    sha256: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``result.json`` says about it."""
+        return {"url": self.url, "etag": self.etag, "bytes": self.size, "sha256": self.sha256}
+
+
+def read_spec(url: str) -> Spec:
+    """Read ``spec.toml``, or an accepted spec's JSON.
+
+    Raises:
+        SpecError: it is missing, or not a valid spec.
+    """
+    folder, name = _split(url)
+    try:
+        content = open_store(folder).get(name) if "://" in url else Path(url).read_bytes()
+    except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:
+        raise SpecError(Problem("there is no such file", file=url)) from error
+    if not name.endswith(".json"):
+        return load_spec(content, file=name)
+    try:
+        return Spec.from_json(json.loads(content), file=name)
+    except ValueError as error:
+        raise SpecError(Problem("is not JSON", file=name)) from error
+
+
+def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list[DataFile]:
+    """Bring data files here; local ones are used where they are.
+
+    Args:
+        urls: paths or ``s3://`` URLs.
+        etags: what their ETags must be; empty does not check.
+        scratch: folder for copies.
+
+    Raises:
+        DataError: a file is missing, or not the one that was accepted.
+    """
+    files: list[DataFile] = []
+    for number, url in enumerate(urls):
+        wanted = etags[number] if etags else None
+        try:
+            path, etag = _fetch(url, wanted, scratch / "data" / str(number))
+        except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:
+            raise DataError(Problem("there is no such file", file=url)) from error
+        except ConflictError as error:
+            raise DataError(
+                Problem(
+                    "the data is not what was accepted: it has changed since",
+                    file=url,
+                    expected=f"ETag {wanted}",
+                    hint="drop the spec again to train on the data as it is now",
+                )
+            ) from error
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        files.append(DataFile(url, path, etag or sha256[:32], path.stat().st_size, sha256))
+    return files
+
+
+def _fetch(url: str, etag: str | None, folder: Path) -> tuple[Path, str]:
+    """Return where the file is, and its ETag where a store said one."""
+    if "://" not in url and etag is None:
+        return Path(url).resolve(strict=True), ""
+    place, name = _split(url if "://" in url else str(Path(url).resolve(strict=True)))
+    store = open_store(place)
+    if "://" in url:
+        folder.mkdir(parents=True)
+        return folder / name, store.download(name, folder / name, etag=etag).etag
+    info = store.head(name)
+    if info is None or info.etag != etag:
+        raise ConflictError(f"{url} has changed")
+    return Path(url).resolve(), info.etag
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Split an address into its folder's and the file's name."""
+    if "://" in url:
+        folder, _, name = url.rpartition("/")
+        return folder, name
+    path = PurePosixPath(Path(url).absolute())
+    return str(path.parent), path.name

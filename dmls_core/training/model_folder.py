@@ -1,0 +1,96 @@
+"""Write what a server, a client and a registry need of a model: ``model/`` of the run's folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.errors import ServingError
+from dmls_core.models.engines import Fitted
+from dmls_core.serving import checkpoint
+from dmls_core.spec import ModelDefinition
+from dmls_core.training.prepare import Prepared
+
+SCHEMA = 1
+
+
+def export_checkpoint(
+    fitted: Fitted, features: NDArray[np.float32], own: NDArray[Any], folder: Path, *, threads: int
+) -> NDArray[np.float32]:
+    """Write ``checkpoint.tl`` and prove that it answers as the fitted model does.
+
+    Args:
+        fitted: the model.
+        features: (n_rows, n_features): what both are asked.
+        own: the model's own answer.
+        folder: where to write; it is made.
+        threads: CPU threads to use at most.
+
+    Returns:
+        The checkpoint's answer, as it will be served.
+
+    Raises:
+        ServingError: the checkpoint answers differently.
+    """
+    folder.mkdir(parents=True)
+    loaded = checkpoint.export(fitted.to_treelite(), folder / "checkpoint.tl")
+    served = checkpoint.predict(loaded, features, threads=threads)
+    checkpoint.check_parity(own, served, trees=loaded.num_tree)
+    return served
+
+
+def write_companions(
+    data: Prepared,
+    served: NDArray[np.float32],
+    model: ModelDefinition,
+    metric: str,
+    score: float,
+    folder: Path,
+) -> None:
+    """Write ``encoder.json``, ``golden.json`` and ``model.json`` beside the checkpoint.
+
+    Args:
+        data: encoder and golden rows.
+        served: the checkpoint's predictions of the held-out rows.
+        model: what was fitted.
+        metric: what it was searched by.
+        score: that metric on the held-out rows.
+        folder: the model's folder.
+
+    Raises:
+        ServingError: the encoder encodes the raw golden rows differently from how they were trained on.
+    """
+    count = len(next(iter(data.golden.values())))
+    encoded = data.encoder.transform(data.golden)
+    if not np.array_equal(encoded, data.test[:count], equal_nan=True):
+        raise ServingError("the encoder does not encode raw rows as they were encoded for training")
+    outputs = served[:count].reshape(count, -1)
+    golden = {
+        "schema": SCHEMA,
+        "columns": data.golden,
+        "encoded": [[None if math.isnan(value) else value for value in row] for row in encoded.tolist()],
+        "expected": outputs.tolist(),
+        "labels": data.labels,
+    }
+    about = {
+        "schema": SCHEMA,
+        "task": model.task,
+        "model": model.name,
+        "n_features": data.test.shape[1],
+        "n_outputs": outputs.shape[1],
+        "labels": data.labels,
+        "features": data.encoder.feature_names,
+        "metric": metric,
+        "score": score,
+    }
+    for name, content in {
+        "encoder.json": data.encoder.as_json(),
+        "golden.json": golden,
+        "model.json": about,
+    }.items():
+        (folder / name).write_text(json.dumps(content, allow_nan=False))

@@ -1,0 +1,76 @@
+"""From data files to the matrices that a search and a final score need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.data import Encoder, encode_table, fit_encoder, read_table, split_holdout
+from dmls_core.spec import ModelDefinition, Spec
+
+GOLDEN_ROWS = 100
+"""Held-out rows that are kept with the model, to prove deployments by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Encoded data.
+
+    Attributes:
+        encoder: fitted on the training rows.
+        train: (n_train, n_features) float32.
+        train_target: (n_train,): int32 class codes, or float64 values.
+        test: (n_test, n_features) float32: the held-out rows.
+        test_target: (n_test,).
+        golden: raw values by column of the first held-out rows, ``GOLDEN_ROWS`` at most.
+        labels: the classes; ``None`` for a regression.
+        warnings: what the user should know about the data.
+    """
+
+    encoder: Encoder
+    train: NDArray[np.float32]
+    train_target: NDArray[Any]
+    test: NDArray[np.float32]
+    test_target: NDArray[Any]
+    golden: dict[str, list[Any]]
+    labels: tuple[str, ...] | None
+    warnings: tuple[str, ...]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for a regression."""
+        return len(self.labels or ())
+
+
+def prepare(spec: Spec, model: ModelDefinition, paths: Sequence[Path]) -> Prepared:
+    """Read, split and encode the data.
+
+    Raises:
+        DataError: it does not fit the spec, or there is too little of it.
+    """
+    table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format)
+    train, test = split_holdout(
+        table.target,
+        holdout=spec.evaluation.holdout,
+        split=spec.evaluation.split,
+        seed=spec.search.seed,
+        task=spec.task,
+        labels=table.labels,
+    )
+    encoder = fit_encoder(table, train, fill_missing=not model.missing_values)
+    target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
+    return Prepared(
+        encoder=encoder,
+        train=encode_table(encoder, table, train),
+        train_target=target[train],
+        test=encode_table(encoder, table, test),
+        test_target=target[test],
+        golden=table.raw(test[:GOLDEN_ROWS]),
+        labels=table.labels,
+        warnings=table.warnings,
+    )

@@ -1,0 +1,72 @@
+"""What a training run is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dmls_core.errors import UserError
+from dmls_core.spec import Hyperparameter, ModelDefinition, Spec
+from dmls_core.store.layout import check_name
+from dmls_core.training.inputs import DataFile
+
+EngineChoice = Literal["auto", "cpu", "gpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """What a training run is asked to do.
+
+    Attributes:
+        spec: path or ``s3://`` URL of ``spec.toml``, or of an accepted spec's ``.json``.
+        data: paths or ``s3://`` URLs of the data files.
+        out: folder or ``s3://`` URL that the run writes to.
+        team: team of the job.
+        name: name of the job.
+        run_key: key of the run; made from spec and data if empty.
+        engine: overrules the spec's ``[resources] engine`` unless ``auto``.
+        etags: what the data's ETags must be, in the order of ``data``; empty does not check.
+    """
+
+    spec: str
+    data: tuple[str, ...]
+    out: str
+    team: str = "local"
+    name: str = "model"
+    run_key: str = ""
+    engine: EngineChoice = "auto"
+    etags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name("team", self.team)
+        check_name("job", self.name)
+        if not self.data:
+            raise UserError("there is no data to train on: name at least one file")
+        if self.etags and len(self.etags) != len(self.data):
+            raise UserError(f"{len(self.etags)} ETags were given for {len(self.data)} data files")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request whose spec and data are here.
+
+    Attributes:
+        request: what was asked.
+        spec: the spec.
+        model: what it asks for.
+        engine: what fits it.
+        hyperparameters: the space that this engine really searches.
+        key: the run's key.
+        files: the data.
+        out: local folder of what will be uploaded.
+    """
+
+    request: TrainRequest
+    spec: Spec
+    model: ModelDefinition
+    engine: str
+    hyperparameters: dict[str, Hyperparameter]
+    key: str
+    files: list[DataFile]
+    out: Path

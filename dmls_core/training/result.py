@@ -1,0 +1,70 @@
+"""``result.json``: the trainer's whole answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from dmls_core.data import content_hash
+from dmls_core.evaluate import HoldoutScores
+from dmls_core.models.engines import Fitted
+from dmls_core.search import Problem, SearchOutcome
+from dmls_core.training.prepare import Prepared
+from dmls_core.training.request import Job
+from dmls_core.training.versions import versions
+
+SCHEMA = 1
+
+LIBRARIES = ("optuna", "polars", "great-expectations")
+"""What every run uses, whatever its engine."""
+
+
+def describe_run(
+    job: Job,
+    data: Prepared,
+    problem: Problem,
+    outcome: SearchOutcome,
+    fitted: Fitted,
+    scores: HoldoutScores,
+) -> dict[str, Any]:
+    """Return ``result.json`` but for ``seconds`` and ``artifacts``, which are known last."""
+    spec = job.spec
+    importances = fitted.importances().tolist()
+    return {
+        "schema": SCHEMA,
+        "status": "finished",
+        "team": job.request.team,
+        "job": job.request.name,
+        "run_key": job.key,
+        "spec_sha256": spec.sha256,
+        "task": spec.task,
+        "model": spec.model,
+        "engine": problem.engine.name,
+        "metric": spec.search.metric,
+        "direction": problem.direction,
+        "score": scores.score,
+        "cv_score": outcome.best.value,
+        "best_trial": outcome.best.number,
+        "best_params": fitted.parameters(),
+        "n_trials": outcome.finished,
+        "folds": len(problem.folds),
+        "seed": problem.seed,
+        "labels": list(data.labels) if data.labels else None,
+        "features": list(data.encoder.feature_names),
+        "importances": dict(zip(data.encoder.feature_names, importances, strict=True)),
+        "holdout": {
+            "metrics": scores.metrics,
+            "confusion": scores.confusion,
+            "residuals": scores.residuals,
+        },
+        "data": {
+            "rows": len(data.train) + len(data.test),
+            "train_rows": len(data.train),
+            "holdout_rows": len(data.test),
+            "hash": content_hash([file.path for file in job.files]),
+            "objects": [file.as_json() for file in job.files],
+        },
+        "warnings": list(data.warnings),
+        "versions": versions((*problem.engine.libraries, *LIBRARIES)),
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }

@@ -1,0 +1,123 @@
+"""The run's folder in the store: what a trainer finds there, and what it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dmls_core.errors import ConflictError, DmlsError, ObjectMissingError, UserError
+from dmls_core.search import Trial
+from dmls_core.store import Store, layout
+
+SCHEMA = 1
+RUN = "run.json"
+"""Says which run the folder belongs to; written first."""
+
+
+class RunFolder:
+    """The folder that a run writes to, local or in S3.
+
+    Everything in it follows from the run's key, so two trainers of one run do no harm: they write the
+    same trials and the same model. ``result.json`` comes last and is created once: whoever finds it
+    returns it, and changes nothing any more.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._claimed = False
+        self._told: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
+
+    def claim(self, run_key: str) -> dict[str, Any] | None:
+        """Mark the folder as this run's; return ``result.json`` if the run is finished.
+
+        Raises:
+            UserError: the folder belongs to another run.
+        """
+        try:
+            self._store.create(RUN, _json({"schema": SCHEMA, "run_key": run_key}))
+        except ConflictError as error:
+            owner = json.loads(self._store.get(RUN)).get("run_key")
+            if owner != run_key:
+                raise UserError(
+                    f"{self._store.url} holds another run ({owner}): the spec or the data differ; "
+                    "choose another folder"
+                ) from error
+        self._claimed = True
+        return self._result()
+
+    def _result(self) -> dict[str, Any] | None:
+        try:
+            result: dict[str, Any] = json.loads(self._store.get(layout.RESULT))
+        except ObjectMissingError:
+            return None
+        return result
+
+    def finish(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Write ``result.json``; return it, or that of another trainer who was faster."""
+        try:
+            self._store.create(layout.RESULT, _json(result))
+        except ConflictError:
+            return self._result() or result
+        self._store.delete(layout.ERROR)
+        return result
+
+    def fail(self, error: DmlsError) -> None:
+        """Write ``error.json`` and that the run failed. Another run's folder stays as it is."""
+        if not self._claimed and self._store.head(RUN) is not None:
+            return
+        problems = [problem.as_json() for problem in error.problems] if isinstance(error, UserError) else []
+        self._store.put(
+            layout.ERROR,
+            _json(
+                {
+                    "schema": SCHEMA,
+                    "kind": type(error).__name__,
+                    "exit_code": error.exit_code,
+                    "message": str(error),
+                    "problems": problems,
+                }
+            ),
+        )
+        self.progress(self._told | {"state": "failed", "message": str(error)})
+
+    def progress(self, progress: dict[str, Any]) -> None:
+        """Write ``progress.json``, unless the folder may be another run's."""
+        if not self._claimed:
+            return
+        self._told = progress | {"updated": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        self._store.put(layout.PROGRESS, _json(self._told))
+
+    def trials(self, engine: str) -> list[Trial]:
+        """Return the trials that are there, as far as this engine fitted them."""
+        found = []
+        for info in self._store.list(layout.TRIALS):
+            try:
+                trial = Trial.from_json(json.loads(self._store.get(info.key)))
+            except ValueError:
+                # Of another release: it is paid again, and overwritten.
+                continue
+            if trial.engine == engine:
+                found.append(trial)
+        return found
+
+    def keep(self, trial: Trial) -> None:
+        """Write a trial's file."""
+        self._store.put(layout.trial(trial.number), _json(trial.as_json()))
+
+    def upload(self, folder: Path) -> list[dict[str, Any]]:
+        """Write every file below a local folder; return name, bytes and SHA-256 of each."""
+        artifacts = []
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            name = path.relative_to(folder).as_posix()
+            self._store.upload(name, path)
+            with path.open("rb") as stream:
+                sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+            artifacts.append({"name": name, "bytes": path.stat().st_size, "sha256": sha256})
+        return artifacts
+
+
+def _json(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, indent=1, allow_nan=False).encode()

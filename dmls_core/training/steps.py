@@ -1,0 +1,76 @@
+"""The steps of a run between loading the data and writing down the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmls_core.compute import available_cpus
+from dmls_core.evaluate import scorer
+from dmls_core.models import METRICS
+from dmls_core.models.engines import Engine, Fitted
+from dmls_core.search import PlainSearcher, Problem, SearchOutcome, Space, Trial, make_folds, unbroken
+from dmls_core.spec import ModelDefinition, Spec
+from dmls_core.training.prepare import Prepared
+from dmls_core.training.progress import Progress
+from dmls_core.training.run_folder import RunFolder
+
+
+def make_problem(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared) -> Problem:
+    """Put the training rows on the engine's device and deal out the folds."""
+    return Problem(
+        model=model,
+        engine=engine,
+        features=engine.place(data.train),
+        target=engine.place(data.train_target),
+        truth=data.train_target,
+        n_classes=data.n_classes,
+        folds=make_folds(
+            data.train_target, spec.search.folds, n_classes=data.n_classes, seed=spec.search.seed
+        ),
+        score=scorer(spec.search.metric),
+        direction=METRICS[spec.search.metric].direction,
+        seed=spec.search.seed,
+        threads=available_cpus(),
+    )
+
+
+def search(
+    spec: Spec,
+    problem: Problem,
+    space: Space,
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> SearchOutcome:
+    """Search, keeping each trial as it ends; trials of an earlier attempt are taken up."""
+    done = unbroken(folder.trials(problem.engine.name))
+    progress.resume(problem, done)
+    progress.seconds["search"] = sum(trial.seconds for trial in done)
+
+    def on_trial(trial: Trial) -> None:
+        folder.keep(trial)
+        progress.trial(problem, spec.search.metric, trial)
+
+    strategy = spec.search.strategy
+    return PlainSearcher("random" if strategy == "random" else "grid" if strategy == "grid" else "tpe").run(
+        problem,
+        space,
+        spec.n_trials,
+        done=done,
+        timeout=spec.search.timeout,
+        on_trial=on_trial,
+        stop=stop,
+    )
+
+
+def refit(problem: Problem, outcome: SearchOutcome) -> Fitted:
+    """Fit the best trial's hyperparameters on all training rows."""
+    return problem.engine.fit(
+        problem.model,
+        outcome.params,
+        problem.features,
+        problem.target,
+        n_classes=problem.n_classes,
+        seed=problem.seed,
+        threads=problem.threads,
+    )

@@ -1,0 +1,218 @@
+"""Write docs/spec.md: every table, key, model, hyperparameter and metric that a spec may name.
+
+All of it is read from the code that validates specs. ``--check`` only says whether the page is up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dmls_core.models import CATALOGUE, METRICS
+from dmls_core.spec import HyperparameterDefinition, ModelDefinition
+from dmls_core.spec.reserved import TABLES
+
+PAGE = Path(__file__).parents[1] / "docs" / "spec.md"
+
+HEAD = """# The spec
+
+<!-- Written by docs/spec_reference.py from the code: change that, then run `make docs`. -->
+
+A spec is a TOML file called `spec.toml`. This one works as it stands:
+
+```toml
+{example}```
+
+`model` and `[columns]` with its `target` are all that a spec needs. `n_trials` says how many sets of
+hyperparameters are tried.
+
+A table whose name is not in the list below is a hyperparameter of the model. It says what is tried:
+
+| in the table | tried is |
+| --- | --- |
+| `min`, `max` | every number between them, both included; integers stay integers |
+| `step` (optional) | only `min`, `min + step`, `min + 2 step`, … |
+| `log = true` (optional) | small numbers as often as large ones |
+| `values = [...]` | one of these |
+| `value = ...` | this alone |
+
+Hyperparameters that the spec does not name have the default of the library (below). A spec that names none
+searches what is marked *searched by default*. A word in quotes, such as `"none"`, is Python's `None` or a
+mode of the library.
+
+`dmls validate spec.toml data.csv` says what admission would say, `dmls schema` prints the JSON schema for
+editors. What is marked *later* is checked already but refused as not available yet.
+"""
+
+LATER = {
+    "schedule": (),
+    "drift": (),
+    "search": ("workers above 1", 'strategy = "nested"', "early_stop"),
+    "data": ("partition",),
+    "columns": ("weight", "time"),
+    "evaluation": ('split = "time"',),
+    "deploy": ("max_latency_ms",),
+    "resources": ("gpus above 1",),
+}
+"""Table -> what of it is not available yet; nothing listed: the whole table."""
+
+
+def page() -> str:
+    """Return the whole page."""
+    example = (PAGE.parents[1] / "examples/iris/spec.toml").read_text()
+    parts = [HEAD.format(example=example), "## Tables\n", *map(_table, TABLES)]
+    parts += ["### `[tags]`\n", "Names and values of your own, text both; MLflow shows them.\n"]
+    parts += ["## Metrics\n", *_metrics(), "## Models\n", *_models()]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _table(name: str) -> str:
+    schema = TABLES[name].model_json_schema()
+    needed = " (needed)" if name == "columns" else ""
+    rows = [
+        (f"`{key}`", _kind(field, schema), _default(field, key in schema.get("required", ())), _text(field))
+        for key, field in schema["properties"].items()
+    ]
+    later = ""
+    if name in LATER:
+        parts = ", ".join(f"`{part}`" if "=" in part else part for part in LATER[name])
+        later = f"\nLater: {parts or 'this whole table'}.\n"
+    extra = ""
+    if name == "expectations":
+        column = schema["$defs"]["ColumnExpectation"]
+        lines = [
+            (f"`{key}`", _kind(field, schema), _default(field, False), _text(field))
+            for key, field in column["properties"].items()
+        ]
+        extra = "\nOf one column, in a table `[expectations.columns.NAME]`:\n\n" + _grid(lines)
+    intro = (schema.get("description") or "").split("\n\n")[0].replace("\n", " ")
+    return f"### `[{name}]`{needed}\n\n{intro}\n\n{_grid(rows)}{extra}{later}"
+
+
+def _grid(rows: Iterable[tuple[str, ...]], heads: tuple[str, ...] = ("key", "takes", "default", "")) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _text(field: Mapping[str, Any]) -> str:
+    examples = ", ".join(f"`{example}`" for example in field.get("examples", ()))
+    return field.get("description", "") + (f" For example {examples}." if examples else "")
+
+
+def _default(field: Mapping[str, Any], required: bool) -> str:
+    if required:
+        return "needed"
+    value = field.get("default")
+    return (
+        "" if value in (None, "", [], {}) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    )
+
+
+def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """Say in words what JSON schema says of a value."""
+    if "anyOf" in field:
+        kinds = [_kind(one, schema) for one in field["anyOf"] if one.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    kind = {
+        "string": "text",
+        "integer": "integer",
+        "number": "number",
+        "boolean": "`true`, `false`",
+        "array": "list",
+        "object": "table",
+    }.get(str(field.get("type")), "text")
+    low = field.get("minimum", field.get("exclusiveMinimum"))
+    high = field.get("maximum", field.get("exclusiveMaximum"))
+    if low is not None and high is not None:
+        return f"{kind}, {_bound(low)} to {_bound(high)}"
+    return kind
+
+
+def _metrics() -> list[str]:
+    rows = [
+        (
+            f"`{metric.name}`",
+            metric.task,
+            "higher" if metric.direction == "maximize" else "lower",
+            metric.description,
+        )
+        for metric in METRICS.values()
+    ]
+    defaults = ", ".join(
+        sorted({f"`{model.default_metric}` for a {model.task}" for model in CATALOGUE.values()})
+    )
+    return [f"By default {defaults}.\n", _grid(rows, ("metric", "for a", "better is", ""))]
+
+
+def _models() -> list[str]:
+    rows = [
+        (
+            f"[`{model.name}`](#{model.name})",
+            model.description,
+            ", ".join(model.engines),
+            "as they are" if model.missing_values else "filled with the median",
+        )
+        for model in CATALOGUE.values()
+    ]
+    summary = _grid(rows, ("model", "", "engines", "missing numbers"))
+    return [summary, *(_model(model) for model in CATALOGUE.values())]
+
+
+def _model(model: ModelDefinition) -> str:
+    rows = [
+        (f"`{name}`", _legal(one), f"`{_toml(one.default)}`", _remarks(one, model))
+        for name, one in model.hyperparameters.items()
+    ]
+    return f"### {model.name}\n\n{model.description}\n\n{_grid(rows)}"
+
+
+def _legal(one: HyperparameterDefinition) -> str:
+    """Say which values a hyperparameter takes."""
+    words = [f'`"{choice}"`' for choice in one.choices]
+    numbers = {
+        "int": f"integer {_bound(one.low)} to {_bound(one.high)}",
+        "float": f"number {'above ' if one.low_open else ''}{_bound(one.low)} to {_bound(one.high)}",
+        "count": f"integer {_bound(one.low)} to {_bound(one.high)}, or share above 0 to {one.share_high:g}",
+        "bool": "`true`, `false`",
+    }.get(one.kind)
+    return " or ".join(filter(None, [numbers, ", ".join(words)]))
+
+
+def _bound(value: float | None) -> str:
+    if value is None:
+        return "any"
+    return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e12 else f"{value:g}"
+
+
+def _remarks(one: HyperparameterDefinition, model: ModelDefinition) -> str:
+    parts = [one.description]
+    if one.name in model.search:
+        space = ", ".join(f"{key} = {_toml(value)}" for key, value in model.search[one.name].items())
+        parts.append(f"*Searched by default: {space}.*")
+    if "gpu" in model.engines:
+        parts += [
+            f"*Not on the gpu engine: {why}.*" for engine, why in one.unsupported.items() if engine == "gpu"
+        ]
+    return " ".join(parts)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return f"{value}"
+
+
+if __name__ == "__main__":
+    text = page()
+    if "--check" in sys.argv:
+        sys.exit(0 if PAGE.read_text() == text else f"{PAGE} is out of date: run `make docs`")
+    PAGE.write_text(text)

@@ -1,0 +1,14 @@
+#!/bin/sh
+# SeaweedFS on one machine, with one S3 user. Only S3 listens outside the container.
+set -eu
+umask 077
+cat > /tmp/s3.json <<JSON
+{"identities": [{"name": "dmls", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+  "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]}]}
+JSON
+# Else SeaweedFS takes them for a second user.
+unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+exec weed -logtostderr server -dir="${DATA_FOLDER:-/data}" -ip=127.0.0.1 -ip.bind=127.0.0.1 -disableHttp=true \
+    -filer=true -filer.disableHttp=true -master.telemetry=false -volume.max=0 -master.volumeSizeLimitMB=1024 \
+    -s3=true -s3.config=/tmp/s3.json -s3.ip.bind="${S3_ADDRESS:-0.0.0.0}" -s3.port="${S3_PORT:-8333}" \
+    -s3.port.iceberg=0 -s3.port.lance=0 -s3.iam=false

@@ -1,0 +1,98 @@
+"""Data sets for end-to-end tests: what scikit-learn ships, and what a seed makes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+
+IRIS = """model = "random-forest-classifier"
+n_trials = 5
+
+[columns]
+features = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
+target = "species"
+
+[n_estimators]
+min = 50
+max = 500
+
+[criterion]
+values = ["gini", "entropy", "log_loss"]
+"""
+
+SMALL_IRIS = IRIS.replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 2")
+
+
+def to_csv(heads: list[str], rows: list[list[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerows([heads, *rows])
+    return text.getvalue()
+
+
+def iris() -> str:
+    from sklearn.datasets import load_iris
+
+    data = load_iris()
+    heads = ["sepal_length", "sepal_width", "petal_length", "petal_width", "species"]
+    rows = [[*map(float, x), str(data.target_names[y])] for x, y in zip(data.data, data.target, strict=True)]
+    return to_csv(heads, rows)
+
+
+def wine() -> tuple[str, str]:
+    """Return spec and CSV of scikit-learn's wine."""
+    from sklearn.datasets import load_wine
+
+    data = load_wine()
+    heads = [name.replace("/", "_") for name in data.feature_names]
+    rows = [[*map(float, x), f"class {y}"] for x, y in zip(data.data, data.target, strict=True)]
+    spec = f"""model = "extra-trees-classifier"
+n_trials = 3
+[columns]
+features = {heads}
+target = "cultivar"
+[n_estimators]
+min = 20
+max = 60
+[deploy]
+mode = "auto"
+""".replace("'", '"')
+    return spec, to_csv([*heads, "cultivar"], rows)
+
+
+def flats(rows: int = 400, seed: int = 7) -> tuple[str, str]:
+    """Return spec and CSV of generated rents with a categorical column and missing values."""
+    draw = random.Random(seed)
+    base = {"north": 9.0, "south": 14.0, "old town": 17.5}
+    table: list[list[object]] = []
+    for number in range(rows):
+        size, district, year = draw.uniform(20, 140), draw.choice(list(base)), draw.randint(1900, 2020)
+        rent = size * base[district] + (year - 1900) * 1.5 + draw.gauss(0, 20)
+        table.append(
+            [
+                number,
+                "" if draw.random() < 0.1 else round(size, 1),
+                "" if draw.random() < 0.05 else district,
+                year,
+                round(rent, 2),
+            ]
+        )
+    spec = """model = "lightgbm-regressor"
+n_trials = 3
+[columns]
+id = "flat"
+features = ["size", "district", "year"]
+categorical = ["district"]
+target = "rent"
+[n_estimators]
+min = 40
+max = 120
+[learning_rate]
+min = 0.05
+max = 0.3
+log = true
+[deploy]
+mode = "auto"
+"""
+    return spec, to_csv(["flat", "size", "district", "year", "rent"], table)

@@ -1,0 +1,58 @@
+"""Cancelling a task in Airflow ends the trainer within seconds and leaves nothing behind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from tests.e2e import data
+from tests.services.platform_client import PlatformClient
+
+SLOW = data.IRIS.replace("min = 50\nmax = 500", "min = 2000\nmax = 2500").replace(
+    "n_trials = 5", "n_trials = 200"
+)
+
+
+def trainers(team: str, name: str) -> list[psutil.Process]:
+    """Return the trainer's processes of a job, found by their command line."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+        except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+            continue
+        if "train" in line and "--team" in line and line[line.index("--team") + 1] == team and name in line:
+            found.append(process)
+    return found
+
+
+def test_cancelling_stops_the_trainer_within_ten_seconds(platform: PlatformClient):
+    platform.drop("lab", "slow", SLOW, data.iris())
+    platform.wait_task("lab", "slow", "search", "running")
+    end = time.monotonic() + 60
+    while not platform.status("lab", "slow")["message"].startswith("training"):
+        assert time.monotonic() < end, platform.status("lab", "slow")
+        time.sleep(0.5)
+    (trainer,) = trainers("lab", "slow")
+    group = [trainer, *trainer.children(recursive=True)]
+    scratch = Path(trainer.cwd())
+    assert scratch.is_dir()
+    (run,) = platform.runs("lab", "slow")
+
+    start = time.monotonic()
+    path = f"/dags/dmls.lab.slow/dagRuns/{quote(run['dag_run_id'])}"
+    platform.airflow("PATCH", path, {"state": "failed"})
+    psutil.wait_procs(group, timeout=20)
+    took = time.monotonic() - start
+
+    assert not [p for p in group if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert took < 10, f"the trainer lived on for {took:.1f} s"
+    assert not trainers("lab", "slow")
+    gone = time.monotonic() + 5
+    while scratch.exists() and time.monotonic() < gone:
+        time.sleep(0.2)
+    assert not scratch.exists()
+    assert "was stopped" in platform.status("lab", "slow")["message"]

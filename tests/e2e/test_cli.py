@@ -1,0 +1,101 @@
+"""The commands that read a running platform, on the job that the demo left."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from dmls_core.cli.demo import iris
+from tests.e2e import data
+from tests.services.demo_platform import NO_ENGINE, Demo, dmls
+from tests.services.platform_client import PlatformClient
+
+
+def test_jobs_and_show(demo: Demo, platform: PlatformClient):
+    jobs = json.loads(demo.dmls("jobs", "--json").stdout)["jobs"]
+    (job,) = (job for job in jobs if job["job"] == "demo/iris")
+    assert (job["state"], job["version"]) == ("deployed", 1)
+
+    shown = json.loads(demo.dmls("show", "demo/iris", "--json").stdout)
+    assert shown["result"]["score"] >= 0.9
+    assert shown["runner"]["exit_code"] == 0
+    assert shown["record"]["run_key"] == shown["status"]["run_key"] == job["run_key"]
+    assert "holdout accuracy" in demo.dmls("show", "demo/iris").stdout
+
+
+def test_logs(demo: Demo, platform: PlatformClient):
+    every = demo.dmls("logs", "demo/iris")
+    assert every.returncode == 0, every.stderr
+    places = [every.stdout.index(f" {task}") for task in ("validate:", "plan:", "search 0:", "verify:")]
+    assert places == sorted(places)
+
+    one = demo.dmls("logs", "demo/iris", "--task", "search")
+    assert "trial 5/5" in one.stdout
+    assert "verify:" not in one.stdout
+    assert demo.dmls("logs", "demo/iris", "--task", "nothing").returncode == 1
+    assert demo.dmls("logs", "demo/never").returncode == 1
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_predict_in_the_users_columns_and_labels(demo: Demo, platform: PlatformClient, tmp_path, protocol):
+    rows = iris.write_csv(tmp_path / "iris.csv")
+    done = demo.dmls("predict", "demo/iris", str(tmp_path / "iris.csv"), "--protocol", protocol)
+    assert done.returncode == 0, done.stderr
+    answers = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [answer["species"] for answer in answers] == [row[-1] for row in rows]
+    right = sum(answer["prediction"] == answer["species"] for answer in answers)
+    assert right >= 140
+    assert {float(a["probability_setosa"]) <= 1 for a in answers} == {True}
+
+
+def test_predict_says_what_is_wrong_with_the_data(demo: Demo, platform: PlatformClient, tmp_path):
+    table = tmp_path / "short.csv"
+    table.write_text("sepal_length,sepal_width\n1,2\n")
+    done = demo.dmls("predict", "demo/iris", str(table), "--out", str(tmp_path / "out.csv"))
+    assert done.returncode == 1
+    assert "petal_length" in done.stderr
+    assert not (tmp_path / "out.csv").exists()
+    assert demo.dmls("predict", "demo/never", str(table)).returncode == 1
+
+
+def test_submit_then_deploy(demo: Demo, platform: PlatformClient, tmp_path):
+    (tmp_path / "spec.toml").write_text(data.SMALL_IRIS)
+    (tmp_path / "iris.csv").write_text(data.iris())
+    submission = (
+        str(tmp_path / "spec.toml"),
+        str(tmp_path / "iris.csv"),
+        "--team",
+        "shell",
+        "--name",
+        "iris",
+    )
+
+    done = demo.dmls("submit", *submission, "--wait", "--json", timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["state"] == "awaiting approval"
+
+    done = demo.dmls("deploy", "shell/iris", "--json", timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["state"] == "deployed"
+    assert platform.champion("shell.iris")["version"] == "1"
+
+    again = demo.dmls("deploy", "shell/iris")
+    assert again.returncode == 1
+    assert "nothing of shell/iris waits for approval" in again.stderr
+
+
+def test_doctor_and_up_find_everything_running(demo: Demo, platform: PlatformClient):
+    done = demo.dmls("doctor", "--json")
+    assert done.returncode == 0, done.stdout
+    checks = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
+    assert {
+        name: checks[name] for name in ("store", "mlflow", "triton", "airflow", "embedded platform")
+    } == dict.fromkeys(("store", "mlflow", "triton", "airflow", "embedded platform"), "ok")
+    up = dmls(demo.home, "up", "--json", DOCKER_HOST=NO_ENGINE)
+    assert up.returncode == 0, up.stderr
+    state = json.loads(up.stdout)
+    assert state["up"] is True
+    assert platform.settings["airflow_password"] not in up.stdout + up.stderr

@@ -1,0 +1,166 @@
+"""The whole way: from a dropped spec and CSV to a served model."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e import data
+from tests.services.demo_platform import Demo, marked_processes
+from tests.services.platform_client import PlatformClient
+
+
+def test_the_demo_trains_deploys_and_predicts(demo: Demo):
+    assert demo.exit_code == 0, demo.output
+    accuracy = re.search(r"accuracy\D*(\d\.\d+)", demo.output)
+    assert accuracy, demo.output
+    assert float(accuracy[1]) >= 0.9
+    assert "HTTP" in demo.output
+    assert "gRPC" in demo.output
+
+
+def test_the_demo_job_is_recorded_from_end_to_end(platform: PlatformClient):
+    (team, job) = next(
+        key.split("/")[1:3] for key in platform.keys("incoming/") if key.endswith("iris/spec.toml")
+    )
+    status = platform.status(team, job)
+    result = platform.run_file(team, job, "result.json")
+
+    assert status["state"] == "deployed"
+    assert result["score"] >= 0.9
+    assert result["n_trials"] == 5
+    assert set(result["seconds"]) >= {"load", "validate", "search", "refit", "export", "total"}
+    assert {a["name"] for a in result["artifacts"]} >= {"model/checkpoint.tl", "model/encoder.json"}
+    assert platform.champion(f"{team}.{job}")["tags"]["dmls.run_key"] == status["run_key"]
+    assert any(
+        key.endswith(".html") for key in platform.keys(f"runs/{team}/{job}/{status['run_key']}/validation")
+    )
+
+
+def test_a_plain_boto3_drop_of_wine_needs_no_restart(platform: PlatformClient):
+    services = {p.pid for p in marked_processes_of(platform) if "supervisord" in " ".join(p.cmdline())}
+    spec, table = data.wine()
+    platform.drop("cellar", "wine", spec, table)
+
+    platform.wait_status("cellar", "wine", "deployed")
+
+    assert platform.dag_exists("dmls.cellar.wine")
+    assert platform.champion("cellar.wine")["version"] == "1"
+    golden = platform.run_file("cellar", "wine", "model/golden.json")
+    answer = platform.infer("cellar.wine", golden["encoded"])
+    expected = [value for row in golden["expected"] for value in row]
+    assert answer == pytest.approx(expected, abs=1e-6)
+    assert {
+        p.pid for p in marked_processes_of(platform) if "supervisord" in " ".join(p.cmdline())
+    } == services
+
+
+def test_a_boosted_regressor_with_categories_and_gaps(platform: PlatformClient):
+    spec, table = data.flats()
+    platform.drop("city", "flats", spec, table)
+
+    platform.wait_status("city", "flats", "deployed")
+
+    result = platform.run_file("city", "flats", "result.json")
+    assert result["metric"] == "r2"
+    assert result["score"] > 0.8
+    assert result["features"] == ["size", "district", "year"]
+
+
+LOAD = """
+import json, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "dmls_core":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import mlflow, pandas
+mlflow.set_tracking_uri(sys.argv[1])
+model = mlflow.pyfunc.load_model("models:/city.flats@champion")
+frame = pandas.DataFrame({"size": [50.0, None], "district": ["south", None], "year": [1990, 2001]})
+print(json.dumps([float(v) for v in model.predict(frame)["prediction"]]))
+"""
+
+
+def test_anyone_loads_the_champion_from_mlflow_without_dmls(platform: PlatformClient, tmp_path):
+    platform.wait_status("city", "flats", "deployed")
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, platform.settings["mlflow_uri"]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    south, unknown = json.loads(done.stdout.splitlines()[-1])
+    assert 500 < south < 1200
+    assert 200 < unknown < 3000
+
+
+def test_the_same_drop_twice_makes_one_run(platform: PlatformClient):
+    spec, table = data.wine()
+    platform.wait_status("cellar", "wine", "deployed")
+    before = platform.status("cellar", "wine")
+
+    platform.drop("cellar", "wine", spec, table)
+    platform.airflow("POST", "/dags/dmls.intake/dagRuns", {"logical_date": None})
+    wait_for_intake(platform)
+
+    assert len(platform.runs("cellar", "wine")) == 1
+    assert platform.status("cellar", "wine")["run_key"] == before["run_key"]
+    assert platform.status("cellar", "wine")["state"] == "deployed"
+
+
+def test_a_rejected_approval_deploys_nothing(platform: PlatformClient):
+    platform.drop("lab", "declined", data.SMALL_IRIS, data.iris())
+    platform.approve("lab", "declined", "Reject")
+
+    platform.wait_run("lab", "declined", "success")
+    status = platform.status("lab", "declined")
+    assert status["state"] == "accepted"
+
+    assert "not deployed" in status["message"]
+    (run,) = platform.runs("lab", "declined")
+    states = {t["task_id"]: t["state"] for t in platform.tasks("lab", "declined", run["dag_run_id"])}
+    assert (states["deploy"], states["verify"]) == ("skipped", "skipped")
+
+
+def test_removing_the_drop_retires_the_dag_and_keeps_its_history(platform: PlatformClient):
+    platform.drop("lab", "brief", data.SMALL_IRIS + '[deploy]\nmode = "never"\n', data.iris())
+    platform.wait_run("lab", "brief", "success")
+
+    platform.delete("incoming/lab/brief/spec.toml")
+
+    wait_for(lambda: json.loads(platform.get("registry/jobs/lab/brief.json"))["state"] == "retired")
+    wait_for(lambda: platform.airflow("GET", "/dags/dmls.lab.brief")["is_stale"], timeout=240)
+    assert len(platform.runs("lab", "brief")) == 1
+
+
+def wait_for_intake(platform: PlatformClient) -> None:
+    wait_for(
+        lambda: all(
+            run["state"] in ("success", "failed")
+            for run in platform.airflow("GET", "/dags/dmls.intake/dagRuns?order_by=-run_after&limit=5")[
+                "dag_runs"
+            ]
+        )
+    )
+
+
+def wait_for(condition, timeout: float = 60) -> None:
+    import time
+
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true in time"
+        time.sleep(1)
+
+
+def marked_processes_of(platform: PlatformClient):
+    return marked_processes(platform.state["platform_id"])

@@ -1,0 +1,143 @@
+"""The gpu engine on a GPU: models, parity of the export, and a whole run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dmls_core.models import CATALOGUE
+from dmls_core.models.engines import load_engine
+from dmls_core.search import PlainSearcher, Problem, Space, make_folds
+from dmls_core.serving import checkpoint
+from dmls_core.spec import Choice, Range
+from dmls_core.training import TrainRequest, train
+from tests.unit.engines.conftest import kinds_of, make_data
+
+NAMES = [name for name, model in CATALOGUE.items() if "gpu" in model.engines]
+CASES = [(name, kind) for name in NAMES for kind in kinds_of(CATALOGUE[name])]
+
+
+def fit(name: str, kind: str, seed: int = 1, **params: object):
+    model, data = CATALOGUE[name], make_data(kind, rows=2000)
+    engine = load_engine("gpu", model.family)
+    fitted = engine.fit(
+        model,
+        {"n_estimators": 60, **params},
+        engine.place(data.x[: data.half]),
+        engine.place(data.y[: data.half]),
+        n_classes=data.n_classes,
+        seed=seed,
+        threads=4,
+    )
+    return engine, data, fitted
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_every_model_survives_the_export(name: str, kind: str, tmp_path: Path):
+    engine, data, fitted = fit(name, kind)
+
+    own = fitted.predict(engine.place(data.x))
+    loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
+
+    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x), trees=1)
+    assert fitted.importances().sum() == pytest.approx(1, abs=1e-5)
+    assert set(fitted.parameters()) >= {"n_estimators", "max_depth"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_learns_as_well_as_on_the_cpu(name: str):
+    kind = kinds_of(CATALOGUE[name])[0]
+    engine, data, fitted = fit(name, kind)
+    model = CATALOGUE[name]
+    on_cpu = load_engine("cpu", model.family).fit(
+        model,
+        {"n_estimators": 60},
+        data.x[: data.half],
+        data.y[: data.half],
+        n_classes=data.n_classes,
+        seed=1,
+        threads=4,
+    )
+    unseen, truth = data.x[data.half :], data.y[data.half :]
+    found, reference = fitted.predict(engine.place(unseen)), on_cpu.predict(unseen)
+
+    if data.n_classes:
+        ours, theirs = ((p.argmax(axis=1) == truth).mean() for p in (found, reference))
+    else:
+        ours, theirs = (1 - ((p - truth) ** 2).mean() / truth.var() for p in (found, reference))
+    assert ours > theirs - 0.05
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_model(name: str):
+    kind = kinds_of(CATALOGUE[name])[0]
+    (engine, data, one), (_, _, same) = fit(name, kind), fit(name, kind)
+
+    assert (one.predict(engine.place(data.x)) == same.predict(engine.place(data.x))).all()
+
+
+def test_the_single_precision_inference_of_the_gpu_agrees(tmp_path: Path):
+    import cupy
+
+    nvforest = pytest.importorskip("nvforest", reason="nvforest is not installed")
+    engine, data, fitted = fit("random-forest-classifier", "multiclass")
+    checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
+
+    served = nvforest.load_model(
+        str(tmp_path / "checkpoint.tl"), model_type="treelite_checkpoint", device="gpu", precision="single"
+    )
+
+    own = fitted.predict(engine.place(data.x))
+    checkpoint.check_parity(own, cupy.asnumpy(served.predict_proba(engine.place(data.x))), trees=60)
+
+
+def test_a_search_keeps_its_data_on_the_device():
+    import cupy
+
+    model, data = CATALOGUE["random-forest-classifier"], make_data("binary", rows=2000)
+    engine = load_engine("gpu", model.family)
+    problem = Problem(
+        model=model,
+        engine=engine,
+        features=engine.place(data.x),
+        target=engine.place(data.y),
+        truth=data.y,
+        n_classes=2,
+        folds=make_folds(data.y, 3, n_classes=2, seed=0),
+        score=lambda truth, found: float((found.argmax(axis=1) == truth).mean()),
+        direction="maximize",
+        seed=0,
+        threads=4,
+    )
+    space = Space(
+        {"n_estimators": Range(min=10, max=50), "criterion": Choice(values=("gini", "entropy"))}, {}
+    )
+
+    outcome = PlainSearcher("tpe").run(problem, space, 4, on_trial=lambda _: None, stop=lambda: False)
+
+    assert isinstance(problem.features, cupy.ndarray)
+    assert outcome.finished == 4
+    assert outcome.best.value > 0.7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_whole_run(name: str, tmp_path: Path):
+    data = make_data(kinds_of(CATALOGUE[name])[0], rows=1500)
+    target = [f"class {value}" for value in data.y] if data.n_classes else data.y
+    lines = ["a,b,c,d,e,f,target"]
+    lines += [",".join(map(str, [*row, value])) for row, value in zip(data.x.tolist(), target, strict=True)]
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "spec.toml").write_text(
+        f'model = "{name}"\nn_trials = 3\n[columns]\ntarget = "target"\n[n_estimators]\nmin = 20\nmax = 60\n'
+    )
+
+    result = train(
+        TrainRequest(
+            str(tmp_path / "spec.toml"), (str(tmp_path / "data.csv"),), str(tmp_path / "out"), engine="gpu"
+        )
+    )
+
+    assert result["engine"] == "gpu"
+    assert result["n_trials"] == 3
+    assert result["score"] > 0.6

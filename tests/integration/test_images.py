@@ -1,0 +1,207 @@
+"""The images and the compose file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dmls_core.cli.demo import iris
+from tests.services.docker_engine import DockerEngine, EngineMissingError, apt_install
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "docker-compose.yaml"
+DOCKERFILES = sorted(ROOT.glob("images/*/Dockerfile"))
+USER = "10001:10001"
+
+
+# -- compose -------------------------------------------------------------------------------------------
+
+
+def required() -> list[str]:
+    """Variables without which the stack does not start."""
+    return sorted(set(re.findall(r"\$\{(\w+):\?", COMPOSE.read_text())))
+
+
+@pytest.fixture(scope="session")
+def compose() -> list[str]:
+    """Docker's compose command, whichever of the two there is."""
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    if (
+        shutil.which("docker")
+        and subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
+    ):
+        return ["docker", "compose"]
+    try:
+        apt_install(["docker-compose"])
+    except EngineMissingError as error:
+        pytest.skip(f"docker-compose: {error}")
+    return ["docker-compose"]
+
+
+def config(compose: list[str], variables: dict[str, str], *more: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if name not in required()}
+    files = [option for file in ("docker-compose.yaml", *more) for option in ("-f", file)]
+    return subprocess.run(
+        [*compose, *files, "config"], cwd=ROOT, env=clean | variables, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("more", [[], ["docker-compose.gpu.yaml"]], ids=["cpu", "gpu"])
+def test_compose_accepts_the_stack(compose, more):
+    done = config(compose, dict.fromkeys(required(), "1"), *more)
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert set(services) >= {"postgres", "s3", "mlflow", "triton", "airflow-scheduler", "airflow-api-server"}
+
+
+@pytest.mark.parametrize("name", required())
+def test_compose_refuses_to_start_without_a_secret(compose, name):
+    done = config(compose, {other: "1" for other in required() if other != name})
+    assert done.returncode != 0
+    assert name in done.stderr
+
+
+def test_no_secret_has_a_default():
+    secrets = re.findall(r"\$\{(\w*(?:PASSWORD|SECRET|KEY)\w*)(:?[-?]?)", COMPOSE.read_text())
+    assert {name for name, default in secrets if default.endswith("-")} == set()
+    assert {name for name, _ in secrets} <= set(required())
+
+
+def test_every_port_is_published_on_loopback_alone():
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_every_lasting_service_is_watched():
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    lasting = {name for name, service in services.items() if service.get("restart") == "unless-stopped"}
+    assert {name for name in lasting if "healthcheck" not in services[name]} == set()
+
+
+def test_the_stack_configures_the_bundle_as_the_docs_say(compose):
+    services = yaml.safe_load(config(compose, dict.fromkeys(required(), "1")).stdout)["services"]
+    environment = services["airflow-scheduler"]["environment"]
+    (entry,) = json.loads(environment["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+    settings = entry["kwargs"]
+    page = (ROOT / "docs/operations.md").read_text()
+    assert entry["classpath"] in (ROOT / "docs/install.md").read_text()
+    assert (settings["root"], settings["runner"], settings["triton_repository"]) == (
+        "s3://dmls",
+        "docker",
+        "/models",
+    )
+    assert [name for name in settings if f"`{name}`" not in page] == []
+    assert json.loads(environment["AIRFLOW_CONN_AWS_DEFAULT"])["conn_type"] == "aws"
+
+
+# -- images --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.parent.name)
+def test_what_a_dockerfile_copies_is_in_the_context(file):
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for source, *others in re.findall(
+        r"^COPY (?!--from)(\S+) (?:(\S+) )?\S+$", file.read_text(), re.MULTILINE
+    ):
+        for path in filter(lambda p: p and p != ".", (source, *others)):
+            assert (ROOT / path).exists(), path
+            assert any(path == entry or path.startswith(f"{entry}/") for entry in kept), path
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.parent.name)
+def test_an_image_runs_without_root_on_a_base_of_choice(file):
+    text = file.read_text()
+    final = text[text.rindex("FROM ") :]
+    assert f"USER {USER}" in final
+    assert "ARG PYTHON_IMAGE" in text
+    assert re.findall(r"^FROM (?!\$\{PYTHON_IMAGE\}|\w[\w-]* AS|base\b|build\b)", text, re.MULTILINE) == []
+
+
+@pytest.fixture(scope="module")
+def submission(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("submission")
+    iris.write_csv(folder / "iris.csv")
+    spec = iris.SPEC.read_text().replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 2")
+    (folder / "spec.toml").write_text(spec)
+    folder.chmod(0o755)
+    return folder
+
+
+LOCKED_DOWN = (
+    "--rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges --pids-limit 1024 "
+    "--memory 4g --tmpfs /tmp:rw,nosuid,nodev"
+).split()
+
+
+@pytest.mark.timeout(1200)
+def test_the_trainer_trains_locked_down(
+    docker_engine: DockerEngine, trainer_image: str, submission: Path, tmp_path
+):
+    results = tmp_path / "out"
+    results.mkdir()
+    results.chmod(0o777)
+    mounts = ["-v", f"{submission}:/in:ro", "-v", f"{results}:/out"]
+    done = docker_engine.docker(
+        *("run", *LOCKED_DOWN, *mounts, trainer_image),
+        *(
+            "train",
+            "/in/spec.toml",
+            "/in/iris.csv",
+            "--out",
+            "/out",
+            "--team",
+            "demo",
+            "--name",
+            "iris",
+            "--json",
+        ),
+    )
+    result = json.loads(done.stdout)
+    assert result == json.loads((results / "result.json").read_text())
+    assert (result["team"], result["job"], result["engine"], result["n_trials"]) == ("demo", "iris", "cpu", 2)
+    assert result["score"] > 0.85
+    assert (results / "model/checkpoint.tl").stat().st_uid == 10001
+
+
+@pytest.mark.timeout(1200)
+def test_a_mistake_of_the_user_is_exit_code_1(
+    docker_engine: DockerEngine, trainer_image: str, submission: Path
+):
+    done = docker_engine.docker(
+        *("run", *LOCKED_DOWN, "-v", f"{submission}:/in:ro", trainer_image),
+        *("train", "/in/iris.csv", "/in/iris.csv", "--out", "/tmp/out"),
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+INSIDE = """
+import importlib.util, os, pathlib, sys
+import dmls_core
+assert os.getuid() == 10001 and os.environ["HOME"] == "/tmp"
+assert not [name for name in ("airflow", "pip") if importlib.util.find_spec(name)]
+folder = pathlib.Path(dmls_core.__file__).parent
+assert list(folder.glob("__pycache__/*.pyc")), "bytecode is not compiled"
+assert (folder / "platform/requirements/triton.txt").is_file()
+"""
+
+
+@pytest.mark.timeout(1200)
+def test_what_the_trainers_image_holds(docker_engine: DockerEngine, trainer_image: str):
+    found = json.loads(docker_engine.docker("image", "inspect", trainer_image).stdout)[0]["Config"]
+    assert found["User"] == USER
+    assert found["Entrypoint"] == ["dmls"]
+    assert found["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert not [value for value in found["Env"] if "INDEX" in value]
+    docker_engine.docker("run", *LOCKED_DOWN, "--entrypoint", "python", trainer_image, "-c", INSIDE)

@@ -1,0 +1,288 @@
+"""Deploy, verify, roll back and predict through a real Triton server."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import treelite
+
+from dmls_core.errors import DataError, NotFoundError, ServingError
+from dmls_core.serving import Predictor, TritonClient, deploy, predict_file, rollback_to, verify
+from tests.services.seaweed import free_ports
+from tests.trained_run import trained_run, user_rows
+
+names = (f"lab.parts{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def name() -> str:
+    return next(names)
+
+
+@pytest.fixture
+def client(triton):
+    with triton.client(timeout=20.0) as client:
+        yield client
+
+
+@pytest.fixture
+def repository(triton):
+    return triton.repository
+
+
+@pytest.fixture
+def candidate(tmp_path):
+    """Trains a forest and returns its model folder; another seed is another forest."""
+
+    def make(seed=0, **options):
+        folder = tmp_path / f"{seed}-{len(options)}"
+        if not folder.exists():
+            trained_run(folder, seed=seed, **options)
+        return folder / "model"
+
+    return make
+
+
+def golden(folder):
+    return json.loads((folder / "golden.json").read_text())
+
+
+def boosted(folder, kind):
+    """Put a boosted model into a model folder, and what it answers into its golden rows."""
+    from dmls_core.serving import checkpoint
+
+    rows = golden(folder)
+    x = np.asarray(rows["encoded"], np.float32)
+    rng = np.random.default_rng(0)
+    if kind == "xgboost":
+        import xgboost
+
+        fitted = xgboost.XGBClassifier(n_estimators=5, max_depth=3).fit(x, rng.integers(0, 2, len(x)))
+        model = treelite.frontend.from_xgboost(fitted.get_booster())
+    else:
+        import lightgbm
+
+        fitted = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(x, 1e6 * rng.normal(size=len(x)))
+        model = treelite.frontend.from_lightgbm(fitted.booster_)
+    served = checkpoint.export(model, folder / "checkpoint.tl")
+    rows["expected"] = checkpoint.predict(served, x).reshape(len(x), -1).tolist()
+    (folder / "golden.json").write_text(json.dumps(rows))
+
+
+@pytest.mark.parametrize("kind", ["classes", "binary", "regression", "xgboost", "lightgbm"])
+def test_every_kind_of_model_is_deployed_and_verified(triton, repository, client, candidate, name, kind):
+    folder = candidate(binary=kind in ("binary", "xgboost"), regression=kind in ("regression", "lightgbm"))
+    if kind in ("xgboost", "lightgbm"):
+        boosted(folder, kind)
+    deployment = deploy(repository, client, name, folder)
+    assert (deployment.version, deployment.previous) == (1, None)
+    assert verify(repository, client, name, 1) == 90
+    assert client.versions(name) == (1,)
+    assert repository.verified(name) == (1,)
+
+
+def test_a_second_version_replaces_the_first_and_back(repository, client, candidate, name):
+    deploy(repository, client, name, candidate(0))
+    verify(repository, client, name, 1)
+    second = deploy(repository, client, name, candidate(1))
+    assert (second.version, second.previous) == (2, 1)
+    verify(repository, client, name, 2)
+    assert deploy(repository, client, name, candidate(0)).version == 1, "the same content is the same version"
+    verify(repository, client, name, 1)
+    rollback_to(repository, client, name, 2)
+    verify(repository, client, name, 2)
+    assert repository.versions(name) == (1, 2)
+    rows = np.asarray(golden(candidate(1))["encoded"], np.float32)
+    expected = np.asarray(golden(candidate(1))["expected"], np.float32)
+    for protocol in ("http", "grpc"):
+        assert np.abs(client.infer(name, rows, protocol=protocol) - expected).max() <= 1e-6
+
+
+def test_a_checkpoint_that_cannot_be_loaded_leaves_the_old_version_answering(
+    repository, client, candidate, name
+):
+    deploy(repository, client, name, candidate(0))
+    verify(repository, client, name, 1)
+    bad = candidate(1)
+    (bad / "checkpoint.tl").write_bytes((bad / "checkpoint.tl").read_bytes()[:1000])
+    with pytest.raises(ServingError, match=rf"(?s)could not load {name}.*Version 1 is still served"):
+        deploy(repository, client, name, bad)
+    assert client.versions(name) == (1,)
+    assert verify(repository, client, name, 1) == 90
+    assert client.live(), "a failed load does not make the server look dead"
+
+
+def test_a_model_of_the_wrong_shape_is_not_loaded(repository, client, candidate, name):
+    folder = candidate(0)
+    about = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(about | {"n_features": 2}))
+    with pytest.raises(ServingError, match="Nothing else was served"):
+        deploy(repository, client, name, folder)
+    assert client.versions(name) == ()
+    (folder / "model.json").write_text(json.dumps(about))
+    assert deploy(repository, client, name, folder).version == 2
+    assert verify(repository, client, name, 2) == 90
+
+
+def test_a_model_that_answers_otherwise_is_found_out_and_rolled_back(repository, client, candidate, name):
+    deploy(repository, client, name, candidate(0))
+    verify(repository, client, name, 1)
+    other = candidate(1)
+    (other / "checkpoint.tl").write_bytes((candidate(0) / "checkpoint.tl").read_bytes())
+    deployment = deploy(repository, client, name, other)
+    with pytest.raises(ServingError, match=rf"{name} version 2 over http: golden row \d+ expected '.*got '"):
+        verify(repository, client, name, 2)
+    rollback_to(repository, client, name, deployment.previous)
+    assert client.versions(name) == (1,)
+    assert verify(repository, client, name, 1) == 90
+
+
+def test_a_first_version_that_fails_is_taken_down(repository, client, candidate, name):
+    folder = candidate(0)
+    rows = golden(folder)
+    rows["expected"][7] = [1.0, 0.0, 0.0] if rows["expected"][7][0] < 0.5 else [0.0, 1.0, 0.0]
+    (folder / "golden.json").write_text(json.dumps(rows))
+    deployment = deploy(repository, client, name, folder)
+    with pytest.raises(ServingError, match="golden row 7 expected"):
+        verify(repository, client, name, 1)
+    rollback_to(repository, client, name, deployment.previous)
+    assert client.versions(name) == ()
+    with pytest.raises(NotFoundError):
+        Predictor(repository, client, name)
+
+
+def test_requests_go_on_while_versions_change(triton, repository, client, candidate, name):
+    """Each answer, over both protocols, is one of the versions', and none fails."""
+    known = [np.asarray(golden(candidate(seed))["expected"], np.float32)[:8] for seed in (0, 1)]
+    rows = np.asarray(golden(candidate(0))["encoded"], np.float32)[:8]
+    known[1] = np.asarray(
+        treelite.gtil.predict(treelite.Model.deserialize(candidate(1) / "checkpoint.tl"), rows)
+    ).reshape(8, -1)
+    deploy(repository, client, name, candidate(0))
+    stop, wrong, asked = threading.Event(), [], []
+
+    def ask(protocol):
+        with triton.client(timeout=20.0) as own:
+            while not stop.is_set():
+                try:
+                    answer = own.infer(name, rows, protocol=protocol)
+                except ServingError as error:
+                    wrong.append(str(error))
+                    continue
+                asked.append(protocol)
+                if not any(np.abs(answer - expected).max() <= 1e-6 for expected in known):
+                    wrong.append(f"an answer of no version: {answer}")
+
+    threads = [threading.Thread(target=ask, args=[protocol]) for protocol in ("http", "grpc")]
+    for thread in threads:
+        thread.start()
+    for seed in (1, 0, 1, 0):
+        deploy(repository, client, name, candidate(seed))
+        time.sleep(0.2)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert {"http", "grpc"} <= set(asked)
+
+
+def test_two_publishers_at_once_end_in_one_served_version(triton, repository, candidate, name):
+    folders = [candidate(seed) for seed in (0, 1)]
+    done, failed = [], []
+
+    def publish(folder):
+        try:
+            with triton.client() as own:
+                done.append(deploy(repository, own, name, folder).version)
+        except ServingError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=publish, args=[folder]) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert sorted(done) == [1, 2]
+    with triton.client() as own:
+        assert own.versions(name) == (repository.serving(name),)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_csv_comes_back_with_labels(repository, client, candidate, name, protocol, tmp_path):
+    deploy(repository, client, name, candidate(0))
+    rows = user_rows(5000, seed=9)
+    rows["colour"][3] = "mauve"
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    with source.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "colour", "count", " size "])
+        writer.writerows(
+            [i, *("" if v is None else v for v in values)]
+            for i, values in enumerate(zip(rows["colour"], rows["count"], rows["size"], strict=True))
+        )
+    predictor = Predictor(repository, client, name, protocol=protocol)
+    assert predict_file(predictor, source, target) == 5000
+    with target.open(newline="") as file:
+        out = list(csv.DictReader(file))
+    model = treelite.Model.deserialize(candidate(0) / "checkpoint.tl")
+    expected = treelite.gtil.predict(model, predictor.encoder.transform(rows)).reshape(5000, -1)
+    labels = predictor.encoder.target.labels
+    assert [row["id"] for row in out] == [str(i) for i in range(5000)]
+    assert [row["prediction"] for row in out] == [labels[i] for i in expected.argmax(axis=1)]
+    got = np.array([[float(row[f"probability_{label}"]) for label in labels] for row in out])
+    assert np.abs(got - expected).max() <= 1e-6
+    source.write_text("size,count\n1,2\n")
+    with pytest.raises(DataError, match="no column 'colour'"):
+        predict_file(predictor, source, io.StringIO())
+
+
+def test_triton_killed_between_deploy_and_verify(triton, repository, candidate, name):
+    with triton.client(timeout=20.0) as client:
+        deploy(repository, client, name, candidate(0))
+        verify(repository, client, name, 1)
+        deploy(repository, client, name, candidate(1))
+        triton.stop(signal.SIGKILL)
+        try:
+            assert not client.live()
+            with pytest.raises(ServingError, match=r"does not answer at http://.*: start it"):
+                verify(repository, client, name, 2)
+            with pytest.raises(
+                ServingError, match=r"does not answer at grpc://.*Version 1 is configured again"
+            ):
+                deploy(repository, client, name, candidate(1))
+        finally:
+            triton.start()
+    with triton.client(timeout=20.0) as client:
+        assert deploy(repository, client, name, candidate(1)).version == 2
+        assert verify(repository, client, name, 2) == 90
+
+
+def test_a_wrong_address_is_named():
+    (port,) = free_ports(1)
+    with TritonClient(f"127.0.0.1:{port}", f"127.0.0.1:{port}", timeout=2) as client:
+        assert not client.live()
+        for protocol in ("http", "grpc"):
+            with pytest.raises(ServingError, match=f"does not answer at {protocol}://127.0.0.1:{port}"):
+                client.infer("lab.iris", np.zeros((1, 2), np.float32), protocol=protocol)
+        with pytest.raises(ServingError, match="does not answer"):
+            client.load("lab.iris")
+
+
+def test_what_triton_refuses_is_not_taken_for_its_absence(client):
+    with pytest.raises(ServingError, match=r"could not ask lab.none version 1: .*unknown model"):
+        client.infer("lab.none", np.zeros((1, 2), np.float32), version=1, protocol="grpc")
+    with pytest.raises(ServingError, match=r"could not ask lab.none version latest: .*unknown model"):
+        client.infer("lab.none", np.zeros((1, 2), np.float32), protocol="http")
+    with pytest.raises(ServingError, match=r"could not load lab\.none"):
+        client.load("lab.none")
+    assert client.versions("lab.none") == ()
+    assert not client.ready("lab.none", 1)

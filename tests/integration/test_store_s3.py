@@ -1,0 +1,195 @@
+"""The store, the registry and the intake on a real S3 server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from dmls_core.errors import StoreError
+from dmls_core.intake import admit, find_submissions, read_status, submit, update_run_status
+from dmls_core.store import Registry, Store, open_store
+from tests.services.seaweed import S3Server, Seaweed
+from tests.store_suite import StoreSuite, race
+from tests.unit.intake.drops import CSV, SPEC, drop
+from tests.unit.store.fakes import FakeSpec, data
+
+
+@pytest.fixture
+def store(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return open_store(f"s3://{s3_server.bucket()}/some/prefix")
+
+
+class TestSeaweed(StoreSuite):
+    LARGE = 70 << 20
+    RACERS = 6
+    ROUNDS = 3  # a lost race costs SeaweedFS a second or two
+
+    @pytest.fixture
+    def store(self, store: Store) -> Store:
+        return store
+
+
+class TestWithDefaultsOfBoto3:
+    """A client such as an Airflow connection's: path or host addressing and checksums as boto3 likes them."""
+
+    @pytest.fixture
+    def store(self, s3_server: S3Server) -> Store:
+        return open_store(f"s3://{s3_server.bucket()}", s3_server.client())
+
+    def test_it_does_all_the_same(self, store: Store, tmp_path: Path) -> None:
+        suite = StoreSuite()
+        suite.LARGE = 70 << 20
+        suite.test_put_then_read(store)
+        suite.test_upload_and_download(store, tmp_path)
+        suite.test_replace_what_was_read(store)
+        suite.test_streaming(store)
+
+
+def test_memory_stays_bounded(store: Store, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    with source.open("wb") as file:
+        file.truncate(256 << 20)
+    script = """
+import resource, sys
+from pathlib import Path
+from dmls_core.store import open_store
+store = open_store(sys.argv[1])
+store.put("warm", b"x")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+store.upload("large", Path(sys.argv[2]))
+store.download("large", Path(sys.argv[2] + ".back"))
+with store.open("large") as stream:
+    while stream.read(1 << 20):
+        pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    command = [sys.executable, "-c", script, store.url, str(source)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(answer.stdout) < 160 << 10  # KiB, while 256 MiB move three times
+
+
+def test_one_version_from_many_accepting_at_once(store: Store) -> None:
+    now = datetime.now(UTC)
+    for turn in range(3):
+        records: list[Any] = race(
+            6,
+            lambda n, turn=turn: Registry(store).accept(
+                FakeSpec("x"), "growth", f"job-{turn}", [data("e")], now + timedelta(seconds=n)
+            ),
+        )
+        assert len(set(records)) == 1, records
+        assert records[0].version == 1
+        assert Registry(store).job("growth", f"job-{turn}") == records[0]
+
+
+def test_versions_count_without_a_gap(store: Store) -> None:
+    registry = Registry(store)
+    records: list[Any] = race(
+        4, lambda n: registry.accept(FakeSpec(f"{n}"), "growth", "iris", [data("e")], datetime.now(UTC))
+    )
+    assert sorted(record.version for record in records) == [1, 2, 3, 4]
+    assert registry.jobs() == [record for record in records if record.version == 4]
+
+
+def test_from_drop_to_answer(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_bytes(SPEC)
+    (tmp_path / "iris.csv").write_bytes(CSV)
+    submit(store, tmp_path / "spec.toml", [tmp_path / "iris.csv"], "growth", "iris")
+    outcomes: list[Any] = race(4, lambda _: admit(store, "growth", "iris"))
+    assert {(outcome.state, outcome.record.version) for outcome in outcomes} == {("accepted", 1)}
+    run_key = outcomes[0].record.run_key
+    assert update_run_status(store, "growth", "iris", run_key, "running", "Training 3/5")
+    drop(store, {"spec.toml": SPEC.replace(b"species", b"kind")})
+    assert admit(store, "growth", "iris").state == "rejected"
+    assert not update_run_status(store, "growth", "iris", run_key, "running", "Training 4/5")
+    status = read_status(store, "growth", "iris")
+    assert status
+    assert status.errors[0].key == "columns.target"
+
+
+def test_tricks_with_names_are_answered_where_they_lie(s3_server: S3Server, store: Store) -> None:
+    client = s3_server.client()
+    bucket = store.url.removeprefix("s3://").partition("/")[0]
+    folders = [
+        "Growth/iris",
+        "growth/my job",
+        "%2e%2e/iris",
+        "growth/\uff49ris",
+        "growth/iris/deep/er",
+        "growth",
+    ]
+    for folder in folders:
+        client.put_object(Bucket=bucket, Key=f"some/prefix/incoming/{folder}/spec.toml", Body=SPEC)
+    client.put_object(Bucket=bucket, Key="some/prefix/incoming/a\nb/x/spec.toml", Body=SPEC)
+    drop(store, {"spec.toml": SPEC, "iris.csv": CSV}, job="good")
+    states = {
+        (found.team, found.job): admit(store, found.team, found.job).state
+        for found in find_submissions(store)
+    }
+    assert states.pop(("growth", "good")) == "accepted"
+    assert set(states.values()) == {"rejected"}
+    assert len(states) == len(folders) + 1
+    for folder in folders:
+        answer = client.get_object(Bucket=bucket, Key=f"some/prefix/incoming/{folder}/_status.json")
+        assert json.loads(answer["Body"].read())["state"] == "rejected"
+    assert [record.name for record in Registry(store).jobs()] == ["good"]
+
+
+def test_the_server_lets_nobody_in_without_credentials(s3_server: S3Server, store: Store) -> None:
+    store.put("k", b"x")
+    bucket = store.url.removeprefix("s3://").partition("/")[0]
+    anonymous = boto3.session.Session().client(
+        "s3",
+        endpoint_url=s3_server.endpoint_url,
+        region_name="us-east-1",
+        config=Config(signature_version=UNSIGNED),
+    )
+    for call in (
+        lambda: anonymous.list_objects_v2(Bucket=bucket),
+        lambda: anonymous.get_object(Bucket=bucket, Key="some/prefix/k"),
+        lambda: anonymous.put_object(Bucket=bucket, Key="x", Body=b""),
+    ):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            call()
+
+
+def test_wrong_credentials(s3_server: S3Server, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(StoreError, match="the credentials are not accepted") as caught:
+        open_store(store.url).put("k", b"")
+    assert s3_server.access_key not in str(caught.value)
+
+
+def test_what_was_accepted_survives_a_killed_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seaweed = Seaweed(tmp_path)
+    server = seaweed.start()
+    try:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        store = open_store(f"s3://{server.bucket()}")
+        drop(store, {"spec.toml": SPEC, "iris.csv": CSV})
+        record = admit(store, "growth", "iris").record
+        seaweed.kill()
+        seaweed.start()
+        assert record
+        assert Registry(store).job("growth", "iris") == record
+        assert store.get("incoming/growth/iris/iris.csv") == CSV
+        assert admit(store, "growth", "iris").record == record
+        with pytest.raises((urllib.error.HTTPError, ConnectionError)):
+            urllib.request.urlopen(f"http://127.0.0.1:{seaweed.filer_port}/", timeout=5)
+    finally:
+        seaweed.kill()

@@ -1,0 +1,61 @@
+"""An embedded platform for tests: started once, with what the tests ask of its processes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dmls_core.platform import Platform
+from dmls_core.platform.marks import Marked, find_marked
+
+PATIENCE = 180
+"""Seconds for a service to come back on a busy machine of two cores."""
+
+
+class PlatformHome:
+    """A platform in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.platform = Platform(folder)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return json.loads((self.folder / "identity.json").read_text())
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return json.loads((self.folder / "platform.json").read_text())
+
+    def processes(self, service: str | None = None) -> list[Marked]:
+        """Return the platform's processes, or one service's; supervisord's service is empty."""
+        return [m for m in find_marked(self.identity["id"]) if service in (None, m.service)]
+
+    def main_pid(self, service: str) -> int:
+        return next(s.pid for s in self.platform.status().services if s.name == service)
+
+    def supervisor_pid(self) -> int:
+        return int((Path(self.identity["runtime"]) / "supervisord.pid").read_text())
+
+
+@contextmanager
+def platform_home(folder: Path) -> Iterator[PlatformHome]:
+    """Bring a platform up and, in the end, down."""
+    home = PlatformHome(folder)
+    try:
+        home.platform.up()
+        yield home
+    finally:
+        home.platform.down()
+
+
+def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Wait until the condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.2)

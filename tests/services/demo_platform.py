@@ -1,0 +1,82 @@
+"""One platform for all end-to-end tests, started the way a newcomer starts it: ``dmls demo``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.services.platform_client import PlatformClient
+
+NO_ENGINE = "unix:///nonexistent.sock"
+
+
+@dataclass
+class Demo:
+    """What ``dmls demo`` printed, and the platform that it left running."""
+
+    output: str
+    exit_code: int
+    home: Path
+
+    def dmls(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+        return dmls(self.home, *arguments, timeout=timeout)
+
+
+def dmls(
+    home: Path, *arguments: str, timeout: float = 180, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the ``dmls`` command with a state folder of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "dmls_core.cli", *arguments],
+        env=os.environ | {"DMLS_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "160"} | variables,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def marked_processes(platform_id: str) -> list[psutil.Process]:
+    """Return the processes that carry the platform's mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("DMLS_PLATFORM_ID") == platform_id:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Run the demo once; the platform stays up for the tests and is taken down in the end.
+
+    ``DMLS_TEST_HOME`` names the state folder to use instead, which is then left running.
+    """
+    if kept := os.environ.get("DMLS_TEST_HOME"):
+        done = dmls(Path(kept), "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
+        yield Demo(done.stdout + done.stderr, done.returncode, Path(kept))
+        return
+    home = tmp_path_factory.mktemp("demo") / ".dmls"
+    # No Docker engine: the process runner. The docker runner has tests of its own.
+    done = dmls(home, "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
+    try:
+        yield Demo(done.stdout + done.stderr, done.returncode, home)
+    finally:
+        down = dmls(home, "down", timeout=120)
+        assert down.returncode == 0, down.stderr
+
+
+@pytest.fixture(scope="session")
+def platform(demo: Demo) -> PlatformClient:
+    """The running platform through its public protocols."""
+    assert demo.exit_code == 0, demo.output
+    return PlatformClient(demo.home / "platform.json")

@@ -1,0 +1,85 @@
+"""A real Triton server on loopback, as the embedded platform runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dmls_core.platform.context import Context
+from dmls_core.platform.identity import Identity
+from dmls_core.platform.service import Service, wait_until
+from dmls_core.platform.triton import PORTS, find_server, triton_service
+from dmls_core.serving import Repository, TritonClient
+from tests.services.seaweed import free_ports
+
+START_SECONDS = 60
+STOP_SECONDS = 20
+
+
+@dataclass
+class TritonProcess:
+    """Starts and ends one Triton server; its ports and its repository stay the same."""
+
+    service: Service
+    context: Context
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def repository(self) -> Repository:
+        return Repository(str(self.context.model_repository))
+
+    def client(self, **options: float) -> TritonClient:
+        return TritonClient(
+            self.context.address("triton_http"), self.context.address("triton_grpc"), **options
+        )
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                self.service.command,
+                env={**os.environ, **self.service.environment},
+                cwd=self.service.folder,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        wait_until(self._answers, START_SECONDS)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(how)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_SECONDS)
+        with suppress(ProcessLookupError):  # the Python backend's own processes outlive a killed server
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def _answers(self) -> bool:
+        if self.process is None or self.process.poll() is not None:
+            raise RuntimeError(f"Triton ended:\n{self.log.read_text(errors='replace')[-3000:]}")
+        return self.service.ready(0.0)
+
+
+@pytest.fixture(scope="session")
+def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonProcess]:
+    """A Triton server that lasts as long as the test session, with an empty repository."""
+    state = tmp_path_factory.mktemp("triton") / "state"
+    state.mkdir()
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    identity = Identity(id=os.urandom(8).hex(), runtime=str(state), credentials={}, ports=ports)
+    context = Context(state, identity)
+    log = state / "triton.log"
+    server = TritonProcess(triton_service(context, find_server(state, dict(os.environ), log)), context, log)
+    server.start()
+    yield server
+    server.stop()

@@ -1,0 +1,172 @@
+"""Runs, logs and approvals over Airflow's REST API, against a server that answers as Airflow does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from dmls_core.cli import airflow_api
+from dmls_core.cli.airflow_api import JobRuns
+from dmls_core.errors import NotFoundError, PlatformError
+from dmls_core.settings import Settings
+
+RUN = "submission-1__0123"
+DAG = "/api/v2/dags/dmls.sea.tides"
+
+
+class Airflow:
+    """One DAG with one run; how many approvals get lost before one counts is the test's choice."""
+
+    def __init__(self) -> None:
+        self.has_dag = True
+        self.lost = 0
+        self.asked = True
+        self.approvals: list[dict[str, Any]] = []
+        self.states = {"search": "success", "approve": "awaiting_input"}
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path == "/auth/token":
+            return (201, {"access_token": "T"}) if body["password"] == "right" else (401, {"detail": "no"})
+        if not self.has_dag:
+            return 404, {"detail": "no such DAG"}
+        if path.startswith(f"{DAG}/dagRuns?"):
+            return 200, {"dag_runs": [{"dag_run_id": RUN}] if self.states else []}
+        if path == f"{DAG}/dagRuns/{RUN}/taskInstances":
+            return 200, {"task_instances": [self.task(name, state) for name, state in self.states.items()]}
+        if path.startswith(f"{DAG}/dagRuns/{RUN}/taskInstances/search/logs/2"):
+            content = [
+                {"event": "::group::Pre", "timestamp": None},
+                {"event": "two\nlines", "timestamp": "2026-01-02T03:04:05.6Z", "level": "info"},
+                {
+                    "event": "oh",
+                    "level": "error",
+                    "error_detail": [{"exc_type": "KeyError", "exc_value": "'x'"}],
+                },
+            ]
+            return 200, {"content": content, "continuation_token": None}
+        if path.startswith(f"{DAG}/dagRuns/{RUN}/hitlDetails"):
+            pending = {
+                "subject": "Deploy?",
+                "body": None,
+                "options": ["Approve", "Reject"],
+                "response_received": False,
+            }
+            return 200, {"hitl_details": [pending] if self.asked else []}
+        if method == "PATCH" and path == f"{DAG}/dagRuns/{RUN}/taskInstances/approve/-1/hitlDetails":
+            self.approvals.append(body)
+            if len(self.approvals) > self.lost:
+                self.asked = False
+                self.states["approve"] = "success"
+            return 200, {}
+        return 404, {"detail": f"unexpected {method} {path}"}
+
+    @staticmethod
+    def task(name: str, state: str) -> dict[str, Any]:
+        return {
+            "task_id": name,
+            "map_index": 0 if name == "search" else -1,
+            "state": state,
+            "try_number": 2,
+            "duration": 1.5,
+            "start_date": {"search": "2026-01-01T00:00:00Z", "approve": "2026-01-01T00:00:09Z"}[name],
+        }
+
+
+@pytest.fixture
+def airflow() -> Iterator[Airflow]:
+    fake = Airflow()
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            authorised = self.path == "/auth/token" or self.headers["Authorization"] == "Bearer T"
+            code, content = fake.answer(self.command, self.path, body) if authorised else (401, {})
+            payload = json.dumps(content).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        do_GET = do_POST = do_PATCH = handle_any
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    fake.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield fake
+    server.shutdown()
+    server.server_close()
+
+
+def runs(airflow: Airflow, password: str = "right") -> JobRuns:
+    settings = Settings(airflow_url=airflow.url, airflow_username="admin", airflow_password=password)
+    return JobRuns(settings, "sea", "tides")
+
+
+def test_the_latest_run(airflow):
+    assert runs(airflow).latest() == RUN
+
+
+def test_no_run_yet(airflow):
+    airflow.states = {}
+    with pytest.raises(NotFoundError, match="no run of dmls.sea.tides"):
+        runs(airflow).latest()
+
+
+def test_no_dag_yet(airflow):
+    airflow.has_dag = False
+    with pytest.raises(NotFoundError, match="no run of dmls.sea.tides"):
+        runs(airflow).latest()
+
+
+def test_a_wrong_password(airflow):
+    with pytest.raises(PlatformError, match="401"):
+        runs(airflow, "wrong")
+
+
+def test_an_address_that_is_not_set():
+    with pytest.raises(PlatformError, match="DMLS_AIRFLOW_URL"):
+        JobRuns(Settings(), "sea", "tides")
+
+
+def test_logs_are_lines(airflow):
+    api = runs(airflow)
+    search = api.tasks(RUN)[0]
+    assert (search.task_id, search.map_index, search.state) == ("search", 0, "success")
+    assert "\n".join(api.log(RUN, search)).splitlines() == [
+        "::group::Pre",
+        "2026-01-02 03:04:05 INFO    two",
+        "2026-01-02 03:04:05 INFO    lines",
+        "ERROR   oh",
+        "ERROR   KeyError: 'x'",
+    ]
+
+
+def test_an_approval(airflow):
+    told: list[str] = []
+    runs(airflow).approve_latest(told.append)
+    assert told == ["Deploy?"]
+    assert airflow.approvals == [{"chosen_options": ["Approve"], "params_input": {}}]
+
+
+def test_an_approval_that_airflow_lost_is_given_again(airflow):
+    airflow.lost = 1
+    told: list[str] = []
+    runs(airflow).approve_latest(told.append)
+    assert len(airflow.approvals) == 2
+    assert told == ["Deploy?"]
+
+
+def test_no_approval_is_asked(airflow, monkeypatch):
+    monkeypatch.setattr(airflow_api, "ASKING_SECONDS", 0.2)
+    airflow.asked = False
+    with pytest.raises(NotFoundError, match="asks for no approval"):
+        runs(airflow).approve_latest(str)

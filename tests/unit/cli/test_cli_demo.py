@@ -1,0 +1,43 @@
+"""What the demo brings along."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import dmls_core
+from dmls_core.cli.check import check_files
+from dmls_core.cli.demo import iris
+from dmls_core.cli.trainer_image import DOCKERFILE, SOURCES, source_revision
+
+ROOT = Path(dmls_core.__file__).parents[1]
+
+
+def test_the_demo_drops_the_example():
+    assert iris.SPEC.read_bytes() == (ROOT / "examples/iris/spec.toml").read_bytes()
+
+
+def test_its_data_fits_its_spec(tmp_path):
+    table = tmp_path / "iris.csv"
+    rows = iris.write_csv(table)
+    assert len(rows) == 150
+    assert rows[0] == ["5.1", "3.5", "1.4", "0.2", "setosa"]
+    with table.open() as file:
+        assert list(csv.reader(file)) == [list(iris.COLUMNS), *rows]
+    assert check_files(iris.SPEC, [table]).columns.target == "species"
+
+
+def test_an_image_is_as_old_as_its_sources(tmp_path):
+    (tmp_path / "images/trainer").mkdir(parents=True)
+    (tmp_path / DOCKERFILE).write_text("FROM x")
+    (tmp_path / "dmls_core").mkdir()
+    (tmp_path / "dmls_core/a.py").write_text("a = 1")
+    before = source_revision(tmp_path)
+    (tmp_path / "README.md").write_text("new words")
+    assert source_revision(tmp_path) == before
+    (tmp_path / "dmls_core/a.py").write_text("a = 2")
+    assert source_revision(tmp_path) != before
+
+
+def test_the_sources_of_the_image_are_where_they_are_looked_for():
+    assert [pattern for pattern in SOURCES if not any(ROOT.glob(pattern))] == []

@@ -1,0 +1,185 @@
+"""``dmls submit``, ``jobs`` and ``show`` over a folder, with the admission that the platform would run."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dmls_core.intake import admit, read_status, update_run_status
+from dmls_core.store import Registry, layout, open_store
+
+
+@pytest.fixture
+def store(dmls, monkeypatch, tmp_path):
+    monkeypatch.setenv("DMLS_ROOT", str(tmp_path / "root"))
+    return open_store(str(tmp_path / "root"))
+
+
+RESULT = {
+    "schema": 1,
+    "engine": "cpu",
+    "n_trials": 2,
+    "metric": "accuracy",
+    "score": 0.91,
+    "cv_score": 0.9,
+    "best_params": {"n_estimators": 7},
+    "seconds": {"search": 1.5, "total": 2.0},
+}
+
+
+def finish(store, team: str, name: str, state: str, message: str = "done", errors: tuple = ()) -> None:
+    """Admit a drop and end its run, as the platform does."""
+    end = time.monotonic() + 20
+    while (outcome := admit(store, team, name)).record is None:
+        assert time.monotonic() < end, outcome
+        time.sleep(0.05)
+    key = outcome.record.run_key
+    update_run_status(store, team, name, key, "running", "training 1/2")
+    store.put(layout.run_folder(team, name, key) + layout.RESULT, json.dumps(RESULT).encode())
+    update_run_status(store, team, name, key, state, message, errors=errors, links={"mlflow": "http://m/1"})
+
+
+def test_submit_drops_data_and_spec(dmls, store, files):
+    done = dmls("submit", *files, "--team", "sea")
+    assert done.code == 0, done.err
+    assert "dropped sea/tides" in done.out
+    assert store.get("incoming/sea/tides/spec.toml") == files[0].read_bytes()
+    assert store.get("incoming/sea/tides/data.csv") == files[1].read_bytes()
+
+
+def test_submit_refuses_what_admission_would(dmls, store, files):
+    files[1].write_text("a,b\n1,2\n")
+    done = dmls("submit", *files)
+    assert done.code == 1
+    assert not list(store.list("incoming/"))
+
+
+def test_submit_refuses_an_unfit_name(dmls, store, files):
+    done = dmls("submit", *files, "--name", "No Such Name")
+    assert done.code == 1
+    assert "no-such-name" in done.err
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [("deployed", 0), ("awaiting approval", 0), ("accepted", 0), ("failed", 3)],
+)
+def test_waiting_ends_with_the_run(dmls, store, files, state, code):
+    platform = threading.Thread(target=finish, args=(store, "sea", "tides", state, "that was it"))
+    platform.start()
+    done = dmls("submit", *files, "--team", "sea", "--wait", "--json")
+    platform.join()
+    assert done.code == code, done.err
+    answer = json.loads(done.out)
+    assert (answer["state"], answer["message"]) == (state, "that was it")
+    if state == "awaiting approval":
+        assert read_status(store, "sea", "tides").state == state
+
+
+def test_a_failure_with_errors_is_the_users(dmls, store, files):
+    errors = ({"message": "too few rows", "file": "data.csv"},)
+    platform = threading.Thread(
+        target=finish, args=(store, "sea", "tides", "failed", "validate failed", errors)
+    )
+    platform.start()
+    done = dmls("submit", *files, "--team", "sea", "--wait")
+    platform.join()
+    assert done.code == 1
+    assert "data.csv: error: too few rows" in done.err
+
+
+def test_an_answer_to_an_earlier_drop_is_passed_over(dmls, store, files):
+    dmls("submit", *files, "--team", "sea")
+    finish(store, "sea", "tides", "failed", "the first one")
+    files[1].write_text(files[1].read_text() + "99,1,no\n")
+    platform = threading.Thread(
+        target=lambda: (time.sleep(1), finish(store, "sea", "tides", "deployed", "the second"))
+    )
+    platform.start()
+    done = dmls("submit", *files, "--team", "sea", "--wait")
+    platform.join()
+    assert done.code == 0
+    assert "the second" in done.err
+    assert "the first one" not in done.err
+
+
+def test_jobs_lists_accepted_and_rejected_drops(dmls, store, files):
+    assert "no jobs yet" in dmls("jobs").out
+    dmls("submit", *files, "--team", "sea")
+    finish(store, "sea", "tides", "deployed", "deployed as sea.tides version 1")
+    store.put("incoming/sea/broken/spec.toml", b"model = 1")
+    admit(store, "sea", "broken")
+
+    lines = dmls("jobs").out.splitlines()
+    assert any(line.startswith("sea/tides") and "deployed" in line for line in lines)
+    assert any(line.startswith("sea/broken") and "rejected" in line for line in lines)
+    rows = {row["job"]: row for row in json.loads(dmls("jobs", "--json").out)["jobs"]}
+    assert rows["sea/tides"]["version"] == 1
+    assert rows["sea/broken"]["version"] is None
+
+
+def test_a_retired_job_is_listed_no_more(dmls, store, files):
+    dmls("submit", *files, "--team", "sea")
+    finish(store, "sea", "tides", "deployed")
+    for info in list(store.list("incoming/")):
+        store.delete(info.key)
+    Registry(store).retire("sea", "tides")
+    assert "sea/tides" not in dmls("jobs").out
+    assert "(retired)" in dmls("show", "sea/tides").out
+
+
+def test_show_tells_state_result_and_links(dmls, store, files):
+    dmls("submit", *files, "--team", "sea")
+    finish(store, "sea", "tides", "deployed", "served")
+    key = Registry(store).job("sea", "tides").run_key
+    runner = {
+        "schema": 1,
+        "runner": "docker",
+        "exit_code": 0,
+        "image": "dmls-trainer:cpu",
+        "container": "0123456789abcdef",
+        "started": "2026-01-02T03:04:05.678Z",
+        "finished": "2026-01-02T03:04:35.678Z",
+        "labels": {"dmls.dag": "dmls.sea.tides"},
+    }
+    store.put(layout.run_folder("sea", "tides", key) + "runner.json", json.dumps(runner).encode())
+
+    out = dmls("show", "sea/tides").out
+    for words in (
+        "deployed",
+        "0.9100",
+        "n_estimators = 7",
+        "http://m/1",
+        "docker, exit code 0",
+        "dmls.dag=dmls.sea.tides",
+    ):
+        assert words in out
+    answer = json.loads(dmls("show", "sea.tides", "--json").out)
+    assert answer["result"]["score"] == 0.91
+    assert answer["status"]["state"] == "deployed"
+
+
+def test_show_of_an_unknown_job(dmls, store):
+    done = dmls("show", "sea/none")
+    assert done.code == 1
+    assert "there is no job sea/none" in done.err
+
+
+@pytest.mark.parametrize("name", ["tides", "sea/tides/deep", ""])
+def test_show_wants_team_and_name(dmls, store, name):
+    done = dmls("show", name)
+    assert done.code == 1
+    assert "TEAM/NAME" in done.err
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("Iris/spec.toml", "iris"), ("flats.toml", "flats"), ("a/b/Big-One.toml", "big-one")]
+)
+def test_the_jobs_name_follows_from_the_spec(path, name):
+    from dmls_core.cli.jobs import job_name
+
+    assert job_name(Path(path)) == name

@@ -1,0 +1,66 @@
+"""``dmls validate`` and ``dmls schema``."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_a_valid_spec_with_its_data(dmls, files):
+    done = dmls("validate", *files)
+    assert done.code == 0, done.err
+    assert "valid" in done.out
+    assert "random-forest-classifier" in done.out
+
+
+def test_json_holds_the_spec_with_its_defaults(dmls, files):
+    done = dmls("validate", files[0], "--json")
+    answer = json.loads(done.out)
+    assert (done.code, answer["valid"], answer["errors"]) == (0, True, [])
+    assert answer["spec"]["deploy"]["mode"] == "manual"
+
+
+def test_all_errors_of_a_spec_at_once(dmls, files):
+    spec, _ = files
+    spec.write_text(
+        spec.read_text().replace("[n_estimators]", "[n_estimater]").replace("n_trials = 2", "n_trials = 0")
+    )
+    done = dmls("validate", *files)
+    assert done.code == 1
+    assert f"{spec}:2:" in done.err
+    assert "did you mean n_estimators?" in done.err
+    assert "2 problems" in done.err
+
+
+def test_errors_as_json(dmls, files):
+    spec, _ = files
+    spec.write_text("model = 3")
+    done = dmls("validate", spec, "--json")
+    answer = json.loads(done.out)
+    assert (done.code, answer["valid"], answer["spec"]) == (1, False, None)
+    assert answer["errors"][0]["file"] == str(spec)
+
+
+def test_data_that_lacks_the_target(dmls, files):
+    spec, table = files
+    table.write_text("a,b\n1,2\n")
+    done = dmls("validate", spec, table)
+    assert done.code == 1
+    assert "y" in done.err
+
+
+def test_data_by_another_name_than_the_spec_asks_for(dmls, files):
+    spec, table = files
+    spec.write_text(spec.read_text() + '[data]\npath = "train-*.csv"\n')
+    done = dmls("validate", spec, table)
+    assert done.code == 1
+    assert "train-*.csv" in done.err
+
+
+def test_a_missing_file_is_wrong_usage(dmls):
+    assert dmls("validate", "nowhere.toml").code == 2
+
+
+def test_schema_is_json_schema(dmls):
+    schema = json.loads(dmls("schema").out)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert "columns" in schema["properties"]

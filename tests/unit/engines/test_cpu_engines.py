@@ -1,0 +1,165 @@
+"""The engines on the CPU: what they are given takes effect, and they say so."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dmls_core.errors import DataError, EngineUnavailableError
+from dmls_core.models import CATALOGUE
+from dmls_core.models.engines import effective, load_engine, missing_packages
+from dmls_core.spec.definitions import HyperparameterDefinition
+from tests.unit.engines.conftest import kinds_of, make_data
+
+FAST = {"n_estimators": 5}
+
+
+def fit(name: str, params: dict | None = None, kind: str = "", seed: int = 1, threads: int = 1):
+    model = CATALOGUE[name]
+    data = make_data(kind or kinds_of(model)[0])
+    return data, load_engine("cpu", model.family).fit(
+        model, FAST | (params or {}), data.x, data.y, n_classes=data.n_classes, seed=seed, threads=threads
+    )
+
+
+def other_value(definition: HyperparameterDefinition) -> object:
+    """A legal value that is not the default."""
+    special = {"n_estimators": 7, "max_samples": 0.5, "bootstrap": True, "max_features": 0.5}
+    if definition.name in special:
+        return special[definition.name]
+    if definition.kind == "bool":
+        return not definition.default
+    if definition.kind == "choice":
+        return next(choice for choice in definition.choices if choice != definition.default)
+    if definition.kind in ("int", "count"):
+        default = definition.default if isinstance(definition.default, int) else 5
+        return default + 3
+    return 0.25 if definition.default != 0.25 else 0.5
+
+
+ALL = [(name, parameter) for name, model in CATALOGUE.items() for parameter in model.hyperparameters]
+
+
+@pytest.mark.parametrize(("name", "parameter"), ALL)
+def test_each_hyperparameter_reaches_the_library(name: str, parameter: str):
+    model = CATALOGUE[name]
+    value = other_value(model.hyperparameters[parameter])
+    needed = {r.needs: r.value for r in model.requirements if r.name == parameter}
+    if parameter == "criterion" and value == "poisson":
+        pytest.skip("needs positive targets")
+
+    _, fitted = fit(name, {**needed, parameter: value})
+
+    said = fitted.parameters()
+    assert said[parameter] == value
+    assert set(said) >= set(model.hyperparameters)
+    assert all(isinstance(v, bool | int | float | str | type(None)) for v in said.values())
+
+
+@pytest.mark.parametrize("name", ["xgboost-classifier", "xgboost-regressor"])
+def test_xgboost_itself_confirms_what_was_set(name: str):
+    import json
+
+    model = CATALOGUE[name]
+    names = [p for p in model.hyperparameters if p not in ("n_estimators", "scale_pos_weight")]
+    params = {p: other_value(model.hyperparameters[p]) for p in names}
+    _, fitted = fit(name, params, kinds_of(model)[0])
+
+    learner = json.loads(fitted._booster.save_config())["learner"]
+    config = learner["gradient_booster"]["tree_train_param"]
+    for parameter, value in params.items():
+        found = config[parameter]
+        assert found == value if isinstance(value, str) else math.isclose(float(found), value, rel_tol=1e-6)
+    assert fitted._booster.num_boosted_rounds() == FAST["n_estimators"]
+
+
+def test_lightgbm_itself_confirms_what_was_set():
+    from dmls_core.models.engines.cpu.lightgbm import _PARAMETER, ALIASES
+
+    model = CATALOGUE["lightgbm-classifier"]
+    names = [p for p in model.hyperparameters if p not in ("n_estimators", "class_weight")]
+    params = {p: other_value(model.hyperparameters[p]) for p in names}
+    _, fitted = fit("lightgbm-classifier", params)
+
+    text = fitted._booster.model_to_string()
+    config = dict(_PARAMETER.findall(text[text.rindex("parameters:") :]))
+    for parameter, value in params.items():
+        found = config[ALIASES.get(parameter, parameter)]
+        assert found == value if isinstance(value, str) else math.isclose(float(found), value, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(CATALOGUE))
+def test_the_same_seed_gives_the_same_model(name: str):
+    sampling = {"subsample": 0.5} if "subsample" in CATALOGUE[name].hyperparameters else {}
+    one, same, other = (fit(name, sampling, seed=seed)[1] for seed in (1, 1, 2))
+    unseen = make_data("regression", seed=9).x
+
+    assert (one.predict(unseen) == same.predict(unseen)).all()
+    assert (one.predict(unseen) != other.predict(unseen)).any()
+
+
+@pytest.mark.parametrize("name", list(CATALOGUE))
+def test_importances_are_shares_of_the_informative_columns(name: str):
+    _, fitted = fit(name, {"n_estimators": 30})
+
+    shares = fitted.importances()
+
+    assert shares.shape == (6,)
+    assert shares.sum() == pytest.approx(1)
+    assert shares[1] + shares[5] < shares[2] + shares[3] + shares[4]
+
+
+@pytest.mark.parametrize("name", [name for name, m in CATALOGUE.items() if m.task == "classification"])
+def test_a_class_that_a_fold_lacks_keeps_its_column(name: str):
+    model, data = CATALOGUE[name], make_data("multiclass")
+    rows = data.y != 2
+    fitted = load_engine("cpu", model.family).fit(
+        model, FAST, data.x[rows], data.y[rows], n_classes=4, seed=0, threads=1
+    )
+
+    found = fitted.predict(data.x)
+
+    assert found.shape == (len(data.x), 4)
+    assert found.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert found[:, 2].max() < 0.3
+
+
+def test_a_refusal_is_the_users_to_mend():
+    with pytest.raises(DataError, match="random-forest-classifier cannot be fitted: "):
+        fit("random-forest-classifier", {"bootstrap": False, "max_samples": 0.5})
+
+
+def test_balanced_weights_give_each_class_the_same_total():
+    from dmls_core.models.engines.cpu.lightgbm import class_weights
+
+    y = np.array([0, 0, 0, 2])
+    weights = class_weights(y)
+
+    assert weights[y == 0].sum() == pytest.approx(weights[y == 2].sum())
+    assert weights.sum() == pytest.approx(len(y))
+
+
+def test_effective_writes_defaults_in_and_folds_what_is_the_same():
+    model = CATALOGUE["random-forest-classifier"]
+
+    on_gpu = effective(model, "gpu", {"criterion": "log_loss", "max_depth": 9})
+
+    assert on_gpu["criterion"] == "entropy"
+    assert on_gpu["max_depth"] == 9
+    assert on_gpu["n_estimators"] == 100
+    assert "ccp_alpha" not in on_gpu
+
+
+def test_an_engine_that_does_not_exist():
+    with pytest.raises(EngineUnavailableError, match="no gpu engine fits the models of the family lightgbm"):
+        load_engine("gpu", "lightgbm")
+
+
+def test_an_engine_whose_packages_are_missing():
+    if not (missing := missing_packages("gpu", "random-forest")):
+        pytest.skip("cuML is installed here")
+
+    with pytest.raises(EngineUnavailableError, match=f"not installed here: {missing[0]}"):
+        load_engine("gpu", "random-forest")

@@ -1,0 +1,254 @@
+"""The gpu engine's own code on stand-ins for CuPy and cuML.
+
+The stand-ins take exactly the arguments that cuML 26.10 documents and compute with NumPy and scikit-learn.
+They prove our calls, shapes and names; that cuML answers well is proven in tests/gpu.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import treelite.sklearn
+from sklearn import ensemble
+
+from dmls_core.errors import DataError, EngineUnavailableError
+from dmls_core.models import CATALOGUE
+from dmls_core.serving import checkpoint
+from tests.unit.engines.conftest import make_data
+
+
+class DeviceArray(np.ndarray):
+    """An array "on the device": NumPy may not be handed one by accident."""
+
+    def __array_function__(self, func, types, args, kwargs):
+        raise TypeError(f"numpy.{func.__name__} was given an array of the device")
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
+def fake_cupy() -> ModuleType:
+    cupy = ModuleType("cupy")
+    cupy.asarray = lambda array: np.array(array).view(DeviceArray)
+    cupy.asnumpy = lambda array: np.array(array.view(np.ndarray) if isinstance(array, np.ndarray) else array)
+    cupy.cuda = SimpleNamespace(
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        runtime=SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
+    )
+    return cupy
+
+
+class FakeForest:
+    """The documented keywords of cuML's forests."""
+
+    def __init__(
+        self,
+        *,
+        split_criterion,
+        n_estimators=100,
+        bootstrap=True,
+        max_samples=1.0,
+        max_depth=None,
+        max_leaves=-1,
+        max_features,
+        n_bins=128,
+        min_samples_leaf=1,
+        min_samples_split=2,
+        min_impurity_decrease=0.0,
+        max_batch_size=4096,
+        random_state=None,
+        n_streams=4,
+        oob_score=False,
+        verbose=False,
+        output_type=None,
+        **own,
+    ):
+        self.params = {k: v for k, v in locals().items() if k not in ("self", "own", "__class__")} | own
+        assert type(max_samples) is float
+        assert max_depth is None or max_depth > 0
+        assert isinstance(n_bins, int)
+
+    def get_params(self):
+        return self.params
+
+    def fit(self, features, target):
+        assert isinstance(features, DeviceArray)
+        assert isinstance(target, DeviceArray)
+        assert features.dtype == np.float32
+        if self.params["min_samples_split"] == 99:
+            raise RuntimeError("std::bad_alloc: out_of_memory: CUDA error")
+        criterion = {"mse": "squared_error"}.get(
+            self.params["split_criterion"], self.params["split_criterion"]
+        )
+        self.forest = self.kind(
+            self.params["n_estimators"], criterion=criterion, max_features=self.params["max_features"],
+            random_state=self.params["random_state"],
+        )  # fmt: skip
+        self.forest.fit(features.view(np.ndarray), target.view(np.ndarray))
+        self.feature_importances_ = self.forest.feature_importances_.astype(np.float32)
+        return self
+
+    def as_treelite(self):
+        return treelite.sklearn.import_model(self.forest)
+
+
+class FakeClassifier(FakeForest):
+    kind = ensemble.RandomForestClassifier
+
+    def __init__(self, *, split_criterion="gini", max_features="sqrt", class_weight=None, **kwargs):
+        assert split_criterion in ("gini", "entropy")
+        super().__init__(
+            split_criterion=split_criterion, max_features=max_features, class_weight=class_weight, **kwargs
+        )
+
+    def fit(self, features, target):
+        assert target.dtype == np.int32
+        super().fit(features, target)
+        self.classes_ = self.forest.classes_
+
+    def predict_proba(self, features):
+        return self.forest.predict_proba(features.view(np.ndarray)).astype(np.float32).view(DeviceArray)
+
+
+class FakeRegressor(FakeForest):
+    kind = ensemble.RandomForestRegressor
+
+    def __init__(self, *, split_criterion="mse", max_features=1.0, **kwargs):
+        assert split_criterion in ("mse", "poisson", "gamma", "inverse_gaussian")
+        assert "class_weight" not in kwargs
+        super().__init__(split_criterion=split_criterion, max_features=max_features, **kwargs)
+
+    def fit(self, features, target):
+        assert target.dtype == np.float32
+        super().fit(features, target)
+
+    def predict(self, features):
+        return self.forest.predict(features.view(np.ndarray)).astype(np.float32).view(DeviceArray)
+
+
+@pytest.fixture
+def stand_ins(monkeypatch):
+    """Put the stand-ins in the libraries' places, for freshly imported engine modules."""
+    cuml = ModuleType("cuml")
+    cuml.ensemble = ModuleType("cuml.ensemble")
+    cuml.ensemble.RandomForestClassifier = FakeClassifier
+    cuml.ensemble.RandomForestRegressor = FakeRegressor
+    modules = {"cupy": fake_cupy(), "cuml": cuml, "cuml.ensemble": cuml.ensemble}
+    package = "dmls_core.models.engines.gpu"
+    for name in (f"{package}.memory", f"{package}.cuml_forests", f"{package}.xgboost"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    yield modules
+    for name in list(sys.modules):
+        if name.startswith(f"{package}."):
+            del sys.modules[name]
+
+
+def fit(name: str, params: dict | None = None, kind: str = "multiclass", rows: slice = slice(None)):
+    engine = import_module("dmls_core.models.engines.gpu.cuml_forests").CumlForestEngine()
+    data = make_data(kind)
+    fitted = engine.fit(
+        CATALOGUE[name],
+        {"n_estimators": 10} | (params or {}),
+        engine.place(data.x)[rows],
+        engine.place(data.y)[rows],
+        n_classes=data.n_classes,
+        seed=4,
+        threads=2,
+    )
+    return engine, data, fitted
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("random-forest-classifier", "binary"),
+        ("random-forest-classifier", "multiclass"),
+        ("random-forest-regressor", "regression"),
+    ],
+)
+def test_a_forest_goes_all_the_way(name: str, kind: str, tmp_path):
+    engine, data, fitted = fit(name, kind=kind)
+
+    own = fitted.predict(engine.place(data.x))
+    loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
+
+    assert type(own) is np.ndarray
+    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x), trees=1)
+    assert fitted.importances().sum() == pytest.approx(1)
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_names_and_words_are_cumls_and_the_record_is_the_users():
+    _, _, fitted = fit(
+        "random-forest-classifier",
+        {"criterion": "log_loss", "max_leaf_nodes": "none", "max_samples": "none", "max_features": "none"},
+    )
+
+    given, said = fitted._forest.params, fitted.parameters()
+    assert given["split_criterion"] == "entropy"
+    assert given["max_leaves"] == -1
+    assert given["max_samples"] == 1.0
+    assert given["max_features"] == 1.0
+    assert given["max_depth"] is None
+    assert given["n_streams"] == 1
+    assert given["random_state"] == 4
+    assert said["criterion"] == "entropy"
+    assert said["max_leaf_nodes"] is None
+    assert said["n_bins"] == 128
+    assert "split_criterion" not in said
+    assert "n_streams" not in said
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_class_that_a_fold_lacks_keeps_its_column():
+    rows = make_data("multiclass").y != 1
+    engine, data, fitted = fit("random-forest-classifier", rows=rows)
+
+    found = fitted.predict(engine.place(data.x))
+
+    assert found.shape == (len(data.x), 4)
+    assert (found[:, 1] == 0).all()
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_lack_of_memory_is_no_refusal():
+    with pytest.raises(MemoryError, match="bad_alloc"):
+        fit("random-forest-classifier", {"min_samples_split": 99})
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_refusal_is_the_users_to_mend():
+    with pytest.raises(DataError, match="random-forest-classifier cannot be fitted"):
+        fit("random-forest-classifier", {"n_estimators": -3})
+
+
+def test_a_driver_that_fails_is_named(stand_ins):
+    def fail(_: object) -> None:
+        raise CUDARuntimeError("cudaErrorInsufficientDriver")
+
+    stand_ins["cupy"].asarray = fail
+
+    with pytest.raises(EngineUnavailableError, match="cudaErrorInsufficientDriver"):
+        import_module("dmls_core.models.engines.gpu.memory").to_device(np.zeros(3))
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_xgboost_asks_for_cuda_and_fetches_what_it_predicts():
+    engine = import_module("dmls_core.models.engines.gpu.xgboost").CudaXGBoostEngine()
+
+    assert engine.device == "cuda"
+    assert engine.name == "gpu"
+    assert type(engine.place(np.zeros(3))) is DeviceArray
+    assert type(engine.fetch(engine.place(np.zeros(3)))) is np.ndarray

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import gzip
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmls_core.errors import Problem
+from dmls_core.intake.csv_head import check_csv_head
+from tests.unit.intake.drops import CSV
+
+
+def spec(task: str = "classification", **columns: Any) -> Any:
+    defaults: dict[str, Any] = {
+        "features": ("sepal_length", "petal_width"),
+        "target": "species",
+        "categorical": (),
+        "drop": (),
+        "id": None,
+        "time": None,
+        "weight": None,
+    }
+    return SimpleNamespace(task=task, columns=SimpleNamespace(**defaults | columns))
+
+
+def check(
+    content: bytes, *, complete: bool = True, task: str = "classification", **columns: Any
+) -> list[Problem]:
+    return check_csv_head("iris.csv", content, spec(task, **columns), complete=complete, max_columns=100)
+
+
+def only(content: bytes, **options: Any) -> Problem:
+    (problem,) = check(content, **options)
+    assert problem.file == "iris.csv"
+    assert problem.message
+    return problem
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        CSV,
+        CSV.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + CSV,
+        CSV.rstrip(b"\n"),
+        CSV + b"\n\n",
+        b"\n" + CSV,
+        CSV + b'"4,5",,"a ""quoted""\nlabel"\n',
+        CSV.replace(b"setosa", "ß漢字".encode()),
+        b"extra,sepal_length,petal_width,species\n1,2,3,a\n1,2,3,b\n",
+    ],
+)
+def test_what_is_in_order(content: bytes) -> None:
+    assert check(content) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"  \n\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
+def test_empty(content: bytes) -> None:
+    assert "is empty" in only(content).message
+
+
+def test_header_only() -> None:
+    assert "header and no rows" in only(CSV.split(b"\n")[0]).message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (random.Random(0).randbytes(5000), "binary"),
+        (b"a,b\0c\n", "a NUL at byte 3"),
+        (b"\x01\x02\x03" * 50, "binary"),
+        (gzip.compress(CSV), "gzip"),
+        (b"PK\x03\x04...", "Excel"),
+        (b"PAR1....", "Parquet"),
+        (CSV.decode().encode("utf-16"), "UTF-16"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "binary"),
+    ],
+)
+def test_binary(content: bytes, words: str) -> None:
+    problem = only(content)
+    assert words in problem.message
+    assert problem.hint
+
+
+def test_not_utf8() -> None:
+    content = CSV + "5,1,müller\n".encode("latin-1")
+    problem = only(content)
+    position = content.index(b"\xfc")
+    assert problem.message == f"the file is not UTF-8: byte {position} is 0xFC"
+    assert problem.line == 4
+    assert "5,1,müller" in problem.hint
+
+
+def test_a_character_cut_off_by_the_end_of_the_head_is_no_error() -> None:
+    content = CSV + "5,1,é".encode()
+    assert check(content[:-1], complete=False) == []
+    assert "not UTF-8" in only(content[:-1], complete=True).message
+
+
+def test_old_mac_line_ends() -> None:
+    assert "carriage return" in only(CSV.replace(b"\n", b"\r")).message
+
+
+@pytest.mark.parametrize(("delimiter", "word"), [(b";", "semicolons"), (b"\t", "tabs"), (b"|", "bars")])
+def test_another_delimiter(delimiter: bytes, word: str) -> None:
+    problem = only(CSV.replace(b",", delimiter))
+    assert word in problem.message
+    assert problem.line == 1
+
+
+def test_missing_columns_with_a_guess() -> None:
+    problems = check(
+        b"sepal_lenght, petal_width,Species\n1,2,a\n", id="row", features=("sepal_length", "petal_width")
+    )
+    assert [(p.key, p.expected, p.hint) for p in problems] == [
+        ("columns.features", "sepal_length", "did you mean 'sepal_lenght'?"),
+        ("columns.features", "petal_width", "did you mean ' petal_width'?"),
+        ("columns.target", "species", "did you mean 'Species'?"),
+        ("columns.id", "row", "correct the name in the spec, or add the column to the file"),
+    ]
+    assert {p.found for p in problems} == {"sepal_lenght,  petal_width, Species"}
+
+
+def test_all_other_columns_as_features() -> None:
+    assert check(CSV, features=()) == []
+    assert only(CSV, features=(), target="kind").expected == "kind"
+
+
+def test_no_header() -> None:
+    assert "first line holds numbers" in only(b"1,2,3\n4,5,6\n").message
+
+
+def test_double_and_empty_names() -> None:
+    problems = check(b",sepal_length,petal_width,species,species,\n0,1,2,a,a,\n")
+    assert [p.message for p in problems] == [
+        "column 1 has no name",
+        "column 6 has no name",
+        "2 columns are named 'species'",
+    ]
+    assert problems[2].found == "4, 5"
+
+
+def test_too_many_columns() -> None:
+    header = ",".join(f"c{n}" for n in range(101)).encode()
+    assert only(header + b"\n" + header).found == "101"
+
+
+def test_ragged_rows_with_their_lines() -> None:
+    content = CSV + b'"two\nlines",1,a\n1,2\n\n1,2,a,4\n'
+    problems = check(content)
+    assert [(p.line, p.found, p.expected) for p in problems] == [
+        (6, "2 cells", "3 cells"),
+        (8, "4 cells", "3 cells"),
+    ]
+    assert "too few" in problems[0].message
+    assert "too many" in problems[1].message
+
+
+def test_many_ragged_rows_are_summed_up() -> None:
+    problems = check(CSV + b"1\n" * 50)
+    assert len(problems) == 11
+    assert "40 more rows" in problems[-1].message
+
+
+def test_a_row_cut_off_by_the_end_of_the_head_is_no_error() -> None:
+    assert check(CSV + b"1,2", complete=False) == []
+    assert check(CSV + b'1,2,"a\nb', complete=False) == []
+    assert only(CSV + b"1,2", complete=True).line == 4
+
+
+def test_a_quote_that_is_not_closed() -> None:
+    problem = only(CSV + b'1,2,"a\n1,2,b\n')
+    assert problem.line == 4
+    assert "quotation mark" in problem.hint
+
+
+def test_a_quote_that_is_not_closed_in_a_large_file() -> None:
+    assert only(CSV + b'1,2,"a\n' + b"1,2,b\n" * 100_000, complete=False).line == 4
+
+
+def test_a_header_without_end() -> None:
+    assert "header is longer" in only(b"a," * 1000, complete=False).message
+
+
+@pytest.mark.parametrize("cells", [b"a", b"a\n1,1,a", b"a\n1,1,\n1,1,NA"])
+def test_one_class(cells: bytes) -> None:
+    problem = only(b"sepal_length,petal_width,species\n1,2," + cells + b"\n")
+    assert "one class" in problem.message
+    assert (problem.key, problem.found) == ("columns.target", "a")
+
+
+def test_one_class_so_far_is_no_error() -> None:
+    assert check(b"sepal_length,petal_width,species\n1,2,a\n1,2,a\n", complete=False) == []
+
+
+def test_an_empty_target() -> None:
+    assert "empty in every row" in only(b"sepal_length,petal_width,species\n1,2,\n1,2,\n").message
+
+
+def test_a_regressor_needs_numbers() -> None:
+    assert "holds no numbers" in only(CSV, task="regression").message
+    assert check(b"sepal_length,petal_width,species\n1,2,3.5\n1,2,NA\n", task="regression") == []
+
+
+@given(st.binary(max_size=400) | st.text(alphabet='a,b"\n\r;1', max_size=200).map(str.encode), st.booleans())
+def test_whatever_is_dropped_gets_an_answer(content: bytes, complete: bool) -> None:
+    for problem in check(content, complete=complete):
+        assert problem.message
+        assert problem.line is None or problem.line >= 1

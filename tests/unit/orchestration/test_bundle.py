@@ -1,0 +1,132 @@
+"""The bundle: from the registry to DAG files, version by version."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from dmls_core.store import Registry, open_store
+
+
+def shard_of(folder, dag_id):
+    (path,) = [p for p in folder.glob("shard_*.json") if dag_id in json.loads(p.read_text())]
+    return path
+
+
+def test_an_accepted_job_becomes_a_shard_file(accept, bundle):
+    record = accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+
+    entry = json.loads(shard_of(made.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]
+
+    assert entry["record"]["run_key"] == record.run_key
+    assert entry["spec"]["n_trials"] == 5
+    assert (made.path / "dmls_intake.py").is_file()
+    assert re.fullmatch(r"[0-9a-f]{16}", made.get_current_version().version)
+
+
+def test_refresh_touches_only_the_shard_that_changed(accept, bundle):
+    for number in range(12):
+        accept("lab", f"job{number}")
+    made = bundle()
+    made.initialize()
+    before = {p.name: p.stat().st_mtime_ns for p in made.path.glob("*.py")}
+
+    accept("lab", "job3", content=b"a,b,y\n5,6,z\n")
+    made.refresh()
+
+    after = {p.name: p.stat().st_mtime_ns for p in made.path.glob("*.py")}
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {shard_of(made.path, "dmls.lab.job3").with_suffix(".py").name}
+
+
+def test_refresh_without_a_change_writes_nothing(accept, bundle):
+    accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+    before = {p: p.stat().st_mtime_ns for p in made.path.iterdir()}
+
+    made.refresh()
+
+    assert {p: p.stat().st_mtime_ns for p in made.path.iterdir()} == before
+
+
+def test_a_worker_gets_the_version_that_its_run_began_with(accept, bundle, root):
+    first = accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+    version = made.get_current_version().version
+    second = accept("lab", "iris", content=b"a,b,y\n9,9,q\n")
+    made.refresh()
+
+    worker = bundle(version=version, folder="another-machine")
+    worker.initialize()
+
+    pinned = json.loads(shard_of(worker.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]["record"]
+    latest = json.loads(shard_of(made.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]["record"]
+    assert (pinned["run_key"], pinned["version"]) == (first.run_key, 1)
+    assert (latest["run_key"], latest["version"]) == (second.run_key, 2)
+
+
+def test_two_machines_write_the_same_files(accept, bundle):
+    for number in range(9):
+        accept("lab", f"job{number}")
+    one, two = bundle(folder="one"), bundle(folder="two")
+    one.initialize()
+    two.initialize()
+
+    assert {p.name: p.read_bytes() for p in one.path.iterdir() if p.is_file()} == {
+        p.name: p.read_bytes() for p in two.path.iterdir() if p.is_file()
+    }
+
+
+def test_a_retired_job_leaves_and_the_others_stay(accept, bundle, root):
+    accept("lab", "iris")
+    accept("lab", "wine")
+    made = bundle()
+    made.initialize()
+
+    Registry(open_store(str(root))).retire("lab", "wine")
+    made.refresh()
+
+    found = {dag_id for p in made.path.glob("shard_*.json") for dag_id in json.loads(p.read_text())}
+    assert found == {"dmls.lab.iris"}
+
+
+def test_a_damaged_spec_gets_a_file_that_says_so(accept, bundle, root):
+    record = accept("lab", "bad", spec=b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n')
+    accept("lab", "iris")
+    (root / "registry" / "specs" / f"{record.spec_sha256}.json").write_text("[" * 100_000)
+    made = bundle()
+    made.initialize()
+
+    assert shard_of(made.path, "dmls.lab.iris")
+    (stub,) = made.path.glob("rejected_*.py")
+    assert "lab/bad: its accepted spec" in stub.read_text()
+    assert "raise ValueError" in stub.read_text()
+
+
+def test_a_shard_that_lost_a_job_is_parsed_once_more(accept, bundle, root, monkeypatch):
+    for number in range(12):
+        accept("lab", f"job{number}")
+    made = bundle()
+    made.initialize()
+    made.refresh()
+    file = shard_of(made.path, "dmls.lab.job3").with_suffix(".py")
+
+    Registry(open_store(str(root))).retire("lab", "job3")
+    made.refresh()
+    after_removal = file.stat().st_mtime_ns
+    made.refresh()
+    assert file.stat().st_mtime_ns == after_removal
+
+    import time
+
+    later = time.monotonic() + 120
+    monkeypatch.setattr("dmls_core.orchestration.bundle.time.monotonic", lambda: later)
+    made.refresh()
+    touched = file.stat().st_mtime_ns
+    assert touched > after_removal
+    made.refresh()
+    assert file.stat().st_mtime_ns == touched

@@ -1,0 +1,72 @@
+"""A problem whose fits cost nothing: the score is a function of the hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmls_core.errors import DataError
+from dmls_core.models import CATALOGUE
+from dmls_core.search import Fold, Problem
+
+Params = dict[str, Any]
+
+
+@dataclass
+class FakeFitted:
+    value: float
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return np.full(len(features), self.value)
+
+
+@dataclass
+class FakeEngine:
+    """Counts fits; ``function`` gives the score of the hyperparameters, or raises."""
+
+    function: Callable[[Params], float]
+    name: str = "cpu"
+    libraries: tuple[str, ...] = ()
+    fits: list[Params] = field(default_factory=list)
+
+    def place(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def fit(self, _model: object, params: Params, *_data: object, **_options: object) -> FakeFitted:
+        self.fits.append(dict(params))
+        return FakeFitted(self.function(dict(params)))
+
+
+def make_problem(function: Callable[[Params], float], **changes: Any) -> Problem:
+    rows = np.arange(6)
+    problem = Problem(
+        model=CATALOGUE["random-forest-classifier"],
+        engine=FakeEngine(function),
+        features=np.zeros((6, 1), np.float32),
+        target=rows,
+        truth=rows,
+        n_classes=2,
+        folds=(Fold(rows[:3], rows[3:]), Fold(rows[3:], rows[:3])),
+        score=lambda _truth, prediction: float(prediction[0]),
+        direction="maximize",
+        seed=0,
+        threads=1,
+    )
+    return replace(problem, **changes)
+
+
+@pytest.fixture
+def peak() -> Callable[[Params], float]:
+    """Best at 300 trees of entropy."""
+    return lambda p: -abs(p["n_estimators"] - 300) / 100 + (p.get("criterion") == "entropy")
+
+
+def refuses(message: str) -> Callable[[Params], float]:
+    def function(_: Params) -> float:
+        raise DataError(message)
+
+    return function

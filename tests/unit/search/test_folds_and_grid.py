@@ -1,0 +1,93 @@
+"""Folds and grids."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmls_core.errors import DataError
+from dmls_core.search import Space, make_folds
+from dmls_core.search.grid import grid_points, grid_values
+from dmls_core.spec import Choice, Range
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    folds=st.integers(2, 8),
+    seed=st.integers(0, 99),
+)
+def test_folds_of_classes(counts, folds, seed):
+    target = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    several = [count for count in counts if count > 1]
+    if not several:
+        with pytest.raises(DataError, match="too few rows"):
+            make_folds(target, folds, n_classes=len(counts), seed=seed)
+        return
+
+    made = make_folds(target, folds, n_classes=len(counts), seed=seed)
+
+    assert len(made) == max(2, min(folds, *several)) if several else 0
+    tested = np.concatenate([fold.test for fold in made])
+    assert len(tested) == len(set(tested)) == sum(several)
+    for fold in made:
+        assert not set(fold.train) & set(fold.test)
+        assert len(fold.train) + len(fold.test) == len(target)
+        assert set(target[fold.train]) == set(target)
+        for code, count in enumerate(counts):
+            share = (target[fold.test] == code).sum()
+            assert abs(share - (count / len(made) if count > 1 else 0)) < 1
+
+
+@given(rows=st.integers(2, 200), folds=st.integers(2, 10), seed=st.integers(0, 9))
+def test_folds_of_numbers(rows, folds, seed):
+    made = make_folds(np.linspace(0, 1, rows), folds, n_classes=0, seed=seed)
+
+    assert len(made) == min(folds, rows)
+    assert sorted(np.concatenate([fold.test for fold in made])) == list(range(rows))
+    assert max(len(f.test) for f in made) - min(len(f.test) for f in made) <= 1
+
+
+def test_folds_depend_on_the_seed_alone():
+    target = np.repeat([0, 1], 50)
+    one, same, other = (make_folds(target, 3, n_classes=2, seed=seed)[0].test for seed in (1, 1, 2))
+
+    assert (one == same).all()
+    assert set(one) != set(other)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "values"),
+    [
+        (Choice(values=("gini", "entropy")), ("gini", "entropy")),
+        (Range(min=1, max=3), (1, 2, 3)),
+        (Range(min=0, max=400), (0, 100, 200, 300, 400)),
+        (Range(min=10, max=50, step=20), (10, 30, 50)),
+        (Range(min=1, max=10_000, log=True), (1, 10, 100, 1000, 10_000)),
+        (Range(min=0.0, max=1.0), (0.0, 0.25, 0.5, 0.75, 1.0)),
+    ],
+)
+def test_grid_values(wanted, values):
+    found = grid_values(wanted)
+
+    assert found == pytest.approx(values) if not isinstance(wanted, Choice) else found == values
+    assert [type(v) for v in found] == [type(v) for v in values]
+
+
+def test_grid_points_come_once_each_in_an_order_of_the_seed():
+    space = Space({"a": Range(min=1, max=4), "b": Choice(values=("x", "y", "z"))}, {})
+
+    points = list(grid_points(space, 0))
+
+    assert len(points) == 12
+    assert {(p["a"], p["b"]) for p in points} == {(a, b) for a in range(1, 5) for b in "xyz"}
+    assert points == list(grid_points(space, 0))
+    assert points != list(grid_points(space, 1))
+
+
+def test_a_space_tells_fixed_from_searched():
+    space = Space.of({"a": Range(min=1, max=4), "b": Choice(values=("x",)), "c": Choice(values=(1, 2))})
+
+    assert set(space.searched) == {"a", "c"}
+    assert space.fixed == {"b": "x"}

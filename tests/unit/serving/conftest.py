@@ -1,0 +1,63 @@
+"""A Triton server that is played: it loads what the repository's configuration says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dmls_core.errors import ServingError
+from dmls_core.serving.config import configured_versions
+from dmls_core.serving.repository import Repository
+
+
+class PlayedTriton:
+    """Loads, serves and fails as Triton does; answers golden rows with what they expect, plus ``error``."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+        self.served: dict[str, int] = {}
+        self.down = False
+        self.error: dict[str, float] = {}
+        self.loads = 0
+
+    def load(self, name: str) -> None:
+        if self.down:
+            raise ServingError("Triton does not answer")
+        self.loads += 1
+        (version,) = configured_versions((self.repository.root / name / "config.pbtxt").read_text())
+        if (self.repository.root / name / str(version) / "checkpoint.tl").read_bytes() == b"broken":
+            raise ServingError(f"load failed for model {name!r}")
+        self.served[name] = version
+
+    def unload(self, name: str) -> None:
+        self.served.pop(name, None)
+
+    def ready(self, name: str, version: int) -> bool:
+        return self.served.get(name) == version
+
+    def versions(self, name: str) -> tuple[int, ...]:
+        return (self.served[name],) if name in self.served else ()
+
+    def infer(self, name, rows, *, version=None, protocol="grpc"):
+        if self.down:
+            raise ServingError("Triton does not answer")
+        if version not in (None, self.served.get(name)):
+            raise ServingError(f"{name} version {version} is not at ready state")
+        golden = self.repository.read(name, self.served[name], "golden.json")
+        known = np.asarray(golden["encoded"], np.float32)
+        places = [int(np.flatnonzero((known == row).all(axis=1))[0]) for row in rows]
+        expected = np.asarray(golden["expected"], np.float32).reshape(len(known), -1)[places]
+        expected[:, 0] += np.where(np.asarray(places) == 3, self.error.get(protocol, 0.0), 0.0)
+        return expected
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(str(tmp_path / "models"))
+
+
+@pytest.fixture
+def triton(repository: Repository) -> PlayedTriton:
+    return PlayedTriton(repository)

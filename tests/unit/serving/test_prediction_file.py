@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from dmls_core.errors import DataError, NotFoundError, ServingError
+from dmls_core.serving import Predictor, deploy, predict_file
+from tests.model_folder import LABELS, toy_model_folder
+
+NAME = "lab.iris"
+
+
+class Sums:
+    """Predicts from the sum of a row, so that answers tell rows apart."""
+
+    def __init__(self, n_outputs=3):
+        self.n_outputs, self.served, self.sizes, self.gone = n_outputs, 1, [], []
+
+    def versions(self, model):  # noqa: ARG002
+        return (self.served,)
+
+    def infer(self, model, rows, *, version, protocol):  # noqa: ARG002
+        if version in self.gone:
+            raise ServingError("not at ready state")
+        self.sizes.append(len(rows))
+        total = rows.sum(axis=1)
+        if self.n_outputs == 1:
+            return total[:, np.newaxis]
+        outputs = np.zeros((len(rows), 3), np.float32)
+        outputs[np.arange(len(rows)), np.abs(total).astype(int) % 3] = 1.0
+        return outputs
+
+
+@pytest.fixture
+def predictor(repository, triton, tmp_path):
+    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "run"))
+    return Predictor(repository, Sums(), NAME)
+
+
+def run(predictor, tmp_path, content, **options):
+    source = tmp_path / "in.csv"
+    source.write_bytes(content if isinstance(content, bytes) else content.encode())
+    out = io.StringIO()
+    n_rows = predict_file(predictor, source, out, **options)
+    rows = list(csv.reader(io.StringIO(out.getvalue())))
+    assert len(rows) == n_rows + 1
+    return rows
+
+
+def test_columns_are_added_and_everything_else_stays(predictor, tmp_path):
+    content = '\ufeffid,width,length,note\n007,1.0,0.50,"a, ""b""\nc"\n\n8,2,0.00,\n9,,1e0,é\n'
+    rows = run(predictor, tmp_path, content)
+    assert rows[0] == [
+        "id",
+        "width",
+        "length",
+        "note",
+        "prediction",
+        *(f"probability_{label}" for label in LABELS),
+    ]
+    assert rows[1] == ["007", "1.0", "0.50", 'a, "b"\nc', "versicolor", "0.0", "1.0", "0.0"]
+    assert rows[2] == ["8", "2", "0.00", "", "virginica", "0.0", "0.0", "1.0"]
+    assert rows[3] == ["9", "", "1e0", "é", "versicolor", "0.0", "1.0", "0.0"]
+
+
+def test_order_is_kept_over_batches_and_progress_is_told(predictor, tmp_path):
+    content = "length,width\n" + "".join(f"{i},0\n" for i in range(10_000))
+    told: list[float] = []
+    rows = run(predictor, tmp_path, content, progress=told.append)
+    assert [row[2] for row in rows[1:]] == [LABELS[i % 3] for i in range(10_000)]
+    assert [row[0] for row in rows[1:]] == [str(i) for i in range(10_000)]
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert len(told) > 1
+
+
+def test_regression_adds_one_column(repository, triton, tmp_path):
+    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "run", labels=None))
+    rows = run(Predictor(repository, Sums(1), NAME), tmp_path, "length,width\n1.5,0.1\n")
+    assert rows == [["length", "width", "prediction"], ["1.5", "0.1", "1.6"]]
+
+
+def test_a_file_without_rows_gets_its_header(predictor, tmp_path):
+    assert run(predictor, tmp_path, "length,width\n")[0][2] == "prediction"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "line|header and rows"),
+        ("length\n1\n", r"in.csv:1: .*no column 'width'"),
+        ("length,length,width\n1,2,3\n", "'length' more than once"),
+        ("length,width,prediction\n1,2,3\n", "no column of that name"),
+        ("length,width\n1,2\n1\n", r"in.csv:3: expected 2, as the header has, found 1 fields"),
+        ("length,width\n1,2\n1,2,3\n", r"in.csv:3: .*found 3 fields"),
+        ("length,width\n1,2\n1,cat\n", r"column 'width', row 2: 'cat' is not a number"),
+        (b"length,width\n1,\xff\n", "UTF-8"),
+        ('length,width\n1,"2\n', "expected CSV"),
+    ],
+)
+def test_a_bad_file_is_told_where(predictor, tmp_path, content, message):
+    with pytest.raises(DataError, match=message):
+        run(predictor, tmp_path, content)
+
+
+def test_a_target_file_appears_whole_or_not_at_all(predictor, tmp_path):
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("length,width\n1,2\n")
+    target.write_text("old")
+    assert predict_file(predictor, source, target) == 1
+    assert target.read_text().startswith("length,width,prediction")
+    source.write_text("length,width\n1,2\n" * 5000)
+    with pytest.raises(DataError):
+        predict_file(predictor, source, target)
+    assert target.read_text().count("\n") == 2
+    assert sorted(path.name for path in tmp_path.glob("*out.csv*")) == ["out.csv"]
+
+
+def test_unreadable_and_unwritable_paths_are_the_users_to_mend(predictor, tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        predict_file(predictor, tmp_path / "none.csv", io.StringIO())
+    (tmp_path / "in.csv").write_text("length,width\n1,2\n")
+    with pytest.raises(DataError, match="cannot be written"):
+        predict_file(predictor, tmp_path / "in.csv", tmp_path / "no" / "out.csv")
+
+
+def test_a_new_version_between_requests_brings_its_own_encoder(repository, triton, tmp_path):
+    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+    client = Sums()
+    predictor = Predictor(repository, client, NAME)
+    assert predictor.predict({"length": [None], "width": [1]}).values == ["versicolor"]
+    folder = toy_model_folder(tmp_path / "b", checkpoint=b"b")
+    encoder = json.loads((folder / "encoder.json").read_text())
+    encoder["features"][0]["fill"] = 1.0
+    (folder / "encoder.json").write_text(json.dumps(encoder))
+    deploy(repository, triton, NAME, folder)
+    client.served, client.gone = 2, [1]
+    answers = predictor.predict({"length": [None], "width": [1]})
+    assert (answers.values, answers.version) == (["virginica"], 2)
+    client.gone = [1, 2]
+    with pytest.raises(ServingError, match="not at ready state"):
+        predictor.predict({"length": [None], "width": [1]})
+
+
+def test_large_inputs_are_split_into_requests_triton_takes(predictor):
+    answers = predictor.predict({"length": np.arange(20_000), "width": np.zeros(20_000)})
+    assert predictor._client.sizes == [8192, 8192, 3616]
+    assert answers.values[:4] == ["setosa", "versicolor", "virginica", "setosa"]
+    assert answers.probabilities.shape == (20_000, 3)
+    assert predictor.predict({"length": [], "width": []}).values == []
+
+
+def test_a_model_that_is_not_served_is_said_so(repository, triton):
+    with pytest.raises(NotFoundError, match=r"does not serve lab.iris: deploy it first"):
+        Predictor(repository, triton, NAME)

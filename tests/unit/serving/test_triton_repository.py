@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from dmls_core.errors import NotFoundError, PlatformError, ServingError
+from dmls_core.serving import repository as module
+from dmls_core.serving.repository import MODEL_FILES, Repository
+from tests.model_folder import toy_model_folder
+
+NAME = "lab.iris"
+
+
+def add(repository, folder):
+    with repository.lock(NAME):
+        return repository.add(NAME, folder)
+
+
+def test_a_version_holds_the_models_files_and_their_checksums(repository, tmp_path):
+    folder = toy_model_folder(tmp_path / "run")
+    assert add(repository, folder) == 1
+    version = repository.root / NAME / "1"
+    assert sorted(path.name for path in version.iterdir()) == sorted([*MODEL_FILES, "dmls.json"])
+    for file in MODEL_FILES:
+        assert (version / file).read_bytes() == (folder / file).read_bytes()
+    assert set(repository.read(NAME, 1, "dmls.json")["sha256"]) == set(MODEL_FILES)
+
+
+def test_the_same_content_is_the_same_version_and_other_content_the_next(repository, tmp_path):
+    first, second = (
+        toy_model_folder(tmp_path / "a"),
+        toy_model_folder(tmp_path / "b", checkpoint=b"more trees"),
+    )
+    assert [add(repository, folder) for folder in (first, second, first, second)] == [1, 2, 1, 2]
+    encoder = json.loads((second / "encoder.json").read_text())
+    encoder["features"][0]["fill"] = 9.0
+    (second / "encoder.json").write_text(json.dumps(encoder))
+    assert add(repository, second) == 3, "the encoder is part of what is served"
+
+
+def test_a_number_is_never_used_twice(repository, tmp_path):
+    add(repository, toy_model_folder(tmp_path / "a"))
+    with repository.lock(NAME):
+        repository.confirm(NAME, 1)
+    (repository.root / NAME / "1").rename(tmp_path / "taken away")
+    assert add(repository, toy_model_folder(tmp_path / "b", checkpoint=b"b")) == 2
+
+
+def test_what_a_killed_publisher_left_is_cleared(repository, tmp_path):
+    stage = repository.root / ".dmls" / NAME / "staging"
+    stage.mkdir(parents=True)
+    (stage / "checkpoint.tl").write_bytes(b"half")
+    assert add(repository, toy_model_folder(tmp_path / "run")) == 1
+    assert not stage.exists()
+
+
+def test_a_full_disk_leaves_no_version(repository, tmp_path, monkeypatch):
+    def full(source, target):
+        target.write_bytes(b"ha")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "copy_synced", full)
+    with pytest.raises(ServingError, match="No space left on device"):
+        add(repository, toy_model_folder(tmp_path / "run"))
+    assert repository.versions(NAME) == ()
+
+
+def test_a_copy_that_is_not_whole_is_noticed(repository, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        module, "copy_synced", lambda source, target: target.write_bytes(source.read_bytes()[:-1])
+    )
+    with pytest.raises(ServingError, match=r"checkpoint.tl of lab.iris was not copied whole"):
+        add(repository, toy_model_folder(tmp_path / "run"))
+    assert repository.versions(NAME) == ()
+
+
+def test_a_run_without_its_encoder_is_refused(repository, tmp_path):
+    folder = toy_model_folder(tmp_path / "run")
+    (folder / "encoder.json").unlink()
+    with pytest.raises(ServingError, match=r"encoder\.json"):
+        add(repository, folder)
+
+
+def test_the_configuration_follows_the_version_and_is_left_alone_when_it_is_right(repository, tmp_path):
+    add(repository, toy_model_folder(tmp_path / "a"))
+    add(repository, toy_model_folder(tmp_path / "b", labels=None))
+    config = repository.root / NAME / "config.pbtxt"
+    with repository.lock(NAME):
+        assert repository.serving(NAME) is None
+        repository.serve(NAME, 1)
+        assert repository.serving(NAME) == 1
+        assert "dims: [ 3 ]" in config.read_text()
+        before = config.stat().st_mtime_ns
+        repository.serve(NAME, 1)
+        assert config.stat().st_mtime_ns == before, "Triton would reload"
+        repository.serve(NAME, 2)
+        assert repository.serving(NAME) == 2
+        assert "dims: [ 1 ]" in config.read_text()
+        repository.serve(NAME, None)
+        assert repository.serving(NAME) is None
+        with pytest.raises(NotFoundError):
+            repository.serve(NAME, 7)
+
+
+def test_going_back_means_the_last_other_version_that_was_verified(repository):
+    with repository.lock(NAME):
+        assert repository.previous(NAME, 1) is None
+        for version in (1, 2, 4):
+            repository.confirm(NAME, version)
+        assert repository.previous(NAME, 5) == 4
+        assert repository.previous(NAME, 4) == 2
+        repository.confirm(NAME, 2)
+        assert repository.previous(NAME, 5) == 2
+        assert repository.previous(NAME, 2) == 4
+
+
+def test_one_publisher_at_a_time(repository):
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with repository.lock(NAME):
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait(10)
+    with repository.lock("lab.wine"):
+        pass  # another model is free
+    with pytest.raises(ServingError, match="held by another publisher"), repository.lock(NAME, timeout=0.1):
+        pass
+    leave.set()
+    thread.join()
+    with repository.lock(NAME, timeout=1):
+        pass
+
+
+def test_two_publishers_at_once_make_two_versions(repository, tmp_path):
+    folders = [toy_model_folder(tmp_path / str(i), checkpoint=b"%d" % i) for i in range(4)]
+    made: list[int] = []
+    threads = [threading.Thread(target=lambda f=f: made.append(add(repository, f))) for f in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(made) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("url", ["", "s3://bucket/models"])
+def test_only_a_folder_is_a_repository(url):
+    with pytest.raises(PlatformError):
+        Repository(url)
+
+
+def test_damaged_files_are_named(repository, tmp_path):
+    add(repository, toy_model_folder(tmp_path / "a"))
+    (repository.root / NAME / "1" / "golden.json").write_text("{")
+    with pytest.raises(ServingError, match=r"golden.json is damaged"):
+        repository.read(NAME, 1, "golden.json")
+    with pytest.raises(NotFoundError):
+        repository.read(NAME, 2, "golden.json")

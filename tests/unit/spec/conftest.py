@@ -1,0 +1,40 @@
+"""What the tests of the spec share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dmls_core.errors import Problem, SpecError
+from dmls_core.models import load_spec
+
+HEAD = 'model = "random-forest-classifier"\n'
+COLUMNS = '[columns]\ntarget = "species"\n'
+
+Faults = Callable[[str | bytes], list[Problem]]
+
+
+@pytest.fixture
+def faults() -> Faults:
+    """Return the problems of a spec, as text; none if it is in order."""
+
+    def read(source: str | bytes) -> list[Problem]:
+        try:
+            load_spec(source.encode() if isinstance(source, str) else source)
+        except SpecError as error:
+            return list(error.problems)
+        return []
+
+    return read
+
+
+@pytest.fixture
+def fault(faults: Faults) -> Callable[[str], Problem]:
+    """Return the only problem of a spec whose model and target are in order."""
+
+    def read(text: str) -> Problem:
+        (problem,) = faults(HEAD + text + ("" if "[columns]" in text else COLUMNS))
+        return problem
+
+    return read

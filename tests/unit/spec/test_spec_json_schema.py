@@ -1,0 +1,98 @@
+"""The JSON schema: what an editor completes from agrees with what is admitted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tomli
+from jsonschema import Draft202012Validator
+
+from dmls_core.errors import SpecError
+from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.spec import json_schema
+from dmls_core.spec.reserved import RESERVED
+
+SCHEMA = json_schema(CATALOGUE)
+VALIDATOR = Draft202012Validator(SCHEMA)
+IRIS = (Path(__file__).parents[3] / "examples" / "iris" / "spec.toml").read_text()
+HEAD = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n'
+
+
+def test_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        IRIS,
+        HEAD,
+        HEAD + "[max_depth]\nvalues = [3, 'none']",
+        HEAD + "[max_features]\nvalues = ['sqrt', 0.5, 3]",
+        HEAD + "[random-forest-classifier.max_depth]\nmin = 3\nmax = 9\nlog = true",
+        HEAD + "[tags]\na = 'b'\n[deploy]\nmode = 'auto'\n[resources]\nmemory = '8 GiB'",
+        HEAD + "[expectations.columns.a]\nmin = 3\nvalues = [1, 'a', true]",
+        "model = ['xgboost-regressor', 'lightgbm-regressor']\n[columns]\ntarget='y'\n[num_leaves]\nvalue = 9",
+    ],
+)
+def test_accepts_what_is_right(text: str) -> None:
+    assert list(VALIDATOR.iter_errors(tomli.loads(text))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        IRIS.replace("random-forest-classifier", "random-forest"),
+        IRIS.replace("target", "traget"),
+        IRIS.replace("n_trials = 5", "n_trials = '5'"),
+        IRIS.replace("n_trials = 5", "n_trials = 0"),
+        IRIS.replace("n_estimators", "n_estimatrs"),
+        IRIS.replace("max = 500", "maximum = 500"),
+        IRIS.replace("max = 500", ""),
+        IRIS.replace("max = 500", "max = 500.5"),
+        IRIS.replace("min = 50", "min = 0"),
+        IRIS.replace("log_loss", "logloss"),
+        HEAD + "[max_depth]\nvalue = 3\nvalues = [3]",
+        HEAD + "[criterion]\nmin = 1\nmax = 2",
+        HEAD + "[learning_rate]\nvalue = 0.1",
+        HEAD + "[lightgbm-classifier.num_leaves]\nvalue = 9",
+        HEAD + "[search]\nstrategy = 'gird'",
+        HEAD + "[evaluation]\nholdout = 1.5",
+        HEAD + "[tags]\na = 1",
+        "n_estimators = 100\n" + HEAD,
+    ],
+)
+def test_refuses_what_admission_refuses(text: str) -> None:
+    assert not VALIDATOR.is_valid(tomli.loads(text))
+    with pytest.raises(SpecError):
+        load_spec(text.encode())
+
+
+def test_describes_every_key_for_the_editor() -> None:
+    properties = SCHEMA["properties"]
+    names = {name for model in CATALOGUE.values() for name in model.hyperparameters}
+    assert set(properties) == {*RESERVED, *names, *CATALOGUE}
+    for name in RESERVED:
+        value = properties[name]
+        assert value.get("description") or value["anyOf"][0]["description"], name
+        for key, field in value.get("properties", {}).items():
+            assert field.get("description"), f"{name}.{key}"
+    for model in CATALOGUE:
+        for name, table in SCHEMA["$defs"][model]["properties"].items():
+            assert table["description"], f"{model}.{name}"
+
+
+def test_holds_no_null_for_toml_has_none() -> None:
+    text = json.dumps(SCHEMA)
+    assert '"type": "null"' not in text
+    assert '"default": null' not in text
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_default_search_spaces_satisfy_it(name: str) -> None:
+    document = {"model": name, "columns": {"target": "y"}, **CATALOGUE[name].search}
+    assert list(VALIDATOR.iter_errors(document)) == []

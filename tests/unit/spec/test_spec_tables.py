@@ -1,0 +1,274 @@
+"""Reserved tables and the top of a spec: what is said of those that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dmls_core.errors import Problem, SpecError
+from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.spec import Choice, parse_spec
+from dmls_core.spec.cron import cron_problem
+
+Fault = Callable[[str], Problem]
+Faults = Callable[[str], list[Problem]]
+
+MODEL = 'model = "random-forest-classifier"\n'
+REGRESSOR = 'model = "random-forest-regressor"\n'
+COLUMNS = '[columns]\ntarget = "y"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "words"),
+    [
+        (COLUMNS, 1, "model", ["missing", "lightgbm-regressor", 'model = "random-forest-classifier"']),
+        ("model = 5\n" + COLUMNS, 1, "model", ["must be the name of a model"]),
+        ("model = []\n" + COLUMNS, 1, "model", ["is empty"]),
+        ('\nmodel = "random-forest-clasifier"\n' + COLUMNS, 2, "model", ["mean random-forest-classifier?"]),
+        ('model = "Random Forest Classifier"\n' + COLUMNS, 1, "model", ["mean random-forest-classifier?"]),
+        ('model = "svm"\n' + COLUMNS, 1, "model", ["not a model that there is"]),
+        ('model = ["xgboost-regressor",\n"xgboost-regressor"]\n' + COLUMNS, 2, "model[1]", ["twice"]),
+        (
+            'model = ["xgboost-regressor",\n"xgboost-classifier"]\n' + COLUMNS,
+            2,
+            "model[1]",
+            ["for classification, but the first model is for regression"],
+        ),
+        ("n_trials = 0\n" + MODEL + COLUMNS, 1, "n_trials", ["out of bounds", "from 1 to 10,000"]),
+        ("n_trials = 10_001\n" + MODEL + COLUMNS, 1, "n_trials", ["out of bounds"]),
+        ("n_trials = 5.0\n" + MODEL + COLUMNS, 1, "n_trials", ["must be an integer", "5.0"]),
+        ("n_trials = true\n" + MODEL + COLUMNS, 1, "n_trials", ["must be an integer"]),
+        ("n_trials = '5'\n" + MODEL + COLUMNS, 1, "n_trials", ["leave the quotes out"]),
+        ("n_trails = 5\n" + MODEL + COLUMNS, 1, "n_trails", ["did you mean n_trials?"]),
+        ("[colums]\ntarget = 'y'\n" + MODEL.replace("model", "modle"), 1, "model", ["missing"]),
+        (MODEL, 1, "columns", ["missing", "target"]),
+        (MODEL + "columns = ['y']", 2, "columns", ["must be a table", "[columns]"]),
+        (MODEL + "[columns]\nfeatures = ['x']", 2, "columns.target", ["missing", 'target = "species"']),
+        (MODEL + COLUMNS + "[serch]\nseed = 1", 4, "serch", ["did you mean search?"]),
+        (MODEL + COLUMNS + "[search]\nsede = 1", 5, "search.sede", ["did you mean seed?", "[search]"]),
+        (MODEL + COLUMNS + "n_trials = 5", 4, "columns.n_trials", ["belongs above the first [table]"]),
+    ],
+)
+def test_the_top(faults: Faults, text: str, line: int, key: str, words: list[str]) -> None:
+    problem = next(problem for problem in faults(text) if problem.key == key)
+    assert problem.line == line
+    for word in words:
+        assert word in f"{problem} found {problem.found} expected {problem.expected}"
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "key", "words"),
+    [
+        ("features = 'x'", 4, "columns.features", ["must be a list", '["x"]']),
+        ("features = []", 4, "columns.features", ["empty", "leave it out"]),
+        ("features = ['a',\n'y']", 5, "columns.features[1]", ["is the target column too"]),
+        ("features = ['a',\n'b',\n'a']", 6, "columns.features[2]", ["there twice"]),
+        ("features = ['a', 3]", 4, "columns.features[1]", ["string in quotes"]),
+        ("features = ['a', '']", 4, "columns.features[1]", ["is empty"]),
+        ('features = ["a\\tb"]', 4, "columns.features[0]", ["control characters"]),
+        ("features = ['a']\ncategorical = ['b']", 5, "columns.categorical[0]", ["not a feature"]),
+        ("features = ['age']\ncategorical = ['Age']", 5, "columns.categorical[0]", ["did you mean age?"]),
+        ("categorical = ['y']", 4, "columns.categorical[0]", ["is the target column, not a feature"]),
+        ("categorical = ['a']\ndrop = ['a']", 4, "columns.categorical[0]", ["is dropped"]),
+        ("features = ['a']\ndrop = ['a']", 5, "columns.drop[0]", ["is a feature too"]),
+        ("drop = ['y']", 4, "columns.drop[0]", ["is the target column too"]),
+        ("id = 'y'", 4, "columns.id", ["is the target column too"]),
+        ("id = 'a'\nfeatures = ['a']", 5, "columns.features[0]", ["is the id column too"]),
+        ("id = ['a']", 4, "columns.id", ["string in quotes"]),
+        ("traget = 'y'", 4, "columns.traget", ["did you mean target?"]),
+    ],
+)
+def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str]) -> None:
+    (problem,) = faults(MODEL + COLUMNS + body)
+    assert (problem.line, problem.key) == (line, key)
+    for word in words:
+        assert word in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("body", "key", "words"),
+    [
+        ("[data]\npath = '../other/x.csv'", "data.path", ["beside the spec"]),
+        ("[data]\npath = '/etc/passwd'", "data.path", ["beside the spec"]),
+        ("[data]\npath = 's3://bucket/x.csv'", "data.path", ["beside the spec"]),
+        ("[data]\npath = 'a\\b.csv'", "data.path", ["beside the spec"]),
+        ("[data]\npath = ''", "data.path", ["is empty"]),
+        ("[data]\nformat = 'cvs'", "data.format", ['must be one of "csv", "parquet"', "did you mean csv?"]),
+        ("[search]\nstrategy = 'gird'", "search.strategy", ["did you mean grid?"]),
+        ("[search]\nmetric = 'acuracy'", "search.metric", ["did you mean accuracy?", "classification"]),
+        ("[search]\nmetric = 'r2'", "search.metric", ["not a metric for classification"]),
+        ("[search]\ntimeout = 0", "search.timeout", ["must be more than 0"]),
+        ("[search]\ntimeout = '60'", "search.timeout", ["must be a number", "leave the quotes out"]),
+        ("[search]\nfolds = 1", "search.folds", ["must be at least 2"]),
+        ("[search]\nfolds = 3.0", "search.folds", ["must be an integer"]),
+        ("[search]\nseed = -1", "search.seed", ["must be at least 0"]),
+        ("[search]\nseed = 4294967296", "search.seed", ["must be less than 4,294,967,296"]),
+        ("[evaluation]\nholdout = 1.5", "evaluation.holdout", ["must be at most 0.9"]),
+        ("[evaluation]\nholdout = 0", "evaluation.holdout", ["must be at least 0.01"]),
+        ("[evaluation]\nsplit = 'stratify'", "evaluation.split", ["did you mean stratified?"]),
+        ("[evaluation]\nsplit = 'time'", "evaluation.split", ["needs the column that tells the time"]),
+        ("[expectations]\nmin_rows = 9\nmax_rows = 3", "expectations.max_rows", ["below min_rows"]),
+        ("[expectations]\nmax_missing = 20", "expectations.max_missing", ["must be at most 1"]),
+        ("[expectations.columns]\na = 3", "expectations.columns.a", ["must be a table"]),
+        ("[expectations.columns.a]\nmax = 'x'", "expectations.columns.a.max", ["must be a number"]),
+        ("[expectations.columns.a]\nmin = 3\nmax = 1", "expectations.columns.a.max", ["below min"]),
+        ("[expectations.columns.a]\npatern = 'x'", "expectations.columns.a.patern", ["mean pattern?"]),
+        ("[expectations.columns.a]\npattern = '['", "expectations.columns.a.pattern", ["not a regular"]),
+        (
+            "[expectations.columns.a]\nvalues = [[1]]",
+            "expectations.columns.a.values[0]",
+            ["must be a number"],
+        ),
+        ("[schedule]\ncatchup = true", "schedule.cron", ["missing", '"@weekly"']),
+        ("[schedule]\ncron = '99 * * * *'", "schedule.cron", ["minute", "0 to 59"]),
+        ("[schedule]\ncron = '@weekly'\ntimezone = 'Europe/Viena'", "schedule.timezone", ["not a time zone"]),
+        ("[deploy]\nmode = 'automatic'", "deploy.mode", ['"manual", "auto", "never"', "did you mean auto?"]),
+        ("[deploy]\nmin_metric = true", "deploy.min_metric", ["must be a number"]),
+        ("[drift]\nthreshold = 0", "drift.threshold", ["more than 0"]),
+        ("[resources]\nengine = 'cuda'", "resources.engine", ['"auto", "cpu", "gpu"']),
+        ("[resources]\nengine = 'cpu'\ngpus = 1", "resources.gpus", ["cpu engine"]),
+        ("[resources]\nengine = 'gpu'\ngpus = 0", "resources.gpus", ["at least 1"]),
+        ("[resources]\nmemory = 8", "resources.memory", ["string in quotes"]),
+        ("[resources]\nmemory = '8 gigs'", "resources.memory", ['"8 GiB"']),
+        ("[resources]\nmemory = '8'", "resources.memory", ["at least 64 MiB"]),
+        ("[owner]\nemail = 'nobody'", "owner.email", ["ml-team@example.com"]),
+        ("[tags]\na = 1", "tags.a", ["string in quotes"]),
+        ("[tags]\n'mlflow.user' = 'x'", 'tags."mlflow.user"', ["keeps for itself"]),
+        ("[tags]\n'a=b' = 'x'", 'tags."a=b"', ["not a name for a tag"]),
+        ("[[tags]]\na = 'x'", "tags", ["must be a table"]),
+    ],
+)
+def test_other_tables(faults: Faults, body: str, key: str, words: list[str]) -> None:
+    (problem,) = faults(MODEL + COLUMNS + body)
+    assert problem.key == key
+    assert problem.line
+    assert problem.line >= 4
+    for word in words:
+        assert word in str(problem)
+
+
+def test_regressors_are_not_stratified(faults: Faults) -> None:
+    (problem,) = faults(REGRESSOR + COLUMNS + "[evaluation]\nsplit = 'stratified'")
+    assert problem.message == "cannot be stratified for a regressor"
+
+
+def test_a_grid_has_a_limit(faults: Faults) -> None:
+    steps = "[n_estimators]\nmin = 1\nmax = 9999\nstep = 1\n[max_depth]\nmin = 1\nmax = 999\nstep = 1\n"
+    (problem,) = faults(MODEL + COLUMNS + steps + "[search]\nstrategy = 'grid'")
+    assert problem.key == "search.strategy"
+    assert problem.found == "9989001"
+    assert faults(MODEL + COLUMNS + steps.replace("step = 1", "") + "[search]\nstrategy = 'grid'") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('model = ["xgboost-classifier", "lightgbm-classifier"]\n' + COLUMNS, "model"),
+        (
+            MODEL + COLUMNS + "[schedule]\ncron = '@weekly'\ncatchup = true\ntimezone = 'Europe/Vienna'",
+            "schedule",
+        ),
+        (MODEL + COLUMNS + "[drift]\nthreshold = 0.3\nretrain = true", "drift"),
+        (MODEL + COLUMNS + "[search]\nworkers = 2", "search.workers"),
+        (MODEL + COLUMNS + "[search]\nstrategy = 'nested'", "search.strategy"),
+        (MODEL + COLUMNS + "[search]\nearly_stop = 5", "search.early_stop"),
+        (MODEL + COLUMNS + "[data]\npartition = 'day'", "data.partition"),
+        (MODEL + COLUMNS + "weight = 'w'", "columns.weight"),
+        (MODEL + COLUMNS + "time = 't'", "columns.time"),
+        (MODEL + COLUMNS + "[deploy]\nmax_latency_ms = 5", "deploy.max_latency_ms"),
+        (MODEL + COLUMNS + "[resources]\ngpus = 2", "resources.gpus"),
+    ],
+)
+def test_what_comes_later_is_refused_and_never_ignored(faults: Faults, text: str, key: str) -> None:
+    (problem,) = faults(text)
+    assert problem.key == key
+    assert "not available yet" in problem.message
+    assert problem.hint
+
+
+def test_what_comes_later_is_told_only_once_all_else_is_in_order(faults: Faults) -> None:
+    (problem,) = faults(MODEL + COLUMNS + "[search]\nworkers = 2\nfolds = 0")
+    assert problem.key == "search.folds"
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "* * * * *",
+        "0 6 * * 1",
+        "*/15 0-6 1,15 * mon-fri",
+        "0 0 1 JAN sun",
+        "@daily",
+        "59 23 31 12 7",
+        "1-9/2 * * * *",
+    ],
+)
+def test_cron_expressions_that_are_fine(cron: str) -> None:
+    assert cron_problem(cron) == ""
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8",
+        "*/0 * * * *", "5-1 * * * *", "@never", "a * * * *", "1,,2 * * * *", "-1 * * * *", "* * * mon *",
+        "² * * * *",
+    ],
+)  # fmt: skip
+def test_cron_expressions_that_are_not(cron: str) -> None:
+    assert cron_problem(cron)
+
+
+def test_a_common_table_holds_for_each_model_and_its_own_table_wins() -> None:
+    spec = parse_spec(
+        b"""
+        model = ["random-forest-classifier", "xgboost-classifier"]
+        [columns]
+        target = "y"
+        [max_depth]
+        values = [3, 4]
+        [learning_rate]
+        value = 0.1
+        [xgboost-classifier.max_depth]
+        value = 9
+        """,
+        CATALOGUE,
+    )
+    forest, boosted = spec.models
+    assert forest.hyperparameters["max_depth"] == Choice(values=(3, 4))
+    assert boosted.hyperparameters["max_depth"] == Choice(values=(9,))
+    assert boosted.hyperparameters["learning_rate"] == Choice(values=(0.1,))
+    assert "learning_rate" not in forest.hyperparameters
+    assert spec.n_trials == 3
+    with pytest.raises(ValueError, match="unpack"):
+        _ = spec.model
+
+
+def test_fault_in_a_common_table_is_told_once(faults: Faults) -> None:
+    text = 'model = ["random-forest-classifier", "extra-trees-classifier"]\n' + COLUMNS
+    (problem,) = faults(text + "[n_estimators]\nvalue = 0")
+    assert problem.key == "n_estimators.value"
+
+
+def test_the_gpu_engine_is_asked_at_admission(faults: Faults) -> None:
+    gpu = MODEL + COLUMNS + "[resources]\nengine = 'gpu'\n"
+    problems = faults(
+        gpu
+        + "[class_weight]\nvalues = ['none',\n'balanced_subsample']\n[ccp_alpha]\nmin = 0.0\nmax = 0.1\n"
+        + "[random-forest-classifier.max_samples]\nvalue = 100"
+    )
+    assert [(problem.line, problem.key) for problem in problems] == [
+        (8, "class_weight.values[1]"),
+        (9, "ccp_alpha"),
+        (12, "random-forest-classifier.max_samples"),
+    ]
+    assert faults(gpu + "[ccp_alpha]\nvalue = 0.0\n[class_weight]\nvalue = 'balanced'") == []
+    (problem,) = faults("model = 'lightgbm-classifier'\n" + COLUMNS + "[resources]\nengine = 'gpu'")
+    assert (problem.line, problem.key) == (5, "resources.engine")
+    assert problem.expected == "cpu or auto"
+
+
+def test_the_name_of_the_file_is_told() -> None:
+    with pytest.raises(SpecError, match=r"^s3://bucket/spec\.toml:1:1: model: is missing"):
+        load_spec(b"", "s3://bucket/spec.toml")

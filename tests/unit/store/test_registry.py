@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_core.errors import ConflictError, NotFoundError, StoreError
+from dmls_core.store import DataObject, JobRecord, Registry, Store, layout, open_store, run_key
+from tests.store_suite import race
+from tests.unit.store.fakes import NOW, FakeSpec, data
+
+DAMAGED = [b"", b"{", b"[]", b"{}", b'{"schema": 2}', b'{"schema": 1, "data": 3}', b"\xff"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path))
+
+
+@pytest.fixture
+def registry(store: Store) -> Registry:
+    return Registry(store)
+
+
+def accept(registry: Registry, content: str = "one", etag: str = "e1", **options: Any) -> JobRecord:
+    return registry.accept(FakeSpec(content), "growth", "iris", [data(etag)], NOW, **options)
+
+
+def test_accepting(registry: Registry, store: Store) -> None:
+    spec = FakeSpec("one")
+    vienna = NOW.astimezone(timezone(timedelta(hours=2)))
+    record = registry.accept(
+        spec, "growth", "iris", [data("e2", "b.csv"), data("e1", "a.csv")], vienna, "fingerprint"
+    )
+    assert record == JobRecord(
+        team="growth",
+        name="iris",
+        spec_sha256=spec.sha256,
+        data=(
+            DataObject("incoming/growth/iris/a.csv", "e1", 10),
+            DataObject("incoming/growth/iris/b.csv", "e2", 10),
+        ),
+        run_key=run_key(spec.sha256, ["e1", "e2"]),
+        admitted="2026-05-04T03:02:01.123456+00:00",
+        version=1,
+        state="active",
+        fingerprint="fingerprint",
+    )
+    assert record.admitted_at == NOW
+    assert registry.job("growth", "iris") == record
+    assert registry.spec(spec.sha256) == {"schema": 1, "content": "one"}
+    assert store.get(layout.spec(spec.sha256)) == spec.canonical()
+    assert json.loads(store.get("registry/jobs/growth/iris.json"))["schema"] == 1
+
+
+def test_the_same_again_changes_nothing(registry: Registry, store: Store) -> None:
+    first = accept(registry, fingerprint="a")
+    before = store.head("registry/jobs/growth/iris.json")
+    assert accept(registry, fingerprint="b") == first
+    assert store.head("registry/jobs/growth/iris.json") == before
+
+
+def test_versions_count(registry: Registry) -> None:
+    assert [
+        accept(registry, content, etag).version
+        for content, etag in [("one", "e1"), ("two", "e1"), ("two", "e2"), ("two", "e2"), ("one", "e1")]
+    ] == [1, 2, 3, 3, 4]
+
+
+def test_retiring_and_dropping_again(registry: Registry) -> None:
+    first = accept(registry)
+    retired = registry.retire("growth", "iris")
+    assert (retired.state, retired.version, retired.run_key) == ("retired", 1, first.run_key)
+    assert registry.retire("growth", "iris") == retired
+    assert registry.job("growth", "iris") == retired
+    again = registry.accept(FakeSpec("one"), "growth", "iris", [data("e1")], NOW + timedelta(days=1))
+    assert (again.state, again.version, again.run_key) == ("active", 2, first.run_key)
+    assert again.admitted_at == NOW + timedelta(days=1)
+
+
+def test_a_job_that_never_was(registry: Registry) -> None:
+    assert registry.job("growth", "iris") is None
+    assert registry.jobs() == []
+    with pytest.raises(NotFoundError, match="growth/iris"):
+        registry.retire("growth", "iris")
+
+
+def test_many_accept_the_same_at_once(registry: Registry) -> None:
+    records = race(
+        8,
+        lambda n: registry.accept(
+            FakeSpec("one"), "growth", "iris", [data("e1")], NOW + timedelta(seconds=n)
+        ),
+    )
+    assert len(set(records)) == 1
+    assert records[0] == registry.job("growth", "iris")
+    assert records[0].version == 1  # type: ignore[union-attr]
+
+
+def test_many_accept_different_content_at_once(registry: Registry) -> None:
+    records = race(6, lambda n: accept(registry, f"spec {n}"))
+    versions = sorted(record.version for record in records if isinstance(record, JobRecord))
+    assert versions == [1, 2, 3, 4, 5, 6]
+    current = registry.job("growth", "iris")
+    assert current
+    assert current.version == 6
+    assert current in records
+
+
+def test_a_record_that_never_holds_still(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept(registry)
+
+    def lose(*_: object) -> None:
+        raise ConflictError("lost")
+
+    monkeypatch.setattr(registry.store, "replace", lose)
+    with pytest.raises(ConflictError, match="cannot accept growth/iris"):
+        accept(registry, "two")
+    with pytest.raises(ConflictError, match="cannot retire growth/iris"):
+        registry.retire("growth", "iris")
+
+
+def test_all_jobs_with_a_cache(registry: Registry, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        registry.accept(FakeSpec("x"), "growth", f"job-{number}", [data("e")], NOW)
+    reads: list[str] = []
+    real = store.read
+    monkeypatch.setattr(store, "read", lambda key, **k: reads.append(key) or real(key, **k))
+    cache: dict[str, tuple[str, JobRecord]] = {}
+    assert [record.name for record in registry.jobs(cache)] == [f"job-{number}" for number in range(5)]
+    assert len(reads) == 5
+    registry.accept(FakeSpec("y"), "growth", "job-3", [data("e")], NOW)
+    store.delete("registry/jobs/growth/job-0.json")
+    reads.clear()
+    assert [(record.name, record.version) for record in registry.jobs(cache)] == [
+        ("job-1", 1), ("job-2", 1), ("job-3", 2), ("job-4", 1)
+    ]  # fmt: skip
+    assert reads == ["registry/jobs/growth/job-3.json"]
+
+
+@pytest.mark.parametrize("document", DAMAGED)
+def test_a_damaged_record_hides_no_other(
+    registry: Registry, store: Store, document: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = accept(registry)
+    store.put("registry/jobs/growth/bad.json", document)
+    cache: dict[str, tuple[str, JobRecord]] = {}
+    assert registry.jobs(cache) == [good]
+    assert "registry/jobs/growth/bad.json" in caplog.text
+    with pytest.raises(StoreError, match="damaged"):
+        registry.job("growth", "bad")
+
+
+def test_a_record_that_vanishes_during_the_listing(
+    registry: Registry, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(registry)
+    listed = list(store.list(layout.JOBS))
+    store.delete("registry/jobs/growth/iris.json")
+    monkeypatch.setattr(store, "list", lambda _: iter(listed))
+    assert registry.jobs() == []
+
+
+def test_a_damaged_spec_is_not_given_out(registry: Registry, store: Store) -> None:
+    record = accept(registry)
+    store.put(layout.spec(record.spec_sha256), b'{"schema": 1}')
+    with pytest.raises(StoreError, match="damaged"):
+        registry.spec(record.spec_sha256)
+
+
+def test_json_round_trip() -> None:
+    record = JobRecord("t", "n", "s", (DataObject("k", "e", 1),), "r", NOW.isoformat(), 3, "retired", "f")
+    assert JobRecord.from_json(json.loads(json.dumps(record.as_json()))) == record

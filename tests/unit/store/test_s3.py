@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import io
+import itertools
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from botocore.response import StreamingBody
+from botocore.utils import parse_timestamp
+from moto.server import ThreadedMotoServer
+from urllib3.exceptions import ProtocolError
+
+from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
+from dmls_core.store import Store, open_store
+from dmls_core.store.s3 import S3Store
+from dmls_core.store.s3_client import make_client, parse_moment
+from tests.store_suite import StoreSuite
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[S3Client]:
+    """A client of a mock server, made as the store makes it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "key-id-of-the-test",
+            "AWS_SECRET_ACCESS_KEY": "secret-of-the-test",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        }.items():
+            patch.setenv(name, value)
+        yield make_client()
+    server.stop()
+
+
+@pytest.fixture
+def store(client: S3Client) -> S3Store:
+    bucket = f"test-{uuid.uuid4().hex[:12]}"
+    client.create_bucket(Bucket=bucket)
+    opened = open_store(f"s3://{bucket}/some/prefix/", client)
+    assert isinstance(opened, S3Store)
+    return opened
+
+
+class TestS3Store(StoreSuite):
+    ROUNDS = 3
+
+    @pytest.fixture
+    def store(self, store: S3Store) -> Store:
+        return store
+
+
+def test_everything_lies_below_the_prefix(store: S3Store) -> None:
+    store.put("a/b", b"x")
+    store.client.put_object(Bucket=store.bucket, Key="some/prefixed", Body=b"y")
+    assert store.url == f"s3://{store.bucket}/some/prefix"
+    assert store.client.head_object(Bucket=store.bucket, Key="some/prefix/a/b")["ContentLength"] == 1
+    assert [info.key for info in store.list("")] == ["a/b"]
+    whole = open_store(f"s3://{store.bucket}", store.client)
+    assert {info.key for info in whole.list("")} == {"some/prefix/a/b", "some/prefixed"}
+
+
+def test_content_types(store: S3Store) -> None:
+    store.put("status.md", b"x")
+    store.create("record.json", b"{}")
+    store.put("odd", b"x", content_type="text/x-odd")
+    types = {
+        key: store.client.head_object(Bucket=store.bucket, Key=f"some/prefix/{key}")["ContentType"]
+        for key in ("status.md", "record.json", "odd")
+    }
+    assert types == {
+        "status.md": "text/markdown; charset=utf-8",
+        "record.json": "application/json",
+        "odd": "text/x-odd",
+    }
+
+
+def test_many_parts(store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmls_core.store.s3.LARGE", 8 << 20)
+    monkeypatch.setattr("dmls_core.store.s3.TRANSFER.multipart_threshold", 8 << 20)
+    monkeypatch.setattr("dmls_core.store.s3.TRANSFER.multipart_chunksize", 5 << 20)
+    source = tmp_path / "source"
+    source.write_bytes(bytes(range(256)) * (48 << 10))
+    written = store.upload("big", source)
+    assert written.etag.endswith("-3")
+    read = store.download("big", tmp_path / "target", etag=written.etag)
+    assert read == store.head("big")
+    assert (tmp_path / "target").read_bytes() == source.read_bytes()
+    with pytest.raises(ConflictError):
+        store.download("big", tmp_path / "other", etag="0" * 32)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_full_disk_is_a_store_error(
+    store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    store.put("k", b"x")
+    monkeypatch.setattr("dmls_core.store.s3.shutil.copyfileobj", fail)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.download("k", tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreError, match="No such file"):
+        store.upload("k", tmp_path / "none")
+
+
+def test_what_other_clients_wrote_is_read(store: S3Store, tmp_path: Path) -> None:
+    store.client.put_object(Bucket=store.bucket, Key="some/prefix/theirs", Body=b"content")
+    assert store.get("theirs") == b"content"
+    assert store.download("theirs", tmp_path / "x").size == 7
+
+
+def test_damaged_content_is_noticed(store: S3Store, tmp_path: Path) -> None:
+    store.put("k", b"good")
+    at = {"Bucket": store.bucket, "Key": "some/prefix/k"}
+    metadata = store.client.head_object(**at)["Metadata"]
+    store.client.put_object(**at, Body=b"evil", Metadata=metadata)
+    with pytest.raises(StoreError, match="SHA-256"):
+        store.get("k")
+    with pytest.raises(StoreError, match="SHA-256"):
+        store.download("k", tmp_path / "k")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_conditional_write_whose_answer_was_lost_recognises_itself(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = store.client.put_object
+
+    def answer_lost(**arguments: object) -> object:
+        real(**arguments)  # type: ignore[arg-type]
+        return real(**arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store.client, "put_object", answer_lost)
+    created = store.create("k", b"mine")
+    assert created == store.head("k")
+    replaced = store.replace("k", b"mine too", created.etag)
+    assert replaced == store.head("k")
+    monkeypatch.undo()
+    with pytest.raises(ConflictError):
+        store.create("k", b"mine too")
+
+
+class _Breaking:
+    """A body that breaks after some bytes."""
+
+    def __init__(self, content: bytes, after: int) -> None:
+        self._stream = io.BytesIO(content[:after])
+
+    def read(self, amount: int) -> bytes:
+        if data := self._stream.read(amount):
+            return data
+        raise ProtocolError("connection broken")
+
+    def close(self) -> None:
+        pass
+
+
+def _break(store: S3Store, monkeypatch: pytest.MonkeyPatch, after: int, times: int) -> list[str]:
+    real = store.client.get_object
+    ranges: list[str] = []
+    left = itertools.count(times, -1)
+
+    def get_object(**arguments: str) -> object:
+        ranges.append(arguments.get("Range", ""))
+        response = real(**arguments)  # type: ignore[arg-type]
+        if next(left) > 0:
+            body = _Breaking(response["Body"].read(), after)
+            response["Body"] = StreamingBody(body, None)  # type: ignore[arg-type]
+        return response
+
+    monkeypatch.setattr(store.client, "get_object", get_object)
+    return ranges
+
+
+def test_a_broken_connection_is_resumed(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put("k", b"0123456789")
+    ranges = _break(store, monkeypatch, after=3, times=3)
+    assert store.get("k") == b"0123456789"
+    assert ranges == ["", "bytes=3-9", "bytes=6-9", "bytes=9-9"]
+
+
+def test_a_connection_that_keeps_breaking_is_an_error(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store.put("k", b"0123456789")
+    _break(store, monkeypatch, after=1, times=99)
+    with pytest.raises(StoreError, match=r"some/prefix/k: the connection broke 4 times"):
+        store.download("k", tmp_path / "k")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_changed_while_it_was_read_is_not_mixed(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put("k", b"0123456789")
+    _break(store, monkeypatch, after=3, times=1)
+    with store.open("k") as stream:
+        store.put("k", b"abcdefghij")
+        with pytest.raises(ConflictError):
+            stream.read()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("NoSuchBucket", "the bucket does not exist"),
+        ("AccessDenied", "access denied; grant"),
+        ("InvalidAccessKeyId", "the credentials are not accepted"),
+        ("SlowDown", "overloaded"),
+        ("Odd", "the service answered Odd"),
+    ],
+)
+def test_errors_say_what_failed_and_how_to_mend_it(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, code: str, words: str
+) -> None:
+    def fail(**_: object) -> None:
+        message = "key-id-of-the-test was refused"
+        raise ClientError({"Error": {"Code": code, "Message": message}}, "GetObject")
+
+    monkeypatch.setattr(store.client, "get_object", fail)
+    with pytest.raises(StoreError) as caught:
+        store.get("a/b.json")
+    assert f"cannot read s3://{store.bucket}/some/prefix/a/b.json: " in str(caught.value)
+    assert words in str(caught.value)
+    assert "of-the-test" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NoCredentialsError(), "set AWS_ACCESS_KEY_ID"),
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:1"), "AWS_ENDPOINT_URL"),
+    ],
+)
+def test_errors_before_any_answer(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(store.client, "head_object", fail)
+    with pytest.raises(StoreError, match=words):
+        store.head("k")
+
+
+def test_a_bucket_that_is_not_there(store: S3Store) -> None:
+    missing = S3Store("there-is-no-such-bucket", "", store.client)
+    for call in (lambda: list(missing.list("")), lambda: missing.get("k"), lambda: missing.put("k", b"")):
+        with pytest.raises(StoreError, match="the bucket does not exist") as caught:
+            call()
+        assert not isinstance(caught.value, ObjectMissingError)
+
+
+def test_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+    with pytest.raises(StoreError, match="no answer from the service"):
+        open_store("s3://bucket/p").head("k")
+
+
+def test_boto3_is_imported_when_s3_is_used_and_not_before() -> None:
+    script = (
+        "import sys, dmls_core.store, dmls_core.intake; dmls_core.store.open_store('/nonexistent');"
+        "print([name for name in ('boto3', 'botocore', 'pydantic') if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-21T07:04:17.123Z", "2026-11-21T07:04:17Z", "Sat, 21 Nov 2026 07:04:17 GMT", 1795244657]
+)
+def test_timestamps_are_read_as_botocore_reads_them(text: str | float) -> None:
+    assert parse_moment(text) == parse_timestamp(text)
+    assert parse_moment(text).utcoffset() == timedelta(0)

@@ -1,0 +1,244 @@
+"""Rules that the repository keeps about itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+LONGEST_MODULE = 400
+TRAINERS = ("trainer-cpu.txt", "trainer-gpu.txt")
+RAPIDS = {"cudf", "cuml", "cupy", "nvforest"}
+
+
+@cache
+def tracked() -> list[Path]:
+    """Every file that git has, or would take."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [file for line in done.stdout.splitlines() if (file := ROOT / line).is_file()]
+
+
+def python_files(*folders: str) -> list[Path]:
+    return [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def lock(name: str) -> dict[str, set[str]]:
+    """Packages of a lock file with their versions: more than one where they depend on Python's."""
+    found: dict[str, set[str]] = {}
+    for match in re.finditer(
+        r"^([a-z0-9._-]+)==([^ ;\\]+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE
+    ):
+        found.setdefault(match[1], set()).add(match[2])
+    return found
+
+
+def test_no_module_is_too_long():
+    long = {
+        str(f.relative_to(ROOT)): n
+        for f in python_files("dmls_core", "tests")
+        if (n := lines(f)) > LONGEST_MODULE
+    }
+    assert long == {}
+
+
+def lines(file: Path) -> int:
+    return file.read_text().count("\n")
+
+
+@pytest.mark.parametrize("folder", ["dags", "plugins"])
+def test_what_airflow_parses_is_thin(folder):
+    assert {file.name: lines(file) for file in python_files(folder) if lines(file) > 40} == {}
+
+
+def test_every_package_says_what_it_is_for():
+    folders = {file.parent for file in python_files("dmls_core")}
+    mute = [
+        str(folder.relative_to(ROOT))
+        for folder in sorted(folders)
+        if not (folder / "__init__.py").is_file()
+        or not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    ]
+    assert mute == []
+
+
+def test_nothing_is_pickled():
+    word = re.compile(r"\b(pickle|cloudpickle|joblib\.(dump|load))\b")
+    found = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in python_files("dmls_core", "dags", "plugins")
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if word.search(line) and re.match(r"\s*(import|from)\b|.*\.(dump|load)s?\(", line)
+    ]
+    assert found == []
+
+
+def test_no_file_holds_this_machine_or_a_registry():
+    homes = {str(Path.home()), str(ROOT.parent)} - {"/", "/root", "/home", "/tmp"}
+    patterns = [re.escape(f"{home}/") for home in homes]
+    patterns += [
+        r"https?://[^\s\"']*/(simple|packages)/",
+        r"files\.pythonhosted",
+        r"--(extra-)?index-url[ =]\S",
+    ]
+    wrong = re.compile("|".join(patterns))
+    here = Path(__file__)
+    found = []
+    for file in tracked():
+        try:
+            text = file.read_text()
+        except UnicodeDecodeError:
+            continue
+        if file != here and (match := wrong.search(text)):
+            found.append(f"{file.relative_to(ROOT)}: {match[0]}")
+    assert found == []
+    assert not (ROOT / "uv.lock").exists()
+
+
+# -- locks ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", LOCKS, ids=lambda file: file.name)
+def test_a_lock_pins_every_package_with_hashes(file):
+    text = file.read_text().replace("\\\n", " ")
+    rows = [row for row in text.splitlines() if row and not row.lstrip().startswith("#")]
+    assert rows
+    assert [
+        row[:60] for row in rows if not re.match(r"[a-z0-9._-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", row)
+    ] == []
+
+
+def test_locks_of_what_runs_side_by_side_agree():
+    dev = lock("dev.txt")
+    different = {
+        (name, package): (versions, dev[package])
+        for name in ("platform.txt", "airflow.txt", "trainer-cpu.txt", "mlflow.txt")
+        for package, versions in lock(name).items()
+        if package in dev and not versions <= dev[package]
+    }
+    assert different == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "extras"),
+    [
+        ("dev.txt", ["airflow", "trainer", "platform", "dev"]),
+        ("platform.txt", ["airflow", "trainer", "platform"]),
+        ("airflow.txt", ["airflow"]),
+        ("trainer-cpu.txt", ["trainer"]),
+        ("trainer-gpu.txt", ["gpu-trainer"]),
+    ],
+)
+def test_a_lock_holds_its_extras(name, extras):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(r for extra in extras for r in project["optional-dependencies"][extra]),
+    ]
+    names = {re.split(r"[\[<>=!;~ ]", requirement)[0].lower() for requirement in wanted}
+    assert sorted(names - set(lock(name))) == []
+
+
+def test_the_trainer_holds_no_airflow_and_airflow_no_rapids():
+    for name in TRAINERS:
+        assert [package for package in lock(name) if package.startswith("apache-airflow")] == []
+    for name in ("airflow.txt", "dev.txt", "platform.txt"):
+        assert [p for p in lock(name) if p.partition("-")[0] in RAPIDS] == []
+
+
+# -- imports -------------------------------------------------------------------------------------------
+
+
+def test_the_gpu_engine_is_imported_only_when_it_is_used():
+    """RAPIDS is imported by the GPU engine's own modules, and those by nobody at the top of a module."""
+    engine = "dmls_core.models.engines.gpu"
+    early = []
+    for file in python_files("dmls_core", "dags", "plugins"):
+        module = module_of(file)
+        if module.startswith(engine):
+            continue
+        for node in ast.parse(file.read_text()).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.startswith(engine) or name.split(".")[0] in RAPIDS for name in names):
+                early.append(module)
+    assert early == []
+
+
+# -- tools ---------------------------------------------------------------------------------------------
+
+
+def test_every_pre_commit_hook_is_a_local_tool_that_is_there():
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    assert [repo["repo"] for repo in config["repos"]] == ["local"]
+    for hook in config["repos"][0]["hooks"]:
+        tool = hook["entry"].split()[0]
+        assert tool.startswith(".venv/bin/")
+        assert (BIN / Path(tool).name).exists(), tool
+    done = subprocess.run([BIN / "pre-commit", "validate-config", ROOT / ".pre-commit-config.yaml"])
+    assert done.returncode == 0
+
+
+def test_make_help_lists_the_targets():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    targets = [line.split()[1] for line in done.stdout.splitlines()]
+    assert set(targets) >= {"setup", "demo", "up", "down", "test", "lint", "lock", "clean", "help"}
+
+
+@pytest.mark.parametrize("script", [".ci/run", "requirements/fetch_uv.sh"])
+def test_scripts_are_executable_and_parse(script):
+    file = ROOT / script
+    assert file.stat().st_mode & 0o111
+    shell = file.read_text().splitlines()[0].removeprefix("#!").rpartition("/")[2]
+    assert subprocess.run([shell, "-n", file]).returncode == 0
+
+
+def test_the_command_the_plugin_and_the_provider_are_entry_points():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    targets = [
+        *project["scripts"].values(),
+        *project["entry-points"]["airflow.plugins"].values(),
+        *project["entry-points"]["apache_airflow_provider"].values(),
+    ]
+    for target in targets:
+        module, _, name = target.partition(":")
+        file = ROOT / f"{module.replace('.', '/')}.py"
+        defined = [
+            n.name for n in ast.parse(file.read_text()).body if isinstance(n, ast.ClassDef | ast.FunctionDef)
+        ]
+        assert name in defined
+
+
+def test_the_wheel_holds_what_the_package_reads(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert names >= {
+        "dmls_core/py.typed",
+        "dmls_core/cli/demo/spec.toml",
+        "dmls_core/orchestration/dags/dmls_intake.py",
+        "dmls_core/platform/requirements/triton.txt",
+    }
+    here = {str(file.relative_to(ROOT)) for file in (ROOT / "dmls_core").rglob("*") if file.is_file()}
+    assert {name for name in here if "__pycache__" not in name} <= names
+    assert [name for name in names if name.startswith(("tests/", "docs/"))] == []

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from dmls_core.errors import PlatformError, TrackingError
+from dmls_core.tracking import champion, model_url, run_url
+from dmls_core.tracking.connection import connect
+from tests.services.seaweed import free_ports
+
+
+def test_pages_have_addresses():
+    assert run_url("http://ml:5000/", "3", "abc") == "http://ml:5000/#/experiments/3/runs/abc"
+    assert model_url("https://ml/x", "lab.iris", 2) == "https://ml/x/#/models/lab.iris/versions/2"
+
+
+@pytest.mark.parametrize("uri", ["", "file:///tmp/mlruns", "sqlite:///x.db"])
+def test_only_a_server_will_do(uri):
+    with pytest.raises(PlatformError):
+        connect(uri)
+
+
+def test_a_server_that_is_down_is_named_at_once():
+    (port,) = free_ports(1)
+    with pytest.raises(TrackingError, match=f"does not answer at http://127.0.0.1:{port}: start it"):
+        champion(f"http://127.0.0.1:{port}", "lab.iris")
+
+
+def test_a_server_that_answers_anything_is_up():
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(403)
+
+        def log_message(self, *args):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            assert connect(f"http://127.0.0.1:{server.server_port}").tracking_uri.endswith(
+                str(server.server_port)
+            )
+        finally:
+            server.shutdown()
+
+
+def test_nothing_heavy_is_imported_before_it_is_used():
+    code = (
+        "import sys, dmls_core.tracking, dmls_core.serving\n"
+        "from dmls_core.tracking import log_run, promote\n"
+        "from dmls_core.serving import deploy, verify, Repository, TritonClient\n"
+        "heavy = {'mlflow', 'pandas', 'treelite', 'tritonclient', 'gevent', 'grpc', 'polars', 'sklearn'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

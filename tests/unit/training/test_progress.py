@@ -1,0 +1,81 @@
+"""What the trainer tells while it works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dmls_core.search import Trial
+from dmls_core.store import open_store
+from dmls_core.training.progress import Progress, duration
+from dmls_core.training.run_folder import RunFolder
+
+PROBLEM = SimpleNamespace(better=lambda one, other: one > other)
+
+
+def trial(number: int, value: float | None, **more: object) -> Trial:
+    state = "failed" if value is None else "finished"
+    return Trial(number, state, "cpu", {}, value, seconds=2.0, **more)
+
+
+@pytest.fixture
+def told(tmp_path: Path):
+    lines: list[str] = []
+    folder = RunFolder(open_store(str(tmp_path)))
+    folder.claim("aaaa")
+    progress = Progress(folder, lines.append, total=5)
+    return progress, lines, lambda: json.loads((tmp_path / "progress.json").read_text())
+
+
+def test_lines_for_people(told):
+    progress, lines, _ = told
+    progress.enter("searching", "searching n_estimators")
+    progress.trial(PROBLEM, "accuracy", trial(0, 0.95))
+    progress.trial(PROBLEM, "accuracy", trial(1, None, message="max_features is too large"))
+    progress.trial(PROBLEM, "accuracy", trial(2, 0.9))
+    progress.trial(PROBLEM, "accuracy", trial(3, 0.95, same_as=0))
+
+    assert lines == [
+        "searching n_estimators",
+        "trial 1/5  accuracy 0.9500  best 0.9500  eta 8 s",
+        "trial failed: max_features is too large",
+        "trial 2/5  accuracy 0.9000  best 0.9500  eta 6 s",
+        "trial 3/5  accuracy 0.9500  best 0.9500  eta 4 s  (same as number 0)",
+    ]
+
+
+def test_progress_for_programs(told):
+    progress, _, read = told
+    progress.enter("searching", "searching n_estimators")
+    assert read()["state"] == "searching"
+    assert (read()["finished"], read()["best"]) == (0, None)
+
+    progress.resume(PROBLEM, [trial(n, 0.5 + n / 10) for n in range(4)])
+    progress.trial(PROBLEM, "accuracy", trial(4, 0.6))
+
+    found = read()
+    assert (found["schema"], found["finished"], found["total"]) == (1, 5, 5)
+    assert found["best"] == pytest.approx(0.8)
+    assert found["message"] == "trial 5/5  accuracy 0.6000  best 0.8000"
+    progress.enter("finished", "done")
+    assert read()["state"] == "finished"
+
+
+def test_phases_are_timed(told):
+    progress, _, _ = told
+    with progress.phase("load"):
+        pass
+    with progress.phase("load"):
+        pass
+
+    seconds = progress.rounded()
+
+    assert set(seconds) == {"load", "total"}
+    assert 0 <= seconds["load"] <= seconds["total"]
+
+
+def test_durations():
+    assert [duration(s) for s in (0.4, 59, 200, 9000)] == ["0 s", "59 s", "3 min", "2.5 h"]
