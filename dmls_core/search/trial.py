@@ -12,12 +12,26 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Surface:
+    """Scores of many settings that one grown model answers.
+
+    Attributes:
+        axes: the settings' hyperparameters, each with its values: ``{"n_estimators": (50, 100), ...}``.
+        values: one score per setting, the last axis running fastest.
+    """
+
+    axes: Mapping[str, tuple[Scalar, ...]]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One evaluated set of hyperparameters.
 
     Attributes:
         number: from 0, in the order in which they were suggested.
-        state: ``failed`` where the library refused the hyperparameters; it has no value.
+        state: ``failed`` where the library refused the hyperparameters: it has no value. ``pruned`` where
+            it was given up early: its value is what it had then, and it is never the best.
         engine: what fitted it.
         params: the searched hyperparameters by the spec's names.
         value: mean of ``values``.
@@ -25,10 +39,12 @@ class Trial:
         seconds: how long it took.
         same_as: number of the earlier trial with the same hyperparameters, whose value it has.
         message: why it failed.
+        steps: how far it was taken (trees, rounds or folds), where a search takes trials in steps.
+        surface: what else the same model answered; ``params`` is its best setting.
     """
 
     number: int
-    state: Literal["finished", "failed"]
+    state: Literal["finished", "pruned", "failed"]
     engine: str
     params: Mapping[str, Scalar]
     value: float | None = None
@@ -36,6 +52,8 @@ class Trial:
     seconds: float = 0.0
     same_as: int | None = None
     message: str = ""
+    steps: int | None = None
+    surface: Surface | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``trials/NNNNN.json`` holds."""
@@ -52,7 +70,14 @@ class Trial:
             raise ValueError("not a trial of this release")
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         try:
-            return cls(**{**known, "values": tuple(known.get("values", ()))})
+            surface = known.get("surface")
+            return cls(
+                **{
+                    **known,
+                    "values": tuple(known.get("values", ())),
+                    "surface": surface and _surface(surface),
+                }
+            )
         except TypeError as error:
             raise ValueError(str(error)) from error
 
@@ -61,3 +86,8 @@ def unbroken(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials from number 0 up to the first gap: what follows one depends on what is missing."""
     ordered = sorted(trials, key=lambda trial: trial.number)
     return [trial for position, trial in enumerate(ordered) if trial.number == position]
+
+
+def _surface(data: dict[str, Any]) -> Surface:
+    axes = {name: tuple(values) for name, values in data["axes"].items()}
+    return Surface(axes, tuple(data["values"]))
