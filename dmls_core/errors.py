@@ -30,7 +30,12 @@ class Problem:
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
         parts = [f"{place}: " if place else "", f"{self.key}: " if self.key else "", self.message]
-        return "".join(parts) + (f" ({self.hint})" if self.hint else "")
+        details = [
+            f"found {self.found}" if self.found else "",
+            f"expected {self.expected}" if self.expected else "",
+        ]
+        rest = "; ".join(part for part in (*details, self.hint) if part)
+        return "".join(parts) + (f" ({rest})" if rest else "")
 
 
 class DmlsError(Exception):

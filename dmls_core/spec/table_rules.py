@@ -37,6 +37,9 @@ def check_expectations(expectations: Expectations, findings: Findings) -> None:
         _check_order(column.min, column.max, (*path, "max"), "min", findings)
         if column.pattern is None:
             continue
+        if column.min is not None or column.max is not None:
+            hint = "keep the bounds for numbers, or the pattern for texts"
+            findings.add((*path, "pattern"), "cannot go with min or max: it is for texts", hint=hint)
         try:
             re.compile(column.pattern)
         except (re.error, RecursionError, OverflowError) as error:

@@ -117,5 +117,6 @@ def test_a_problem_says_what_was_found_what_would_be_right_and_how_to_mend_it() 
     assert problem.expected.startswith("random-forest-classifier, random-forest-regressor")
     assert problem.hint == "did you mean random-forest-classifier?"
     assert str(problem) == (
-        "spec.toml:3:1: model: is not a model that there is (did you mean random-forest-classifier?)"
+        "spec.toml:3:1: model: is not a model that there is "
+        f"(found {problem.found}; expected {problem.expected}; {problem.hint})"
     )

@@ -115,6 +115,7 @@ def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str
         ("[expectations.columns.a]\nmin = 3\nmax = 1", "expectations.columns.a.max", ["below min"]),
         ("[expectations.columns.a]\npatern = 'x'", "expectations.columns.a.patern", ["mean pattern?"]),
         ("[expectations.columns.a]\npattern = '['", "expectations.columns.a.pattern", ["not a regular"]),
+        ("[expectations.columns.a]\npattern = 'x'\nmin = 1", "expectations.columns.a.pattern", ["for texts"]),
         (
             "[expectations.columns.a]\nvalues = [[1]]",
             "expectations.columns.a.values[0]",
