@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dmls_core.cli import jobs, model, platform, spec, train
+from dmls_core.cli import jobs, model, plan, platform, spec, train
 from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.errors import DmlsError, PlatformError
 
@@ -23,7 +23,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (platform, spec, train, jobs, model):
+for group in (platform, spec, plan, train, jobs, model):
     group.register(app)
 
 

@@ -1,0 +1,147 @@
+"""What a run will need, told before it starts: engine, memory, time and size of the model.
+
+The data is read as training reads it, and a few small fits on samples of it are timed. What a search costs
+follows from how many fits of its largest model it amounts to.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dmls_core.compute.memory import parse_memory
+from dmls_core.models import CATALOGUE
+from dmls_core.models.engines import load_engine
+from dmls_core.search import Space
+from dmls_core.spec import Spec
+from dmls_core.spec.model import ModelSearch
+from dmls_core.training.engine_choice import choose_engine, missing_for_gpu
+from dmls_core.training.pilot import largest_fit, sizes_of
+from dmls_core.training.prepare import Prepared, prepare
+
+MATRICES = 2.5
+"""Most memory that loading and searching take, in sizes of the matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """What one model of the spec needs, if all trials go to it.
+
+    Attributes:
+        name: the model.
+        engine: what fits it here.
+        why: why it is not the gpu engine; empty where it is, or where there is none for the model.
+        searched: the hyperparameters that are searched.
+        fit_seconds: for the largest model of the space on all training rows.
+        search_seconds: for all trials.
+        model_bytes: the largest model of the space, as Triton loads it.
+    """
+
+    name: str
+    engine: str
+    why: str
+    searched: tuple[str, ...]
+    fit_seconds: float
+    search_seconds: float
+    model_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run needs, as far as it can be told.
+
+    Attributes:
+        rows: rows with a target.
+        features: columns of the matrix.
+        trials: how many the spec asks for.
+        matrix_bytes: the features as float32.
+        memory_bytes: what the trainer takes at most.
+        load_seconds: to read the data (measured).
+        seconds: for the whole run, with the mean model where several compete.
+        models: what each model needs.
+        warnings: what speaks against running it so.
+    """
+
+    rows: int
+    features: int
+    trials: int
+    matrix_bytes: int
+    memory_bytes: int
+    load_seconds: float
+    seconds: float
+    models: tuple[ModelPlan, ...]
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        return {"schema": 1, **asdict(self)}
+
+
+def plan_run(spec: Spec, paths: Sequence[Path]) -> RunPlan:
+    """Say what ``dmls train`` would need for this spec and data on this machine.
+
+    Raises:
+        UserError: the spec or the data is wrong.
+        EngineUnavailableError: the spec asks for an engine that this machine lacks.
+    """
+    begun = time.monotonic()
+    data = prepare(spec, CATALOGUE[spec.models[0].name], paths)
+    load = time.monotonic() - begun
+    models = tuple(_plan_model(spec, search, data) for search in spec.models)
+    matrix = data.train.nbytes + data.test.nbytes
+    memory = _peak_bytes() + int((MATRICES - 1) * matrix) + 2 * max(model.model_bytes for model in models)
+    search = sum(model.search_seconds for model in models) / len(models)
+    spent = search if spec.search.timeout is None else min(search, spec.search.timeout)
+    return RunPlan(
+        rows=len(data.train) + len(data.test),
+        features=data.train.shape[1],
+        trials=spec.n_trials,
+        matrix_bytes=matrix,
+        memory_bytes=memory,
+        load_seconds=load,
+        seconds=load + spent + max(model.fit_seconds for model in models),
+        models=models,
+        warnings=(*data.warnings, *_warnings(spec, memory, search)),
+    )
+
+
+def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
+    model = CATALOGUE[search.name]
+    engine, hyperparameters = choose_engine(spec.resources.engine, model, search.hyperparameters)
+    space = Space.of(hyperparameters)
+    cost = largest_fit(load_engine(engine, model.family), model, space, data, spec.search.seed)
+    sizes = sizes_of(model, space)
+    mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
+    trials = spec.n_trials if space.searched else 1
+    return ModelPlan(
+        name=model.name,
+        engine=engine,
+        why=missing_for_gpu(model) if engine == "cpu" and "gpu" in model.engines else "",
+        searched=tuple(space.searched),
+        fit_seconds=cost.seconds,
+        search_seconds=cost.seconds * trials * (spec.search.folds - 1) * mean,
+        model_bytes=cost.model_bytes,
+    )
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has held: libraries, data and pilot fits are in it."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _warnings(spec: Spec, memory: int, search: float) -> list[str]:
+    found = []
+    if spec.resources.memory and memory > parse_memory(spec.resources.memory):
+        found.append(f"[resources] memory {spec.resources.memory} is less than the run needs")
+    if spec.search.timeout is not None and search > spec.search.timeout:
+        found.append(
+            f"[search] timeout {spec.search.timeout:g} s ends the search early: "
+            f"all trials take about {search:.0f} s"
+        )
+    return found
