@@ -20,9 +20,10 @@ class Settings:
     Attributes:
         root: ``s3://bucket/prefix`` or a folder; every key of the layout is below it.
         mlflow_uri: MLflow tracking and registry server.
-        triton_http: ``host:port`` of Triton's HTTP endpoint.
-        triton_grpc: ``host:port`` of Triton's gRPC endpoint.
+        triton_http: ``host:port`` of Triton's HTTP endpoint; several replicas are separated by commas.
+        triton_grpc: ``host:port`` of Triton's gRPC endpoint, or endpoints in the same order.
         triton_repository: folder or ``s3://`` URL of the model repository as this process sees it.
+        triton_key: what Triton asks for before it loads a model; empty where it loads for anyone.
         airflow_url: base URL of Airflow's API server.
         airflow_username: user for Airflow's REST API.
         airflow_password: its password.
@@ -33,6 +34,7 @@ class Settings:
     triton_http: str = ""
     triton_grpc: str = ""
     triton_repository: str = ""
+    triton_key: str = ""
     airflow_url: str = ""
     airflow_username: str = ""
     airflow_password: str = ""
@@ -58,11 +60,15 @@ ENVIRONMENT: dict[str, str] = {
     "triton_http": "DMLS_TRITON_HTTP",
     "triton_grpc": "DMLS_TRITON_GRPC",
     "triton_repository": "DMLS_TRITON_REPOSITORY",
+    "triton_key": "DMLS_TRITON_KEY",
     "airflow_url": "DMLS_AIRFLOW_URL",
     "airflow_username": "DMLS_AIRFLOW_USERNAME",
     "airflow_password": "DMLS_AIRFLOW_PASSWORD",
 }
 """Setting -> the environment variable that sets it."""
+
+TRITON_KEY_HEADER = "dmls-key"
+"""Header with ``triton_key`` over HTTP; over gRPC Triton puts ``triton-grpc-protocol-`` before its name."""
 
 STATE_FILE = "platform.json"
 """Written by the embedded platform, mode 600: ``{"settings": {...}, "environment": {...}, ...}``."""

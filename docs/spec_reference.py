@@ -47,13 +47,9 @@ editors. What is marked *later* is checked already but refused as not available 
 """
 
 LATER = {
-    "schedule": (),
-    "drift": (),
-    "search": ("workers above 1", 'strategy = "nested"', "early_stop"),
     "data": ("partition",),
-    "columns": ("weight", "time"),
+    "columns": ("weight",),
     "evaluation": ('split = "time"',),
-    "deploy": ("max_latency_ms",),
     "resources": ("gpus above 1",),
 }
 """Table -> what of it is not available yet; nothing listed: the whole table."""
@@ -82,13 +78,20 @@ def _table(name: str) -> str:
     extra = ""
     if name == "expectations":
         column = schema["$defs"]["ColumnExpectation"]
-        lines = [
-            (f"`{key}`", _kind(field, schema), _default(field, False), _text(field))
-            for key, field in column["properties"].items()
-        ]
-        extra = "\nOf one column, in a table `[expectations.columns.NAME]`:\n\n" + _grid(lines)
+        extra = "\nOf one column, in a table `[expectations.columns.NAME]`:\n\n" + _keys(column, schema)
+    if name == "search":
+        stop = schema["$defs"]["EarlyStop"]
+        extra = "\nThe rules of `[search.early_stop]`, of which one is enough:\n\n" + _keys(stop, schema)
     intro = (schema.get("description") or "").split("\n\n")[0].replace("\n", " ")
     return f"### `[{name}]`{needed}\n\n{intro}\n\n{_grid(rows)}{extra}{later}"
+
+
+def _keys(table: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """Describe the keys of a table within a table."""
+    return _grid(
+        (f"`{key}`", _kind(field, schema), _default(field, False), _text(field))
+        for key, field in table["properties"].items()
+    )
 
 
 def _grid(rows: Iterable[tuple[str, ...]], heads: tuple[str, ...] = ("key", "takes", "default", "")) -> str:
@@ -116,6 +119,8 @@ def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if "anyOf" in field:
         kinds = [_kind(one, schema) for one in field["anyOf"] if one.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
+    if "$ref" in field:
+        return "table"
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     kind = {

@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.services.demo_platform",
     "tests.services.docker_engine",
     "tests.services.mlflow_server",
+    "tests.services.postgres_server",
     "tests.services.seaweed",
     "tests.services.triton_server",
 ]

@@ -13,6 +13,7 @@ import numpy as np
 from dmls_core.data.encoder import Encoder
 from dmls_core.models import load_spec
 from dmls_core.serving import checkpoint
+from dmls_core.serving.card import write_card
 
 SPEC = b"""
 model = "random-forest-classifier"
@@ -114,6 +115,7 @@ def trained_run(
         "artifacts": [],
     }
     _write(folder / "result.json", result)
+    write_card(model, result, spec_json())
     return result
 
 

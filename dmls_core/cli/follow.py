@@ -80,6 +80,6 @@ def ended_undeployed(store: Store, team: str, name: str, status: Status) -> bool
     """Return whether a run has ended without a deployment, by rule or because a person declined it."""
     from dmls_core.store import layout
 
-    if status.state != "accepted" or not status.run_key:
+    if status.state != "accepted" or not status.run_folder_key:
         return False
-    return store.head(layout.run_folder(team, name, status.run_key) + layout.RESULT) is not None
+    return store.head(layout.run_folder(team, name, status.run_folder_key) + layout.RESULT) is not None

@@ -1,6 +1,7 @@
 """The ``dmls`` command's entry point: commands, exit codes, and how errors are shown.
 
-Exit codes: 0 done, 1 the user's input is wrong, 2 wrong usage of the command, 3 the platform failed.
+Exit codes: 0 done, 1 the user's input is wrong (or has drifted), 2 wrong usage of the command, 3 the platform
+failed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dmls_core.cli import jobs, model, plan, platform, spec, train
+from dmls_core.cli import drift, jobs, model, plan, platform, rollback, spec, train
 from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.errors import DmlsError, PlatformError
 
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (platform, spec, plan, train, jobs, model):
+for group in (platform, spec, plan, train, jobs, model, rollback, drift):
     group.register(app)
 
 

@@ -67,15 +67,15 @@ def predict(
 ) -> None:
     """Predict the rows of a CSV with the served model, in the data's own columns and labels."""
     from dmls_core.cli.progress import share_bar
-    from dmls_core.serving import Predictor, Repository, TritonClient, predict_file
+    from dmls_core.serving import Predictor, Repository, predict_file, triton_servers
     from dmls_core.store import layout
 
     settings = load_settings()
     model = layout.model_name(*parse_job(job))
     repository = Repository(settings.require("triton_repository"))
-    with TritonClient(settings.require("triton_http"), settings.require("triton_grpc")) as client:
-        predictor = Predictor(repository, client, model, protocol=protocol)
+    with triton_servers(settings.require("triton_http"), settings.require("triton_grpc")) as servers:
+        predictor = Predictor(repository, servers[0], model, protocol=protocol)
         with share_bar(f"asking {model} version {predictor.version}") as progress:
-            rows = predict_file(predictor, data, target or sys.stdout, progress)
+            rows = predict_file(predictor, data, target or sys.stdout, progress, say)
     if target:
         out.print(f"{rows:,} predictions by {model} version {predictor.version} in {escape(str(target))}")

@@ -134,7 +134,8 @@ def describe_job(store: Store, job: JobName) -> JobView:
         raise NotFoundError(Problem(f"there is no job {job}", hint="`dmls jobs` lists them"))
     spec = result = runner = None
     if record:
-        folder = layout.run_folder(*job, record.run_key)
+        told = status.run if status and status.run_key == record.run_key else ""
+        folder = layout.run_folder(*job, told or record.run_key)
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
     return JobView(job, status, record, spec, result, runner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
@@ -30,6 +31,19 @@ def train(
         list[str] | None,
         typer.Option(help="ETag that a data file must have; once per file.", show_default=False),
     ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Leave out rows before it, by [columns] time.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Leave out rows at it and later, by [columns] time.")
+    ] = None,
+    worker: Annotated[
+        int,
+        typer.Option(
+            help="Which trainer this is, where several share a search over DMLS_STUDY_URL; 0 leads and "
+            "writes the result."
+        ),
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Tune and train a model, and write it with its result.
@@ -48,5 +62,19 @@ def train(
         run_key=run_key,
         engine=engine,
         etags=etag or (),
+        since=parse_time(since),
+        until=parse_time(until),
+        worker=worker,
         as_json=as_json,
     )
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Return a moment given as ISO 8601; UTC where it names no time zone."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a time such as 2026-01-31T14:05:00+00:00") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
-    from dmls_core.data.fitting import encode_table, fit_encoder
+    from dmls_core.data.fitting import encode_in_place, encode_table, fit_encoder
     from dmls_core.data.hashing import content_hash
     from dmls_core.data.limits import DataLimits
     from dmls_core.data.reader import read_table
@@ -26,6 +26,7 @@ __all__ = [
     "Validation",
     "ValidationProcess",
     "content_hash",
+    "encode_in_place",
     "encode_table",
     "fit_encoder",
     "read_table",
@@ -43,6 +44,7 @@ _MODULES = {
     "Validation": "validation",
     "ValidationProcess": "validation",
     "content_hash": "hashing",
+    "encode_in_place": "fitting",
     "encode_table": "fitting",
     "fit_encoder": "fitting",
     "read_table": "reader",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import polars as pl
 
 from dmls_core.data.csv_header import Header, read_header
 from dmls_core.data.csv_records import check_structure, find_records
+from dmls_core.data.device import DeviceReader, as_frame, kind_of
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Cell, Look, Source
@@ -68,6 +70,19 @@ class CsvSource(Source):
             raise DataError(self._structure)
         return frame.rename({f"c{position}": name for position, name in zip(positions, types, strict=True)})
 
+    def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+        positions = {self._header.names.index(name): name for name in types}
+        table = reader.csv(
+            self.path,
+            {position: kind_of(types[name]) for position, name in positions.items()},
+            header_lines=self._header.lines,
+            columns=len(self._header.names),
+        )
+        if table is None:
+            return None
+        named = table.rename_columns([positions[int(position)] for position in table.column_names])
+        return as_frame(named, types)
+
     def integers(self, name: str) -> pl.Series | None:
         """Read a column as whole numbers; see ``Source.integers``."""
         position = self._header.names.index(name)
@@ -87,6 +102,23 @@ class CsvSource(Source):
             position, fields = self._header.names.index(name), found[row].fields()
             located[row, name] = Cell(found[row].line, fields[position] if position < len(fields) else "")
         return located
+
+    def copy_rows(self, kept: pl.Series, target: Path) -> int:
+        """Write the header and some of the rows to another file.
+
+        Args:
+            kept: whether each row, in the order of ``read``, is written.
+            target: the new file.
+
+        Returns:
+            The number of rows written.
+        """
+        schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
+        with target.open("wb") as file:
+            with self.path.open("rb") as own:
+                file.writelines(islice(own, self._header.lines))
+            self._scan(schema=schema).filter(kept).collect().write_csv(file, include_header=False)
+        return int(kept.sum())
 
     def _collect(self, schema: dict[str, pl.DataType], columns: list[str | pl.Expr]) -> pl.DataFrame:
         as_text: dict[str, pl.DataType] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from dmls_core.data.csv_source import CsvSource
+from dmls_core.data.device import DeviceReader
 from dmls_core.data.limits import DataLimits
 from dmls_core.data.parquet_source import ParquetSource
 from dmls_core.data.source import Cell, Look, Source
@@ -32,7 +33,7 @@ class Files:
         Raises:
             DataError: there is none, or one is not there or not of that format.
         """
-        self.sources = tuple(_open(path, data_format, limits) for path in paths)
+        self.sources = tuple(open_source(path, data_format, limits) for path in paths)
         if not self.sources:
             raise DataError("there is no data file")
         self._heights: tuple[int, ...] = ()
@@ -47,13 +48,19 @@ class Files:
                     looks[name] = max(look, looks.get(name, look), key=_LOOSENESS.index)
         return looks
 
-    def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    def read(self, types: Mapping[str, pl.DataType], reader: DeviceReader | None = None) -> pl.DataFrame:
         """Read columns, which all files have; see ``Source.read``.
+
+        Args:
+            types: the columns.
+            reader: reads on a device what it can, where there is one.
 
         Raises:
             DataError: a file is broken, or there are too many rows.
         """
-        frames = [source.read(types) for source in self.sources]
+        frames = [
+            source.read_with(reader, types) if reader else source.read(types) for source in self.sources
+        ]
         self._heights = tuple(frame.height for frame in frames)
         rows, most = sum(self._heights), self._limits.rows
         if rows > most:
@@ -84,7 +91,12 @@ class Files:
         return located
 
 
-def _open(path: Path, data_format: str | None, limits: DataLimits) -> Source:
+def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Source:
+    """Open one file.
+
+    Raises:
+        DataError: it is not there, or not of its format.
+    """
     if not path.is_file():
         raise DataError(Problem("there is no such file", file=str(path)))
     match data_format or _FORMATS.get(path.suffix.lower()):

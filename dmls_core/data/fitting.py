@@ -76,9 +76,39 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
     Raises:
         ValueError: the table's features are not the encoder's.
     """
+    matrix: NDArray[np.float32] = table.matrix[rows]
+    _encode(encoder, table, matrix)
+    return matrix
+
+
+def encode_in_place(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Encode rows of a table that nobody needs any more: they take the place of its own.
+
+    Args:
+        encoder: as for ``encode_table``.
+        table: the data; its matrix holds nonsense afterwards.
+        rows: indices of the rows, ascending.
+
+    Returns:
+        What ``encode_table`` returns, in the memory of the table's matrix.
+
+    Raises:
+        ValueError: the table's features are not the encoder's, or the rows are not in order.
+    """
+    if (np.diff(rows) <= 0).any():
+        raise ValueError("the rows are not in ascending order")
+    matrix = table.matrix[: len(rows)]
+    for start in range(0, len(rows), _BLOCK):
+        # Rows only move up, so none is overwritten before it has moved.
+        matrix[start : start + _BLOCK] = table.matrix[rows[start : start + _BLOCK]]
+    _encode(encoder, table, matrix)
+    return matrix
+
+
+def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None:
+    """Replace the table's codes and missing values by the encoder's, in rows of the table."""
     if table.feature_names != encoder.feature_names:
         raise ValueError("the table's features are not the encoder's")
-    matrix: NDArray[np.float32] = table.matrix[rows]
     codes = {
         position: _codes(feature, column.categories or ())
         for position, (feature, column) in enumerate(zip(encoder.features, table.columns, strict=True))
@@ -98,7 +128,6 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
             old = np.nan_to_num(block[:, position], nan=-1.0).astype(np.int64)
             block[:, position] = new[old]
         np.copyto(block, fills, where=np.isnan(block) & ~np.isnan(fills))
-    return matrix
 
 
 def _codes(feature: CategoryFeature, categories: tuple[str, ...]) -> NDArray[np.float32]:

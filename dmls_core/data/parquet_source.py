@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from dmls_core.data.device import DeviceReader, as_frame, kind_of
 from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Cell, Look, Source
 from dmls_core.errors import DataError, Problem
@@ -52,6 +53,15 @@ class ParquetSource(Source):
         if frame.is_empty():
             raise DataError(Problem("there are no rows", file=self.path.name, expected="rows"))
         return frame
+
+    def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+        # How other types become text or numbers is told by Polars alone.
+        kinds = {name: kind_of(dtype) for name, dtype in types.items() if self._is_plain(name, dtype)}
+        return as_frame(reader.parquet(self.path, kinds), types) if kinds else None
+
+    def _is_plain(self, name: str, dtype: pl.DataType) -> bool:
+        stored = self._schema[name]
+        return (stored.is_integer() or stored.is_float()) if dtype.is_numeric() else stored == pl.String
 
     def integers(self, name: str) -> pl.Series | None:
         """Read a column as whole numbers; see ``Source.integers``."""

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from dmls_core.data.device import DeviceReader
 from dmls_core.data.features import EXACT_INTEGERS, Feature, dates, merged_integers, nested, read_feature
 from dmls_core.data.files import Files
 from dmls_core.data.findings import Finding, place
@@ -20,6 +22,9 @@ from dmls_core.errors import DataError
 from dmls_core.spec import Columns
 from dmls_core.spec.definitions import Task
 
+_SLICE = 65_536
+"""Rows of the frame that become rows of the matrix at a time."""
+
 
 def read_table(
     paths: Sequence[Path],
@@ -28,6 +33,7 @@ def read_table(
     *,
     data_format: str | None = None,
     limits: DataLimits | None = None,
+    reader: DeviceReader | None = None,
 ) -> Table:
     """Read features and target.
 
@@ -39,6 +45,7 @@ def read_table(
         task: what the model predicts.
         data_format: ``csv`` or ``parquet``; told from each file's name if None.
         limits: bounds on the data; those of the environment if None.
+        reader: reads on a device what it can; the table is the same.
 
     Raises:
         DataError: the data cannot be read, or does not fit the spec; the first problem of each column, with
@@ -50,7 +57,8 @@ def read_table(
     looks = files.looks(roles.used)
     if unusable := [nested(name) for name, look in looks.items() if look == "unusable"]:
         raise DataError(place(unusable, files, limits.problems))
-    frame = files.read({name: _type(name, looks[name], roles, task) for name in roles.used})
+    types = {name: _type(name, looks[name], roles, task) for name in roles.used}
+    frame = files.read(types, reader)
     findings: list[Finding] = []
     features: list[Feature] = []
     for name in roles.features:
@@ -72,10 +80,11 @@ def read_table(
         kept = values.is_not_null()
         encoded, values = encoded.filter(kept), values.filter(kept)
     table_columns = tuple(column for column, _ in features)
-    del frame, features  # as large as the matrix
+    slices = list(encoded.iter_slices(_SLICE))
+    del frame, features, encoded  # as large as the matrix: the slices are the last to hold it
     return Table(
         columns=table_columns,
-        matrix=_matrix(encoded),
+        matrix=_matrix(slices),
         target_name=columns.target,
         target=values.to_numpy(),
         labels=labels,
@@ -118,6 +127,19 @@ def _feature(
     return feature
 
 
-def _matrix(frame: pl.DataFrame) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Return the frame as a C-contiguous matrix, NaN for nulls."""
-    return np.ascontiguousarray(frame.to_numpy(order="c"), dtype=np.float32)
+def _matrix(slices: list[pl.DataFrame]) -> NDArray[np.float32]:
+    """Return a frame as a C-contiguous matrix, NaN for nulls.
+
+    Args:
+        slices: the frame, piece by piece. The list is emptied, so that each piece's memory is free before the
+            matrix needs the next one's: frame and matrix are never held whole side by side.
+    """
+    rows, columns = sum(part.height for part in slices), slices[0].width if slices else 0
+    matrix = np.empty((rows, columns), dtype=np.float32)
+    slices.reverse()
+    start = 0
+    while slices:
+        part = slices.pop()
+        matrix[start : start + part.height] = part.to_numpy(order="c")
+        start += part.height
+    return matrix

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import polars as pl
 
+    from dmls_core.data.device import DeviceReader
+
 Look = Literal["truth", "integer", "number", "time", "category", "text", "unusable"]
 """What a column's values look like; those of a CSV from its first rows."""
 
@@ -58,6 +60,22 @@ class Source(ABC):
         Raises:
             DataError: the file is broken; each problem with its line.
         """
+
+    def read_with(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
+        """Read columns as ``read`` does, on a device what of them is clean there."""
+        found = self._on_device(reader, types)
+        if found is None:
+            return self.read(types)
+        if left := {name: dtype for name, dtype in types.items() if name not in found.columns}:
+            rest = self.read(left)
+            if rest.height != found.height:
+                return self.read(types)
+            found = found.hstack(rest)
+        return found.select(list(types))
+
+    @abstractmethod
+    def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+        """Return those columns that the reader could read; None for none."""
 
     @abstractmethod
     def integers(self, name: str) -> pl.Series | None:

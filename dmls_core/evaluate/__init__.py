@@ -1,8 +1,10 @@
-"""How good a model is: metrics, scores on the holdout, and the report page."""
+"""How good a model is: metrics, scores on the holdout, what stands behind them, and the report page."""
 
 from __future__ import annotations
 
+from dmls_core.evaluate.checks import Evidence
 from dmls_core.evaluate.holdout import HoldoutScores, score_holdout
+from dmls_core.evaluate.insight import Insight, examine
 from dmls_core.evaluate.metrics import compute, scorer
 
-__all__ = ["HoldoutScores", "compute", "score_holdout", "scorer"]
+__all__ = ["Evidence", "HoldoutScores", "Insight", "compute", "examine", "score_holdout", "scorer"]

@@ -13,7 +13,7 @@ from dmls_core.intake.answers import read_status, write_status
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.limits import IntakeLimits
 from dmls_core.intake.status import State
-from dmls_core.intake.submissions import Submission, file_name, group_submissions
+from dmls_core.intake.submissions import Submission, file_name, group_submissions, lies_deeper
 from dmls_core.store import JobRecord, ObjectInfo, Registry, Store, check_key, layout
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _answer(
         outcome = _decide(store, submission, limits)
     except UserError as error:
         outcome = _rejected(error.problems)
-    record = outcome.record
+    record, run = outcome.record, ""
     now = read_status(store, team, job)
     if (
         outcome.state == "accepted"
@@ -119,6 +119,7 @@ def _answer(
     ):
         # The run that this asks for has begun or is over: how it went stays in sight.
         outcome, links = Outcome(now.state, now.message, record, now.errors), {**now.links, **links}
+        run = now.run
     write_status(
         store,
         team,
@@ -127,6 +128,7 @@ def _answer(
         outcome.message,
         errors=outcome.problems,
         run_key=record.run_key if record else None,
+        run=run,
         links=links if record else None,
         fingerprint=submission.fingerprint,
     )
@@ -152,9 +154,16 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
         return _rejected(problems)
     if not data:
         wanted = spec.data.path or "<name>.csv"
-        return Outcome("waiting", f"Waiting for data: drop {wanted} beside {layout.SPEC_FILE}.")
+        message = f"Waiting for data: drop {wanted} beside {layout.SPEC_FILE}."
+        if not spec.partitions and any(lies_deeper(submission, found) for found in submission.files):
+            message += ' Files in folders are read as partitions only: [data] path = "data/{date}.csv".'
+        return Outcome("waiting", message)
     now = datetime.now(UTC)
-    record = Registry(store).accept(spec, submission.team, submission.job, data, now, submission.fingerprint)
+    # What each run chooses itself is no part of the job's version: new data makes no new version.
+    pinned = [] if spec.chosen_by_run else data
+    record = Registry(store).accept(
+        spec, submission.team, submission.job, pinned, now, submission.fingerprint
+    )
     return Outcome("accepted", _accepted(store, spec, record), record)
 
 
@@ -209,9 +218,11 @@ def _rejected(problems: Sequence[Problem]) -> Outcome:
 
 def _accepted(store: Store, spec: Spec, record: JobRecord) -> str:
     models = ", ".join(model.name for model in spec.models)
-    files = ", ".join(item.key.rpartition("/")[2] for item in record.data)
+    files = ", ".join(item.key.rpartition("/")[2] for item in record.data) or spec.data.path or "its data"
     trials = "1 trial" if spec.n_trials == 1 else f"{spec.n_trials} trials"
     what = f"Accepted as version {record.version}: {models}, {trials}, on {files}."
     if store.head(layout.run_folder(record.team, record.name, record.run_key) + layout.RESULT):
         return f"{what} This spec was trained on this data before; the result is taken from there."
+    if spec.schedule and spec.schedule.cron:
+        return f"{what} Training starts by itself, now and then by {spec.schedule.cron}."
     return f"{what} Training starts by itself."

@@ -18,6 +18,9 @@ MAX_BYTES = 1 << 20
 
 ATTEMPTS = 8
 
+NOTE = "; later: "
+"""Stands between an answer and the note behind it."""
+
 
 def read_status(store: Store, team: str, job: str) -> Status | None:
     """Return the answer to a drop; ``None`` where there is none, or none that can be understood."""
@@ -33,6 +36,7 @@ def write_status(
     *,
     errors: Iterable[Problem | Mapping[str, Any]] = (),
     run_key: str | None = None,
+    run: str = "",
     links: Mapping[str, str] | None = None,
     fingerprint: str = "",
 ) -> Status:
@@ -49,6 +53,7 @@ def write_status(
         run_key,
         links or {},
         fingerprint,
+        run=run,
     )
     return _write(store, team, job, status, _read(store, team, job)[0])
 
@@ -63,8 +68,11 @@ def update_run_status(
     *,
     errors: Iterable[Problem | Mapping[str, Any]] = (),
     links: Mapping[str, str] | None = None,
+    run: str = "",
 ) -> bool:
     """Tell the user how a run goes, unless the drop has moved on.
+
+    ``run_key`` is that of the job's accepted version; ``run`` is the run's own where it chose its data.
 
     Nothing is written when the job's record is of another run or retired, or when the last answer is to
     a newer drop that was not accepted: its errors must stay in sight. Links of the same run add up.
@@ -82,7 +90,7 @@ def update_run_status(
         before, etag = _read(store, team, job)
         if before and before.state in {"waiting", "rejected"} and before.fingerprint != record.fingerprint:
             return False
-        earlier = before.links if before and before.run_key == run_key else {}
+        earlier = before.links if before and (before.run_key, before.run) == (run_key, run) else {}
         status = Status(
             state,
             message,
@@ -91,6 +99,7 @@ def update_run_status(
             run_key,
             {**earlier, **(links or {})},
             record.fingerprint,
+            run=run,
         )
         try:
             _write(store, team, job, status, before, etag)
@@ -98,6 +107,38 @@ def update_run_status(
             continue
         return True
     raise ConflictError(f"cannot tell how the run of {team}/{job} goes: others keep changing its status")
+
+
+def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, str]) -> bool:
+    """Add to the answer, behind what it says of the run, something that was found out later.
+
+    A note replaces the one before; the next answer of a run takes it away.
+
+    Args:
+        store: holds the answer.
+        team: of the job.
+        job: its name.
+        note: a sentence.
+        links: name -> address, of pages about it.
+
+    Returns:
+        Whether it was added: only an answer that is there can have a note.
+
+    Raises:
+        StoreError: the answer could not be written.
+    """
+    for _ in range(ATTEMPTS):
+        before, etag = _read(store, team, job)
+        if before is None:
+            return False
+        message = f"{before.message.partition(NOTE)[0]}{NOTE}{note}"
+        status = replace(before, message=message, links={**before.links, **links}, updated="")
+        try:
+            _write(store, team, job, status, before, etag)
+        except ConflictError:
+            continue
+        return True
+    raise ConflictError(f"cannot add to the answer to {team}/{job}: others keep changing it")
 
 
 def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:

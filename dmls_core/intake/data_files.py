@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dmls_core.errors import Problem, SubmissionError
 from dmls_core.intake.csv_head import check_csv_head
 from dmls_core.intake.limits import IntakeLimits
-from dmls_core.intake.submissions import Submission, file_name, is_data
+from dmls_core.intake.partitions import find_partitions, newest_partition
+from dmls_core.intake.submissions import Submission, file_name, is_data, lies_deeper
 from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
@@ -21,12 +22,19 @@ _SMALLEST_PARQUET = 12
 def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
     """Return the data files that the spec means, in order of names; none if they are still to come.
 
+    Of partitions these are the files of the latest period.
+
     Raises:
         SubmissionError: it is not clear which are meant, or what format they have.
     """
     path = spec.data.path
-    if path is None:
-        chosen = [found for found in submission.files if is_data(found)]
+    beside = [found for found in submission.files if not lies_deeper(submission, found)]
+    if spec.partitions:
+        folder = layout.incoming_folder(submission.team, submission.job)
+        partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
+        chosen = [found.file for found in newest_partition(partitions)]
+    elif path is None:
+        chosen = [found for found in beside if is_data(found)]
         if len(chosen) > 1:
             names = ", ".join(map(file_name, chosen))
             raise SubmissionError(
@@ -45,13 +53,14 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
             raise SubmissionError(
                 Problem(
                     "the data must lie beside the spec",
-                    hint="name a file of the same folder, without slashes",
+                    hint="name a file of the same folder, without slashes; partitions may lie in folders: "
+                    "data/{date}.csv",
                     file=layout.SPEC_FILE,
                     key="data.path",
                     found=path,
                 )
             )
-        chosen = [found for found in submission.files if fnmatchcase(file_name(found), path)]
+        chosen = [found for found in beside if fnmatchcase(file_name(found), path)]
     formats = {_format(found, spec) for found in chosen}
     if len(formats) > 1 or None in formats:
         raise SubmissionError(

@@ -25,6 +25,7 @@ class Status:
         links: name -> address, of pages about the run.
         fingerprint: of the submission that this answers.
         updated: ISO time in UTC.
+        run: key of the run that this tells of, where each run chooses its data itself; else empty.
     """
 
     state: State
@@ -35,6 +36,12 @@ class Status:
     links: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
     updated: str = ""
+    run: str = ""
+
+    @property
+    def run_folder_key(self) -> str | None:
+        """Key of the run whose folder holds what this tells of."""
+        return self.run or self.run_key
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of ``_status.json``."""
@@ -51,6 +58,7 @@ class Status:
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError("not a status of a known schema")
         try:
+            content = {"run": "", **content}  # earlier releases know no runs that choose their data
             values = {name.name: content[name.name] for name in fields(cls)}
             status = cls(**values | {"errors": tuple(map(as_problem, values["errors"]))})
         except (KeyError, TypeError) as error:

@@ -52,8 +52,8 @@ def status_page(status: Status) -> str:
     if status.links:
         lines += [f"- {escape(name)}: {_address(str(link))}" for name, link in sorted(status.links.items())]
         lines += [""]
-    if status.run_key:
-        lines += [f"Run: `{status.run_key}`", ""]
+    if status.run_folder_key:
+        lines += [f"Run: `{status.run_folder_key}`", ""]
     lines += [f"Updated {status.updated}. DMLS writes this file; to get a new answer, drop a file again.", ""]
     return "\n".join(lines)
 

@@ -21,7 +21,8 @@ class Submission:
         team: as it was dropped; a fit name only where ``problems`` is empty.
         job: as it was dropped, like ``team``; holds slashes if the folder lies too deep.
         spec: the object ``spec.toml``.
-        files: every other file, in order of names; no hidden ones and none of DMLS's own answers.
+        files: every other file, in order of names, those in folders below it among them; no hidden ones
+            and none of DMLS's own answers.
         problems: what is wrong with the place or with names; reason enough to reject it unread.
         fingerprint: changes when any of its files does.
     """
@@ -52,6 +53,7 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
             continue  # an empty folder name at its end: nothing can be written beside it
         if drop.filename and not drop.filename.startswith((".", "_status.")):
             folders.setdefault((drop.team, drop.job), {})[drop.filename] = found
+    _take_up_partitions(folders)
     return [
         _submission(team, job, files)
         for (team, job), files in sorted(folders.items())
@@ -59,9 +61,27 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
     ]
 
 
+def _take_up_partitions(folders: dict[tuple[str, str], dict[str, ObjectInfo]]) -> None:
+    """Count the files of folders below a job's own, which hold partitions, as the job's.
+
+    A folder with a spec of its own is a submission in the wrong place.
+    """
+    for (team, job), files in list(folders.items()):
+        name, deeper, rest = job.partition("/")
+        if deeper and layout.SPEC_FILE not in files and layout.is_name(team) and layout.is_name(name):
+            own = folders.setdefault((team, name), {})
+            own |= {f"{rest}/{file}": found for file, found in files.items()}
+            del folders[team, job]
+
+
 def file_name(found: ObjectInfo) -> str:
     """Return an object's name within its folder."""
     return found.key.rpartition("/")[2]
+
+
+def lies_deeper(submission: Submission, found: ObjectInfo) -> bool:
+    """Say whether a file lies in a folder below the submission's own."""
+    return "/" in found.key.removeprefix(layout.incoming_folder(submission.team, submission.job))
 
 
 def is_data(found: ObjectInfo) -> bool:

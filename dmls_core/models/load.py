@@ -20,7 +20,34 @@ def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | No
         SpecError: with every problem in file order. What is not available yet, or not on the engine
             that the spec asks for, is told once all else is in order.
     """
-    return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=(check_available, _check_engine))
+    return parse_spec(
+        source,
+        CATALOGUE,
+        file=file,
+        limits=limits,
+        checks=(check_available, _check_engine, _check_trials, _check_retrain),
+    )
+
+
+def _check_retrain(spec: Spec, findings: Findings) -> None:
+    if spec.drift and spec.drift.action == "retrain" and not spec.chosen_by_run:
+        findings.add(
+            ("drift", "action"),
+            "would train on the same data again: what was dropped is the job's data until it is replaced",
+            found="retrain",
+            expected="data by interval",
+            hint='[data] path with {date}, or [schedule] cron with [columns] time; otherwise "report"',
+        )
+
+
+def _check_trials(spec: Spec, findings: Findings) -> None:
+    if spec.n_trials < len(spec.models):
+        findings.add(
+            ("n_trials",),
+            "is less than the number of models, each of which needs a trial",
+            found=spec.n_trials,
+            expected=f"at least {len(spec.models)}",
+        )
 
 
 def _check_engine(spec: Spec, findings: Findings) -> None:

@@ -8,15 +8,28 @@ from dmls_core.store import Store, open_store
 
 if TYPE_CHECKING:
     from dmls_core.orchestration.settings import AirflowSettings
+    from dmls_core.serving import Repository
 
 
 def open_root(settings: AirflowSettings) -> Store:
     """Open the store at ``settings.root`` with the credentials of ``settings.aws_conn_id``."""
-    if not settings.root.startswith("s3://"):
-        return open_store(settings.root)
+    return _open(settings, settings.root)
+
+
+def open_repository(settings: AirflowSettings) -> Repository:
+    """Open Triton's repository; one in S3 with the same credentials as the store."""
+    from dmls_core.serving import Repository
+
+    url = settings.triton_repository
+    return Repository(url, store=_open(settings, url) if url.startswith("s3://") else None)
+
+
+def _open(settings: AirflowSettings, url: str) -> Store:
+    if not url.startswith("s3://"):
+        return open_store(url)
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 
-    return open_store(settings.root, client=S3Hook(settings.aws_conn_id).get_conn())
+    return open_store(url, client=S3Hook(settings.aws_conn_id).get_conn())
 
 
 def store_environment(settings: AirflowSettings) -> dict[str, str]:

@@ -11,6 +11,7 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, get_parsing_context
 
 from dmls_core.orchestration.engine import choose_engine
+from dmls_core.orchestration.priority import LEADERS_FIRST
 from dmls_core.orchestration.settings import airflow_settings
 from dmls_core.orchestration.status import report_failure
 from dmls_core.orchestration.tasks.approve import ApproveOperator
@@ -19,10 +20,14 @@ from dmls_core.orchestration.tasks.evaluate import EvaluateOperator
 from dmls_core.orchestration.tasks.plan import PlanOperator
 from dmls_core.orchestration.tasks.register import RegisterOperator
 from dmls_core.orchestration.tasks.validate import ValidateOperator
-from dmls_core.orchestration.timetable import SubmissionTimetable
+from dmls_core.orchestration.timetable import make_timetable
 from dmls_core.spec import Spec
 
 log = logging.getLogger(__name__)
+
+BEGINNING = pendulum.datetime(1970, 1, 1)
+"""Start date of every job's DAG. Its timetable alone keeps runs from before the admission: Airflow would
+end a run without running its tasks if its interval began before the start date, as the first one's does."""
 
 RETRIES = 3
 RETRY_DELAY = pendulum.duration(seconds=5)
@@ -66,8 +71,8 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
     models = [model["name"] for model in spec["models"]]
     with DAG(
         dag_id,
-        schedule=SubmissionTimetable(record["admitted"], record["version"], record["run_key"]),
-        start_date=pendulum.parse(record["admitted"]),  # type: ignore[arg-type]
+        schedule=make_timetable(dag_id, record, spec),
+        start_date=BEGINNING,
         catchup=False,
         max_active_runs=1,
         tags={"dmls", f"team:{record['team']}", *models},
@@ -83,14 +88,19 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         plan = PlanOperator(task_id="plan")
         search = (
             _trainer()
-            .partial(task_id="search", pool=_pool(spec), on_failure_callback=report_failure)
+            .partial(
+                task_id="search",
+                pool=_pool(spec),
+                weight_rule=LEADERS_FIRST,
+                on_failure_callback=report_failure,
+            )
             .expand(plan=plan.output)
         )
         (
             ValidateOperator(task_id="validate")
             >> plan
             >> search
-            >> EvaluateOperator(task_id="evaluate")
+            >> EvaluateOperator(task_id="evaluate", trigger_rule="none_failed_min_one_success")
             >> RegisterOperator(task_id="register")
             >> ApproveOperator(task_id="approve")
             >> DeployOperator(task_id="deploy")

@@ -14,5 +14,8 @@ def get_provider_info() -> dict[str, Any]:
         "name": "DMLS",
         "description": "Tuned, validated, served models from a TOML spec and a CSV.",
         "versions": [__version__],
-        "extra-links": ["dmls_core.orchestration.links.MlflowRunLink"],
+        "extra-links": [
+            "dmls_core.orchestration.links.MlflowRunLink",
+            "dmls_core.orchestration.links.ReportLink",
+        ],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from airflow.sdk.configuration import conf
 
 from dmls_core.errors import PlatformError
+from dmls_core.settings import ENVIRONMENT
 
 BUNDLE_CLASSPATH = "dmls_core.orchestration.bundle.DmlsBundle"
 """Class path of the bundle in ``[dag_processor] dag_bundle_config_list``."""
@@ -27,9 +29,11 @@ class AirflowSettings:
         runner: what starts the trainer.
         mlflow_uri: MLflow server, as the workers reach it; empty: nothing is recorded.
         mlflow_public_uri: MLflow server as a browser reaches it; empty: the same.
-        triton_http: ``host:port`` of Triton's HTTP endpoint, as the workers reach it.
-        triton_grpc: ``host:port`` of Triton's gRPC endpoint.
-        triton_repository: Triton's model repository as the workers see it.
+        triton_http: ``host:port`` of Triton's HTTP endpoint, as the workers reach it; several replicas are
+            separated by commas.
+        triton_grpc: ``host:port`` of Triton's gRPC endpoint, or endpoints in the same order.
+        triton_repository: Triton's model repository as the workers see it: a folder or ``s3://``.
+        keep_versions: versions of a model that stay in the repository.
         image: trainer image of the docker runner.
         docker_url: Docker engine; empty: ``DOCKER_HOST`` or the local socket.
         docker_network: network mode of trainer containers.
@@ -39,6 +43,7 @@ class AirflowSettings:
         cpus: CPU limit for one trainer; 0: no limit.
         poll_seconds: how often the incoming prefix is listed.
         shards: number of generated DAG files.
+        monitor_cron: when drift is looked for, in UTC; empty: only where the DAG is started by hand.
     """
 
     root: str
@@ -49,6 +54,7 @@ class AirflowSettings:
     triton_http: str = ""
     triton_grpc: str = ""
     triton_repository: str = ""
+    keep_versions: int = 3
     image: str = "dmls-trainer:cpu"
     docker_url: str = ""
     docker_network: str = "bridge"
@@ -58,6 +64,7 @@ class AirflowSettings:
     cpus: float = 0.0
     poll_seconds: float = 3.0
     shards: int = 32
+    monitor_cron: str = "@hourly"
 
     def __post_init__(self) -> None:
         if not self.root:
@@ -69,6 +76,11 @@ class AirflowSettings:
                 f"bundle entry {BUNDLE_CLASSPATH}: kwargs.runner is {self.runner!r}; "
                 "give 'docker' or 'process'"
             )
+
+    @staticmethod
+    def load_key() -> str:
+        """Return what Triton asks for before it loads a model: a secret, so no part of the bundle's entry."""
+        return os.environ.get(ENVIRONMENT["triton_key"], "")
 
 
 def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any]]:

@@ -13,7 +13,7 @@ from airflow.sdk.configuration import conf
 from dmls_core.errors import DmlsError, ObjectMissingError
 from dmls_core.intake import State, update_run_status
 from dmls_core.orchestration.connections import open_root
-from dmls_core.orchestration.job import Job, load_job
+from dmls_core.orchestration.job import Job, job_of
 from dmls_core.orchestration.settings import airflow_settings
 from dmls_core.store import Store
 
@@ -41,12 +41,19 @@ class StatusReporter:
         )
 
     def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
-        """Write the status; an older run never overwrites a newer submission's answer."""
+        """Write the status; an older run never overwrites a newer submission's answer.
+
+        A backfill is answered where it was asked for, in Airflow: how the job itself stands stays in sight.
+        """
+        if self._job.backfill:
+            log.info("%s: %s", state, message)
+            return
         update_run_status(
             self._store,
             self._job.team,
             self._job.name,
-            self._job.run_key,
+            self._job.record.run_key,
+            run=self._job.inputs.run_key if self._job.inputs else "",
             state=state,
             message=message,
             errors=errors or [],
@@ -62,8 +69,8 @@ def dag_run_url(job: Job, run_id: str) -> str:
 
 def report_failure(context: Mapping[str, Any]) -> None:
     """Airflow's ``on_failure_callback`` of every task: say what failed and why, in the user's words."""
-    dag, task = context["dag"], context["task_instance"]
-    job = load_job(dag.fileloc, dag.dag_id)
+    task = context["task_instance"]
+    job = job_of(context)
     store = open_root(airflow_settings())
     problems: list[dict[str, Any]] = []
     exception = context.get("exception")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -63,34 +64,52 @@ class SubmissionTrigger(BaseEventTrigger):
 
     async def _listings(self) -> AsyncIterator[dict[tuple[str, str], str]]:
         """Yield the fingerprint of every submission, again and again."""
-        if not self.root.startswith("s3://"):
-            store = open_store(self.root)
+        async with _lister(self.root, self.aws_conn_id) as objects:
             while True:
-                yield fingerprints(await asyncio.to_thread(lambda: list(store.list(layout.INCOMING))))
+                yield fingerprints(await objects(layout.INCOMING))
                 await asyncio.sleep(self.poll_seconds)
-        from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 
-        bucket, _, prefix = self.root.removeprefix("s3://").partition("/")
-        base = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
-        hook: Any = S3Hook(self.aws_conn_id)
-        async with await hook.get_async_conn() as client:
-            while True:
-                objects = []
-                pages = client.get_paginator("list_objects_v2").paginate(
-                    Bucket=bucket, Prefix=base + layout.INCOMING
+
+async def list_objects(root: str, aws_conn_id: str, prefix: str) -> list[ObjectInfo]:
+    """Return the objects whose key starts with ``prefix``, without blocking the triggerer.
+
+    Args:
+        root: ``s3://bucket/prefix`` or a folder.
+        aws_conn_id: connection for S3.
+        prefix: relative to the root.
+    """
+    async with _lister(root, aws_conn_id) as objects:
+        return await objects(prefix)
+
+
+@asynccontextmanager
+async def _lister(root: str, aws_conn_id: str) -> AsyncIterator[Callable[[str], Awaitable[list[ObjectInfo]]]]:
+    """Open the root; what is given lists the objects below a prefix, as often as it is called."""
+    if not root.startswith("s3://"):
+        store = open_store(root)
+        yield lambda prefix: asyncio.to_thread(lambda: list(store.list(prefix)))
+        return
+    from airflow.providers.amazon.aws.hooks.s3 import S3Hook
+
+    bucket, _, folder = root.removeprefix("s3://").partition("/")
+    base = f"{folder.rstrip('/')}/" if folder.strip("/") else ""
+    hook: Any = S3Hook(aws_conn_id)
+    async with await hook.get_async_conn() as client:
+
+        async def objects(prefix: str) -> list[ObjectInfo]:
+            pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=base + prefix)
+            return [
+                ObjectInfo(
+                    key=entry["Key"].removeprefix(base),
+                    size=entry["Size"],
+                    etag=entry["ETag"].strip('"'),
+                    modified=entry["LastModified"],
                 )
-                async for page in pages:
-                    objects += [
-                        ObjectInfo(
-                            key=entry["Key"].removeprefix(base),
-                            size=entry["Size"],
-                            etag=entry["ETag"].strip('"'),
-                            modified=entry["LastModified"],
-                        )
-                        for entry in page.get("Contents", [])
-                    ]
-                yield fingerprints(objects)
-                await asyncio.sleep(self.poll_seconds)
+                async for page in pages
+                for entry in page.get("Contents", [])
+            ]
+
+        yield objects
 
 
 def fingerprints(objects: list[ObjectInfo]) -> dict[tuple[str, str], str]:

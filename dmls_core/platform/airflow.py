@@ -18,14 +18,16 @@ from dmls_core.platform.airflow_rest import AirflowRest
 from dmls_core.platform.context import HOME_VARIABLE, REGION, Context
 from dmls_core.platform.engine import TRAINER_IMAGE
 from dmls_core.platform.files import make_private_folder, write_private_json
-from dmls_core.platform.postgres import database_url, note_schema_version, schema_version
+from dmls_core.platform.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.platform.service import Service, http_answers, http_text, last_lines
+from dmls_core.settings import ENVIRONMENT
 
 PORTS = ("airflow",)
 ADMIN = "admin"
 BUNDLE = "dmls"
 BUNDLE_CLASSPATH = "dmls_core.orchestration.bundle.DmlsBundle"
 CONNECTION = "aws_default"
+STUDY_CONNECTION = "dmls_study"
 MIGRATE_SECONDS = 300
 
 Runner = Literal["docker", "process"]
@@ -125,12 +127,23 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
     return {
         "AIRFLOW_HOME": str(home),
         HOME_VARIABLE: str(context.state),
+        ENVIRONMENT["triton_key"]: context.secret("triton_key"),
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
             {
                 "conn_type": "aws",
                 "login": context.secret("s3_access_key"),
                 "password": context.secret("s3_secret_key"),
                 "extra": {"endpoint_url": context.url("s3"), "region_name": REGION},
+            }
+        ),
+        f"AIRFLOW_CONN_{STUDY_CONNECTION.upper()}": json.dumps(
+            {
+                "conn_type": "postgres",
+                "login": STUDY,
+                "password": context.secret(f"{STUDY}_db_password"),
+                "host": "127.0.0.1",
+                "port": context.port("postgres"),
+                "schema": STUDY,
             }
         ),
         **{

@@ -10,6 +10,7 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -94,15 +95,17 @@ def _fernet_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
-_CREDENTIALS = {
+_CREDENTIALS: dict[str, Callable[[], str]] = {
     "s3_access_key": lambda: "DMLS" + secrets.token_hex(8).upper(),
     "s3_secret_key": _token,
     "s3_internal_key": lambda: secrets.token_hex(32),
     "postgres_password": _token,
     "airflow_db_password": _token,
     "mlflow_db_password": _token,
+    "optuna_db_password": _token,
     "airflow_password": lambda: secrets.token_urlsafe(12),
     "airflow_fernet_key": _fernet_key,
     "airflow_jwt_secret": lambda: secrets.token_urlsafe(64),
     "airflow_secret_key": _token,
+    "triton_key": lambda: secrets.token_hex(16),
 }

@@ -1,4 +1,4 @@
-"""PostgreSQL: the database of Airflow and MLflow."""
+"""PostgreSQL: the database of Airflow, of MLflow, and of the studies that trainers share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 PORTS = ("postgres",)
-DATABASES = ("airflow", "mlflow")
+STUDY = "optuna"
+DATABASES = ("airflow", "mlflow", STUDY)
 SUPERUSER = "postgres"
 INITDB_SECONDS = 60
 

@@ -57,6 +57,7 @@ def platform_settings(context: Context) -> Settings:
         triton_http=context.address("triton_http"),
         triton_grpc=context.address("triton_grpc"),
         triton_repository=str(context.model_repository),
+        triton_key=context.secret("triton_key"),
         airflow_url=context.url("airflow"),
         airflow_username=ADMIN,
         airflow_password=context.secret("airflow_password"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmls_core.search.choose import choose_searcher
 from dmls_core.search.folds import make_folds
 from dmls_core.search.interface import Fold, Problem, Searcher, SearchOutcome
 from dmls_core.search.plain import PlainSearcher
@@ -16,6 +17,7 @@ __all__ = [
     "Searcher",
     "Space",
     "Trial",
+    "choose_searcher",
     "make_folds",
     "unbroken",
 ]

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
-from dmls_core.models.engines import Engine
+from dmls_core.models.engines import Engine, Fitted
+from dmls_core.search.early_stop import Enough, never_enough
 from dmls_core.search.space import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Direction, ModelDefinition, Scalar
@@ -69,16 +70,23 @@ class SearchOutcome:
         trials: all of them, in the order of their numbers.
         best: the best finished one; of equals the first.
         params: its hyperparameters, the fixed ones included: what to refit with.
+        fitted: a model with these that has grown on all rows already; ``None`` where one must be fitted.
     """
 
     trials: tuple[Trial, ...]
     best: Trial
     params: dict[str, Scalar]
+    fitted: Fitted | None = None
 
     @property
     def finished(self) -> int:
-        """How many trials have a value."""
+        """How many trials were taken to their end."""
         return sum(trial.state == "finished" for trial in self.trials)
+
+    @property
+    def scored(self) -> int:
+        """How many trials have a value, those given up early included: what ``n_trials`` counts."""
+        return sum(trial.state != "failed" for trial in self.trials)
 
     @classmethod
     def of(cls, problem: Problem, space: Space, trials: Sequence[Trial]) -> SearchOutcome:
@@ -89,9 +97,9 @@ class SearchOutcome:
         """
         best: Trial | None = None
         for trial in trials:
-            if trial.value is not None and (
-                best is None or best.value is None or problem.better(trial.value, best.value)
-            ):
+            if trial.state != "finished" or trial.value is None:
+                continue
+            if best is None or best.value is None or problem.better(trial.value, best.value):
                 best = trial
         if best is None:
             reason = trials[-1].message if trials else "the search was stopped before the first one ended"
@@ -110,20 +118,22 @@ class Searcher(Protocol):
         *,
         done: Sequence[Trial] = (),
         timeout: float | None = None,
+        enough: Enough = never_enough,
         on_trial: Callable[[Trial], None],
         stop: Callable[[], bool],
     ) -> SearchOutcome:
-        """Search until ``n_trials`` trials are finished, the space is exhausted or the time is up.
+        """Search until ``n_trials`` trials have a value, the space is exhausted or the time is up.
 
         The same problem, space and seed give the same outcome, whether in one go or resumed.
 
         Args:
             problem: what to score trials on.
             space: what to search.
-            n_trials: finished trials wanted in all, ``done`` included.
+            n_trials: trials wanted in all, ``done`` and those given up early included, failed ones not.
             done: trials of an earlier attempt, by number; they are not paid again.
             timeout: seconds after which no trial is started, those of ``done`` included. The first trial
                 always runs.
+            enough: asked before each trial but the first; no further one is started once it says so.
             on_trial: called right after each new trial; it keeps it.
             stop: asked between fits; the search ends early once it says so.
 

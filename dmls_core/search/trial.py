@@ -38,9 +38,12 @@ class Trial:
         values: score on each fold.
         seconds: how long it took.
         same_as: number of the earlier trial with the same hyperparameters, whose value it has.
-        message: why it failed.
+        message: why it failed, or when it was given up.
         steps: how far it was taken (trees, rounds or folds), where a search takes trials in steps.
         surface: what else the same model answered; ``params`` is its best setting.
+        course: what pruning compares trials by: the score after each step, where there are steps; equal
+            scores may be told apart by a hair.
+        model: the model that it tries, where several compete or several trainers search.
     """
 
     number: int
@@ -54,6 +57,8 @@ class Trial:
     message: str = ""
     steps: int | None = None
     surface: Surface | None = None
+    course: tuple[float, ...] = field(default=())
+    model: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``trials/NNNNN.json`` holds."""
@@ -75,6 +80,7 @@ class Trial:
                 **{
                     **known,
                     "values": tuple(known.get("values", ())),
+                    "course": tuple(known.get("course", ())),
                     "surface": surface and _surface(surface),
                 }
             )

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmls_core.serving.client import TritonClient
-    from dmls_core.serving.deployment import Deployment, deploy, rollback_to
+    from dmls_core.serving.deployment import Deployment, deploy, go_live, rollback, rollback_to, stage
     from dmls_core.serving.prediction_file import predict_file
     from dmls_core.serving.predictor import Predictions, Predictor
     from dmls_core.serving.repository import Repository
+    from dmls_core.serving.served_model import ServedModel, connect
+    from dmls_core.serving.servers import triton_servers
     from dmls_core.serving.verification import verify
 
 __all__ = [
@@ -21,10 +23,16 @@ __all__ = [
     "Predictions",
     "Predictor",
     "Repository",
+    "ServedModel",
     "TritonClient",
+    "connect",
     "deploy",
+    "go_live",
     "predict_file",
+    "rollback",
     "rollback_to",
+    "stage",
+    "triton_servers",
     "verify",
 ]
 
@@ -33,10 +41,16 @@ _MODULES = {
     "Predictions": "predictor",
     "Predictor": "predictor",
     "Repository": "repository",
+    "ServedModel": "served_model",
     "TritonClient": "client",
+    "connect": "served_model",
     "deploy": "deployment",
+    "go_live": "deployment",
     "predict_file": "prediction_file",
+    "rollback": "deployment",
     "rollback_to": "deployment",
+    "stage": "deployment",
+    "triton_servers": "servers",
     "verify": "verification",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import PlatformError, ServingError
+from dmls_core.settings import TRITON_KEY_HEADER
 
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
 
 # A server that was restarted must be found again at once: gRPC waits up to minutes before it connects
 # again, in all channels of a process to the same address. Messages are as large as Triton takes.
-_CHANNEL = [
+CHANNEL = [
     ("grpc.max_send_message_length", 2**31 - 1),
     ("grpc.max_receive_message_length", 2**31 - 1),
     ("grpc.use_local_subchannel_pool", 1),
@@ -31,7 +32,9 @@ _CHANNEL = [
 class TritonClient:
     """One Triton server. Not for several threads at once."""
 
-    def __init__(self, http: str, grpc: str, *, timeout: float = 60.0, load_timeout: float = 600.0) -> None:
+    def __init__(
+        self, http: str, grpc: str, *, timeout: float = 60.0, load_timeout: float = 600.0, key: str = ""
+    ) -> None:
         """Bind to ``host:port`` of both endpoints; nothing is contacted yet.
 
         Args:
@@ -39,6 +42,7 @@ class TritonClient:
             grpc: the gRPC endpoint.
             timeout: seconds that any request but a load may take.
             load_timeout: seconds that a load may take; Triton answers it when the model is ready.
+            key: what a server asks for that lets only those who have it load models.
 
         Raises:
             PlatformError: an address is empty.
@@ -50,6 +54,7 @@ class TritonClient:
         self.addresses: dict[Protocol, str] = {"http": http, "grpc": grpc}
         self.timeout = timeout
         self.load_timeout = load_timeout
+        self._headers = {f"triton-grpc-protocol-{TRITON_KEY_HEADER}": key} if key else None
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +88,7 @@ class TritonClient:
             ServingError: it could not; a version that was served before still is.
         """
         with self._answering("grpc", f"load {name}"):
-            self._grpc.load_model(name, client_timeout=self.load_timeout)
+            self._grpc.load_model(name, headers=self._headers, client_timeout=self.load_timeout)
 
     def unload(self, name: str) -> None:
         """Have the server forget ``name``.
@@ -92,17 +97,7 @@ class TritonClient:
             ServingError: it could not.
         """
         with self._answering("grpc", f"unload {name}"):
-            self._grpc.unload_model(name, client_timeout=self.timeout)
-
-    def ready(self, name: str, version: int) -> bool:
-        """Say whether the server answers requests to this version.
-
-        Raises:
-            ServingError: the server itself does not answer.
-        """
-        with self._answering("grpc"):
-            answer: bool = self._grpc.is_model_ready(name, str(version), client_timeout=self.timeout)
-        return answer
+            self._grpc.unload_model(name, headers=self._headers, client_timeout=self.timeout)
 
     def versions(self, name: str) -> tuple[int, ...]:
         """Return the versions of a model that the server answers requests to, ascending.
@@ -110,15 +105,15 @@ class TritonClient:
         Raises:
             ServingError: the server itself does not answer.
         """
-        with self._answering("grpc", "list the models"):
-            index = self._grpc.get_model_repository_index(client_timeout=self.timeout, as_json=True)
-        return tuple(
-            sorted(
-                int(model["version"])
-                for model in index.get("models", ())
-                if model["name"] == name and model.get("state") == "READY"
-            )
-        )
+        # Not the repository's index: that reads the repository, which may be in S3 and out of reach.
+        try:
+            with self._answering("grpc", f"say which versions of {name} it serves"):
+                about = self._grpc.get_model_metadata(name, client_timeout=self.timeout, as_json=True)
+        except ServingError as error:
+            if "unknown model" in str(error):
+                return ()
+            raise
+        return tuple(sorted(int(version) for version in about.get("versions", ())))
 
     def infer(
         self, name: str, rows: NDArray[np.float32], *, version: int | None = None, protocol: Protocol = "grpc"
@@ -137,14 +132,9 @@ class TritonClient:
         Raises:
             ServingError: the server does not answer, or not with one line of outputs per row.
         """
-        module = import_module(f"tritonclient.{protocol}")
-        tensor = module.InferInput("input__0", list(rows.shape), "FP32")
-        tensor.set_data_from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
-        options = {"client_timeout": self.timeout} if protocol == "grpc" else {}
         wanted = "" if version is None else str(version)
-        with self._answering(protocol, f"ask {name} version {wanted or 'latest'}"):
-            client = self._http if protocol == "http" else self._grpc
-            answer = client.infer(name, [tensor], model_version=wanted, **options)
+        tensors = {"input__0": np.ascontiguousarray(rows, dtype=np.float32)}
+        answer = self.infer_tensors(name, tensors, version=wanted, protocol=protocol)
         outputs = answer.as_numpy("output__0")
         if outputs is None or outputs.size == 0 or outputs.shape[0] != rows.shape[0]:
             raise ServingError(
@@ -152,6 +142,30 @@ class TritonClient:
                 f"{'nothing' if outputs is None else f'an output of shape {outputs.shape}'}"
             )
         return np.asarray(outputs, dtype=np.float32).reshape(rows.shape[0], -1)
+
+    def infer_tensors(
+        self,
+        name: str,
+        tensors: Mapping[str, NDArray[Any]],
+        *,
+        version: str = "",
+        protocol: Protocol = "grpc",
+    ) -> Any:  # noqa: ANN401  the library has no types
+        """Return Triton's answer, whose ``as_numpy`` gives an output, for inputs by name.
+
+        Raises:
+            ServingError: the server does not answer, or refuses.
+        """
+        module = import_module(f"tritonclient.{protocol}")
+        types = import_module("tritonclient.utils")
+        inputs = []
+        for key, values in tensors.items():
+            inputs.append(module.InferInput(key, list(values.shape), types.np_to_triton_dtype(values.dtype)))
+            inputs[-1].set_data_from_numpy(values)
+        options = {"client_timeout": self.timeout} if protocol == "grpc" else {}
+        with self._answering(protocol, f"ask {name} version {version or 'latest'}"):
+            client = self._http if protocol == "http" else self._grpc
+            return client.infer(name, inputs, model_version=version, **options)
 
     @cached_property
     def _http(self) -> Any:  # noqa: ANN401  the library has no types
@@ -162,7 +176,7 @@ class TritonClient:
     @cached_property
     def _grpc(self) -> Any:  # noqa: ANN401
         return import_module("tritonclient.grpc").InferenceServerClient(
-            self.addresses["grpc"], channel_args=_CHANNEL
+            self.addresses["grpc"], channel_args=CHANNEL
         )
 
     @contextmanager

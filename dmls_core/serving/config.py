@@ -13,13 +13,17 @@ from dmls_core.store import layout
 CONFIG_FILE = "config.pbtxt"
 CHECKPOINT_FILE = "checkpoint.tl"
 
+CANDIDATE = ".candidate"
+"""What the name of a model's candidate adds, which Triton serves beside it until it proved itself."""
+
 MAX_BATCH_SIZE = 8192
 """Most rows that one request may carry."""
 
 InstanceKind = Literal["KIND_AUTO", "KIND_CPU"]
 
-# output_class is what FIL reads up to release 25.08, is_classifier from 25.09 on, and a classifier
-# without a threshold is refused by both.
+# A version takes requests once it has answered the warm-up. Requests do not wait to be batched: those are
+# that came while others were answered. output_class is what FIL reads up to release 25.08, is_classifier from
+# 25.09 on, and a classifier without a threshold is refused by both.
 _TEMPLATE = """\
 name: "{name}"
 backend: "fil"
@@ -29,6 +33,11 @@ output [ {{ name: "output__0" data_type: TYPE_FP32 dims: [ {n_outputs} ] }} ]
 version_policy {{ specific {{ versions: [ {versions} ] }} }}
 instance_group [ {{ count: 1 kind: {kind} }} ]
 dynamic_batching {{ }}
+response_cache {{ enable: false }}
+model_warmup [ {{
+  name: "one_row" batch_size: 1
+  inputs {{ key: "input__0" value {{ data_type: TYPE_FP32 dims: [ {n_features} ] zero_data: true }} }}
+}} ]
 parameters [
   {{ key: "model_type" value: {{ string_value: "treelite_checkpoint" }} }},
   {{ key: "predict_proba" value: {{ string_value: "{classifier}" }} }},
@@ -61,15 +70,21 @@ class ModelShape:
 
 
 def check_model_name(name: str) -> str:
-    """Return ``name`` if it is ``<team>.<job>``.
+    """Return ``name`` if it is ``<team>.<job>``, or its candidate's.
 
     Raises:
         ServingError: it is anything else, so that no name can leave its folder or its quotes.
     """
-    team, dot, job = name.partition(".")
+    team, dot, job = name.removesuffix(CANDIDATE).partition(".")
     if not (dot and layout.is_name(team) and layout.is_name(job)):
         raise ServingError(f"{name!r} is no model name: expected <team>.<job>")
     return name
+
+
+def quoted(text: str) -> str:
+    """Return any text as a string of Triton's configuration language, with its quotes."""
+    plain = (chr(b) if 32 <= b < 127 and chr(b) not in '\\"' else f"\\{b:03o}" for b in text.encode())
+    return f'"{"".join(plain)}"'
 
 
 def fil_config(

@@ -5,21 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from dmls_core.errors import DataError, Problem, ServingError
+from dmls_core.serving.partial_file import Parts, written_in_parts
 from dmls_core.serving.predictor import Predictions, Predictor
+from dmls_core.serving.served_model import PREDICTION, PROBABILITY
 
 BATCH = 4096
 """Rows read, predicted and written at a time."""
-
-PREDICTION = "prediction"
-PROBABILITY = "probability_"
 
 
 def predict_file(
@@ -27,17 +27,20 @@ def predict_file(
     source: Path,
     target: Path | TextIO,
     progress: Callable[[float], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Predict every row of a CSV file and write it with the columns that the prediction adds.
 
     Fields and rows stay as they are, in their order. Added are ``prediction`` and, for a classification,
-    ``probability_<label>`` per label.
+    ``probability_<label>`` per label. Where an earlier call for the same file, version and target was
+    interrupted, this one goes on behind the last batch that was written.
 
     Args:
         predictor: the served model.
         source: CSV in UTF-8 with a header.
         target: a path, which appears whole or not at all, or an open text stream.
         progress: called with the share of the file that is done, 0 to 1.
+        say: called with a line for people where an interrupted file is gone on with.
 
     Returns:
         The number of rows.
@@ -48,29 +51,43 @@ def predict_file(
     """
     labels = predictor.encoder.target.labels or ()
     added = [PREDICTION, *(PROBABILITY + label for label in labels)]
-    with _opened(source) as file, _writing(target) as out:
+    with _opened(source) as file, _writing(target, _origin(predictor, file)) as parts:
         size = max(1, os.fstat(file.fileno()).st_size)
         rows = _rows(source, file)
         header = next(rows, [])
         names = [name.strip() for name in header]  # as the training reads a header
         _check_header(source, names, predictor.encoder.feature_names, added)
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([*header, *added])
-        n_rows = 0
+        writer = csv.writer(parts.out, lineterminator="\n")
+        if parts.rows:
+            say(f"going on behind row {parts.rows:,}, where an earlier call was interrupted")
+            next(islice(rows, parts.rows - 1, None))
+        else:
+            writer.writerow([*header, *added])
         while batch := list(islice(rows, BATCH)):
             try:
                 answers = predictor.predict(dict(zip(names, zip(*batch, strict=True), strict=True)))
             except DataError as error:
-                message = f"{error} (counted from data row {n_rows + 1})"
+                message = f"{error} (counted from data row {parts.rows + 1})"
                 raise DataError(Problem(message, file=str(source))) from error
             if answers.labels != labels:
                 raise ServingError(
                     f"another version of {predictor.model} went live with other labels: try again"
                 )
             writer.writerows([*row, *more] for row, more in zip(batch, _added(answers), strict=True))
-            n_rows += len(batch)
+            parts.finish(len(batch))
             progress(os.lseek(file.fileno(), 0, os.SEEK_CUR) / size)
-    return n_rows
+        return parts.rows
+
+
+def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
+    """Return what decides on the predictions of a file; nothing equals it where the file is a pipe."""
+    about = os.fstat(file.fileno())
+    return {
+        "model": predictor.model,
+        "version": predictor.version,
+        "source": [about.st_size, about.st_mtime_ns, about.st_ino],
+        "once": "" if stat.S_ISREG(about.st_mode) else uuid.uuid4().hex,
+    }
 
 
 def _added(answers: Predictions) -> Iterator[list[str]]:
@@ -131,17 +148,5 @@ def _opened(source: Path) -> Iterator[io.TextIOWrapper]:
         yield file
 
 
-@contextmanager
-def _writing(target: Path | TextIO) -> Iterator[TextIO]:
-    if not isinstance(target, Path):
-        yield target
-        return
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as out:
-            yield out
-        temporary.replace(target)
-    except OSError as error:
-        raise DataError(Problem(f"cannot be written: {error.strerror}", file=str(target))) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+def _writing(target: Path | TextIO, origin: dict[str, Any]) -> AbstractContextManager[Parts]:
+    return written_in_parts(target, origin) if isinstance(target, Path) else nullcontext(Parts(target, 0))

@@ -1,20 +1,20 @@
-"""Triton's model repository in a folder: immutable versions, and which of them is served.
+"""Triton's model repository, in a folder or in S3: immutable versions, and which of them is served.
 
 ::
 
-    <repository>/<team>.<job>/config.pbtxt        what Triton serves; replaced whole
-    <repository>/<team>.<job>/<version>/          one version, never changed once it is there
-    <repository>/.dmls/<team>.<job>/record.json   the versions that were verified
-    <repository>/.dmls/<team>.<job>/lock          held by whoever publishes
-    <repository>/.dmls/<team>.<job>/staging/      the version being written
+    <repository>/<team>.<job>/config.pbtxt            what Triton serves; replaced whole
+    <repository>/<team>.<job>/<version>/              one version; it counts once its dmls.json is there
+    <repository>/<team>.<job>.table/                  the table endpoint, likewise
+    <repository>/<team>.<job>.candidate[.table]/      a version that is yet to prove itself
+    <repository>/.dmls/<team>.<job>/record.json       the versions that were verified
+    <repository>/.dmls/<team>.<job>/lock              held by whoever publishes
 
-Bookkeeping stays out of the model's own folder: Triton reloads every version when any other file in
-there changes.
+Nothing is ever moved: every object appears whole, and Triton touches no version that the configuration does
+not name.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
@@ -24,8 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dmls_core.errors import NotFoundError, PlatformError, ServingError
+from dmls_core.data.encoder import Encoder
+from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError, StoreError
 from dmls_core.serving.config import (
+    CANDIDATE,
     CHECKPOINT_FILE,
     CONFIG_FILE,
     InstanceKind,
@@ -34,7 +36,12 @@ from dmls_core.serving.config import (
     configured_versions,
     fil_config,
 )
-from dmls_core.serving.files import copy_synced, sha256, sync_folder, write_synced
+from dmls_core.serving.files import sha256
+from dmls_core.serving.locks import file_lock, lease
+from dmls_core.serving.table import table_config, table_files, table_name
+from dmls_core.store import Store, open_store
+from dmls_core.store.base import file_sha256
+from dmls_core.store.local import LocalStore
 
 MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", "model.json")
 """What a version holds: Triton reads the checkpoint alone, verification and clients read the others."""
@@ -42,53 +49,69 @@ MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", "model.json")
 BOOKKEEPING = ".dmls"
 VERSION_FILE = "dmls.json"
 KEPT_VERIFIED = 100
-"""Verified versions that are remembered, the latest ones."""
+"""Verified versions that are remembered, the latest ones; far fewer are kept."""
+
+LEAST_KEPT = 2
+"""The version that is served and the one to go back to."""
+
+LOCK_SECONDS = 10.0
 
 
 class Repository:
-    """A model repository in a local or shared folder.
+    """A model repository in a local or shared folder, or in S3.
 
-    What changes a model (``add``, ``serve``, ``confirm``) is called while its ``lock`` is held.
+    What changes a model is called while its ``lock`` is held.
     """
 
-    def __init__(self, url: str, *, kind: InstanceKind = "KIND_AUTO") -> None:
-        """Bind to the folder ``url``; ``kind`` is written into every configuration.
+    def __init__(self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None) -> None:
+        """Bind to a repository; nothing is read or written yet.
+
+        Args:
+            url: a folder, or ``s3://bucket/prefix``.
+            kind: written into every forest's configuration.
+            store: the repository's store, with credentials of its own; opened from ``url`` by default.
 
         Raises:
-            PlatformError: ``url`` is empty or not a folder's path.
+            PlatformError: ``url`` is neither.
         """
         if not url:
-            raise PlatformError("no Triton model repository is set: set DMLS_TRITON_REPOSITORY to its folder")
-        if "://" in url:
-            raise PlatformError(f"{url} is no folder: other Triton repositories are not available yet")
-        self.root = Path(url)
+            raise PlatformError(
+                "no Triton model repository is set: set DMLS_TRITON_REPOSITORY to a folder or s3://bucket/prefix"
+            )
+        if "://" in url.removeprefix("s3://").removeprefix("file://"):
+            raise PlatformError(
+                f"{url} is no repository: give a folder or s3://bucket/prefix "
+                "(and an S3 service of your own in AWS_ENDPOINT_URL)"
+            )
+        self.store = store or open_store(url)
         self.kind: InstanceKind = kind
 
+    @property
+    def root(self) -> Path:
+        """The folder of a repository that is one."""
+        return Path(self.store.url)
+
     @contextmanager
-    def lock(self, name: str, *, timeout: float = 300.0) -> Iterator[None]:
+    def lock(self, name: str, *, timeout: float = LOCK_SECONDS) -> Iterator[None]:
         """Keep other publishers of this model out.
 
         Raises:
-            ServingError: another one held the lock for ``timeout`` seconds.
+            ServingError: another one held the lock for ``timeout`` seconds; the message says which.
         """
+        key = f"{BOOKKEEPING}/{check_model_name(name)}/lock"
+        if not isinstance(self.store, LocalStore):
+            with _failing(f"lock {name}"), lease(self.store, key, name, timeout):
+                yield
+            return
+        path = self.store.root / key
         with _failing(f"lock {name}"):
-            self._bookkeeping(name).mkdir(parents=True, exist_ok=True)
-            file = (self._bookkeeping(name) / "lock").open("a")
-        with file:
-            deadline = time.monotonic() + timeout
-            while not _try_lock(file.fileno()):
-                if time.monotonic() > deadline:
-                    raise ServingError(
-                        f"{name} has been held by another publisher for {timeout:.0f} s: try again later"
-                    )
-                time.sleep(0.05)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(path, name, timeout):
             yield
 
     def versions(self, name: str) -> tuple[int, ...]:
-        """Return the numbers of a model's versions in the repository, ascending."""
-        folder = self._model(name)
-        numbers = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
-        return tuple(sorted(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]*", number)))
+        """Return the numbers of a model's whole versions in the repository, ascending."""
+        return tuple(v for v, files in sorted(self._folders(name).items()) if VERSION_FILE in files)
 
     def read(self, name: str, version: int, file: str) -> dict[str, Any]:
         """Return the object in one of a version's JSON files.
@@ -97,13 +120,14 @@ class Repository:
             NotFoundError: the repository has no such version.
             ServingError: the file is damaged.
         """
-        path = self._model(name) / str(version) / file
+        key = f"{check_model_name(name)}/{version}/{file}"
         try:
-            content: dict[str, Any] = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            raise NotFoundError(f"the Triton repository has no {path}") from None
+            with _failing(f"read {key}"):
+                content: dict[str, Any] = json.loads(self.store.get(key))
+        except ObjectMissingError:
+            raise NotFoundError(f"the Triton repository has no {self.store.url}/{key}") from None
         except ValueError as error:
-            raise ServingError(f"{path} is damaged: {error}") from error
+            raise ServingError(f"{self.store.url}/{key} is damaged: {error}") from error
         return content
 
     def add(self, name: str, folder: Path) -> int:
@@ -117,62 +141,188 @@ class Repository:
         Raises:
             ServingError: a file is missing, or could not be copied whole.
         """
-        versions = self.versions(name)
         with _failing(f"write a version of {name}"):
             sums = {file: sha256(folder / file) for file in MODEL_FILES}
+            versions = self.versions(name)
             for version in reversed(versions):
                 if self._sums(name, version) == sums:
                     return version
             number = max((0, *versions, *self.verified(name))) + 1
-            stage = self._bookkeeping(name) / "staging"
-            shutil.rmtree(stage, ignore_errors=True)  # what a killed publisher left
-            stage.mkdir()
-            for file, expected in sums.items():
-                copy_synced(folder / file, stage / file)
-                if sha256(stage / file) != expected:
-                    raise ServingError(f"{file} of {name} was not copied whole to {stage}")
-            write_synced(stage / VERSION_FILE, json.dumps({"schema": 1, "version": number, "sha256": sums}))
-            sync_folder(stage)
-            self._model(name).mkdir(exist_ok=True)
-            stage.rename(self._model(name) / str(number))
-            sync_folder(self._model(name))
+            for file in sums:
+                self._copy(folder / file, f"{name}/{number}/{file}", sums[file])
+            about = {"schema": 1, "version": number, "sha256": sums}
+            self.store.put(f"{name}/{number}/{VERSION_FILE}", json.dumps(about).encode())
         return number
 
+    def check(self, name: str, version: int) -> None:
+        """Hold a version's files against the checksums that they were written with.
+
+        Raises:
+            NotFoundError: the repository has no such version.
+            ServingError: a file is missing or has changed.
+        """
+        for file, expected in self.read(name, version, VERSION_FILE)["sha256"].items():
+            self._check(f"{name}/{version}/{file}", expected)
+
+    def stage(self, name: str, version: int, folder: Path) -> str:
+        """Write the candidate of a model: the version under a name of its own, nothing else.
+
+        Args:
+            name: ``<team>.<job>``.
+            version: a version that ``add`` gave a number.
+            folder: the ``model/`` folder that it was made from.
+
+        Returns:
+            The candidate's name.
+        """
+        candidate = check_model_name(name) + CANDIDATE
+        with _failing(f"write the candidate of {name}"):
+            if tuple(self._folders(candidate)) not in {(), (version,)}:
+                self.unstage(name)
+            expected = self._sums(name, version)[CHECKPOINT_FILE]
+            self._copy(folder / CHECKPOINT_FILE, f"{candidate}/{version}/{CHECKPOINT_FILE}", expected)
+            self._write_table(candidate, version, self.read(name, version, "encoder.json"))
+            self._configure(
+                candidate, version, {version: self._encoder(name, version)}, self._shape(name, version)
+            )
+        return candidate
+
+    def staged(self, name: str) -> int | None:
+        """Return the version that is the candidate, if there is one."""
+        return self.serving(check_model_name(name) + CANDIDATE)
+
+    def unstage(self, name: str) -> None:
+        """Remove the candidate's files."""
+        with _failing(f"remove the candidate of {name}"):
+            candidate = check_model_name(name) + CANDIDATE
+            for part in (table_name(candidate), candidate):
+                self._remove(part)
+
     def serving(self, name: str) -> int | None:
-        """Return the version that ``config.pbtxt`` names, if there is one."""
-        try:
-            text = (self._model(name) / CONFIG_FILE).read_text()
-        except FileNotFoundError:
-            return None
+        """Return the version that the forest's ``config.pbtxt`` names, if there is one."""
+        with _failing(f"read the configuration of {name}"):
+            try:
+                text = self.store.get(f"{check_model_name(name)}/{CONFIG_FILE}").decode()
+            except ObjectMissingError:
+                return None
         return max(configured_versions(text))
 
-    def serve(self, name: str, version: int | None) -> None:
-        """Write the configuration that serves ``version``, or remove it; Triton must be told to load."""
-        target = self._model(name) / CONFIG_FILE
-        with _failing(f"write {target}"):
+    def serve(self, name: str, version: int | None, *, beside: int | None = None) -> None:
+        """Write the configurations that serve ``version``, or remove them; Triton must be told to load.
+
+        Args:
+            name: ``<team>.<job>``.
+            version: what is to be served.
+            beside: the version that is served until Triton has loaded the other one: the table endpoint
+                knows both, and so changes with the forest.
+        """
+        with _failing(f"configure {name}"):
             if version is None:
-                target.unlink(missing_ok=True)
+                for part in (name, table_name(name)):
+                    self.store.delete(f"{part}/{CONFIG_FILE}")
                 return
-            text = fil_config(name, self._shape(name, version), versions=[version], kind=self.kind)
-            if not target.is_file() or target.read_text() != text:
-                self._replace(target, text, self._bookkeeping(name))
+            shape = self._shape(name, version)
+            encoders = {}
+            known = self.versions(name)
+            for number in (version, beside):
+                if number in known:
+                    self._write_table(name, number, self.read(name, number, "encoder.json"))
+                    encoders[number] = self._encoder(name, number)
+            self._configure(name, version, encoders, shape)
 
     def verified(self, name: str) -> tuple[int, ...]:
         """Return the versions that proved themselves through the live endpoint, the latest last."""
-        path = self._bookkeeping(name) / "record.json"
-        return tuple(json.loads(path.read_bytes())["verified"]) if path.is_file() else ()
+        try:
+            return tuple(json.loads(self.store.get(self._record(name)))["verified"])
+        except ObjectMissingError:
+            return ()
 
     def previous(self, name: str, version: int) -> int | None:
         """Return the version to go back to from ``version``: the last other one that was verified."""
-        return next((v for v in reversed(self.verified(name)) if v != version), None)
+        there = self.versions(name)
+        return next((v for v in reversed(self.verified(name)) if v != version and v in there), None)
 
     def confirm(self, name: str, version: int) -> None:
         """Record that ``version`` proved itself."""
         others = [v for v in self.verified(name) if v != version]
         verified = [*others[-KEPT_VERIFIED + 1 :], version]
-        folder = self._bookkeeping(name)
         with _failing(f"write the record of {name}"):
-            self._replace(folder / "record.json", json.dumps({"schema": 1, "verified": verified}), folder)
+            content = json.dumps({"schema": 1, "verified": verified})
+            self.store.put(self._record(name), content.encode())
+
+    def prune(self, name: str, keep: int) -> tuple[int, ...]:
+        """Remove old versions: all but the last ``keep`` that were verified, and never what is served.
+
+        Returns:
+            The versions that were removed.
+        """
+        there = set(self._folders(name)) | set(self._folders(table_name(name)))
+        verified = [v for v in self.verified(name) if v in there]
+        kept = {self.serving(name), *verified[-max(keep, LEAST_KEPT) :]}
+        gone = tuple(sorted(there - kept))
+        with _failing(f"remove old versions of {name}"):
+            for version in gone:
+                # Without its dmls.json it is no version any more, whatever interrupts what follows.
+                self.store.delete(f"{name}/{version}/{VERSION_FILE}")
+                for part in (name, table_name(name)):
+                    self._remove(f"{part}/{version}")
+        return gone
+
+    def _configure(self, name: str, version: int, encoders: Mapping[int, Encoder], shape: ModelShape) -> None:
+        """Write both configurations, the forest's last."""
+        self._replace(f"{table_name(name)}/{CONFIG_FILE}", table_config(name, encoders, version=version))
+        self._replace(f"{name}/{CONFIG_FILE}", fil_config(name, shape, versions=[version], kind=self.kind))
+
+    def _replace(self, key: str, text: str) -> None:
+        """Write a configuration so that Triton notices.
+
+        It compares times, which S3 tells in whole seconds: a second change within one would stay unseen.
+        """
+        content = text.encode()
+        before = self.store.head(key)
+        if before is not None and self.store.get(key) == content:
+            return
+        self.store.put(key, content)
+        while before is not None and (now := self.store.head(key)) and now.modified <= before.modified:
+            time.sleep(0.2)
+            self.store.put(key, content)
+
+    def _write_table(self, name: str, version: int, encoder: Mapping[str, Any]) -> None:
+        for file, content in table_files(encoder).items():
+            key = f"{table_name(name)}/{version}/{file}"
+            if self.store.head(key) is None:
+                self.store.put(key, content.encode())
+
+    def _copy(self, source: Path, key: str, expected: str) -> None:
+        """Copy a file, unless it is there already, and read it back."""
+        self.store.upload(key, source)
+        self._check(key, expected)
+
+    def _remove(self, folder: str) -> None:
+        """Remove what is in a folder, its configuration first: then Triton leaves the rest alone."""
+        if isinstance(self.store, LocalStore):
+            self.store.delete(f"{folder}/{CONFIG_FILE}")
+            shutil.rmtree(self.store.root / folder, ignore_errors=True)
+            return
+        keys = [info.key for info in self.store.list(f"{folder}/")]
+        for key in sorted(keys, key=lambda key: not key.endswith(f"/{CONFIG_FILE}")):
+            self.store.delete(key)
+
+    def _check(self, key: str, expected: str) -> None:
+        with _failing(f"read {self.store.url}/{key}"):
+            try:
+                with self.store.open(key) as stream:
+                    found = file_sha256(stream)
+            except ObjectMissingError:
+                raise ServingError(f"{self.store.url}/{key} is missing") from None
+        if found != expected:
+            raise ServingError(
+                f"{self.store.url}/{key} is damaged: its SHA-256 is {found}, "
+                f"expected {expected}; deploy it again"
+            )
+
+    def _encoder(self, name: str, version: int) -> Encoder:
+        return Encoder.from_json(self.read(name, version, "encoder.json"))
 
     def _shape(self, name: str, version: int) -> ModelShape:
         model: Mapping[str, Any] = self.read(name, version, "model.json")
@@ -180,38 +330,35 @@ class Repository:
         return ModelShape(model["n_features"], model["n_outputs"] if classifier else 1, classifier)
 
     def _sums(self, name: str, version: int) -> dict[str, str]:
-        try:
-            sums: dict[str, str] = self.read(name, version, VERSION_FILE)["sha256"]
-        except NotFoundError:
-            return {}
+        sums: dict[str, str] = self.read(name, version, VERSION_FILE)["sha256"]
         return sums
 
-    def _model(self, name: str) -> Path:
-        return self.root / check_model_name(name)
+    def _folders(self, name: str) -> dict[int, set[str]]:
+        """Return the numbered folders of a model in Triton, with the names of their files."""
+        folders: dict[int, set[str]] = {}
+        with _failing(f"list the versions of {name}"):
+            for file in self._files(name):
+                if match := re.fullmatch(r"([1-9][0-9]*)/(.+)", file):
+                    folders.setdefault(int(match[1]), set()).add(match[2])
+        return folders
 
-    def _bookkeeping(self, name: str) -> Path:
-        return self.root / BOOKKEEPING / check_model_name(name)
+    def _files(self, name: str) -> list[str]:
+        """Return the files of a model in Triton; a store would read every file of a folder for its ETag."""
+        if isinstance(self.store, LocalStore):
+            folder = self.store.root / name
+            return [path.relative_to(folder).as_posix() for path in folder.glob("*/*")]
+        return [info.key.removeprefix(f"{name}/") for info in self.store.list(f"{name}/")]
 
-    @staticmethod
-    def _replace(target: Path, text: str, scratch: Path) -> None:
-        temporary = scratch / f"{target.name}.new"
-        write_synced(temporary, text)
-        temporary.replace(target)
-        sync_folder(target.parent)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    def _record(self, name: str) -> str:
+        return f"{BOOKKEEPING}/{check_model_name(name)}/record.json"
 
 
 @contextmanager
 def _failing(doing: str) -> Iterator[None]:
-    """Turn what the file system says (full, gone, read-only) into an error that names the step."""
+    """Turn what the store says (full, gone, read-only) into an error that names the step."""
     try:
         yield
-    except OSError as error:
+    except ObjectMissingError:
+        raise
+    except (OSError, StoreError) as error:
         raise ServingError(f"cannot {doing}: {error}") from error

@@ -1,43 +1,81 @@
-"""Prove a deployment: golden rows through the live endpoint must come back as the trainer saw them."""
+"""Prove a deployment: golden rows through the real endpoint must come back as the trainer saw them."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import Encoder
+from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.errors import ServingError
+from dmls_core.serving.agreement import rows_that_differ
 from dmls_core.serving.client import PROTOCOLS, TritonClient
+from dmls_core.serving.frames import TEXT, read_columns
 from dmls_core.serving.repository import Repository
-
-PROBABILITY_TOLERANCE = 1e-6
-"""Largest difference of a probability."""
-
-VALUE_TOLERANCE = 1e-5
-"""Largest difference of a value, as a share of the largest: float32 sums depend on their order."""
+from dmls_core.serving.table import table_name
+from dmls_core.serving.table.config import LABEL, PROBABILITIES, VALUE, VERSION
 
 BATCH = 64
 """Rows per request, after a first request of a single row."""
 
+TIMED_REQUESTS = 25
+"""Requests of a single row whose median is the endpoint's latency; the first ones are not counted."""
+
+WARM_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was found of a version that proved itself.
+
+    Attributes:
+        rows: golden rows, each of which agreed over both protocols.
+        milliseconds: median of a request for one row, over the slower protocol.
+    """
+
+    rows: int
+    milliseconds: float
+
 
 def verify(repository: Repository, client: TritonClient, model: str, version: int) -> int:
-    """Send a version's golden rows to Triton over HTTP and gRPC; record that they all agreed.
-
-    Args:
-        repository: holds the golden rows beside the checkpoint.
-        client: the Triton server.
-        model: ``<team>.<job>``.
-        version: the deployed version.
+    """Send the golden rows of the version that is served to Triton over HTTP and gRPC.
 
     Returns:
         The number of rows, each of which agreed over both protocols.
 
     Raises:
+        ServingError: as ``prove`` does.
+        NotFoundError: the repository has no such version.
+    """
+    return prove(repository, client, model, version, model, None).rows
+
+
+def prove(
+    repository: Repository,
+    client: TritonClient,
+    model: str,
+    version: int,
+    endpoint: str,
+    max_latency_ms: float | None,
+) -> Proof:
+    """Send a version's golden rows to Triton over HTTP and gRPC, and see how long one row takes.
+
+    Args:
+        repository: holds the golden rows beside the checkpoint.
+        client: the Triton server.
+        model: ``<team>.<job>``.
+        version: the version.
+        endpoint: the name under which Triton serves it: the model's own, or the candidate's.
+        max_latency_ms: longest median of a request for one row, if there is a limit.
+
+    Raises:
         ServingError: a row came back different (the message names the row, what was expected, what came
-            and over which protocol), or Triton does not answer.
+            and over which protocol), it takes too long, or Triton does not answer.
         NotFoundError: the repository has no such version.
     """
     place = f"{model} version {version}"
@@ -49,19 +87,64 @@ def verify(repository: Repository, client: TritonClient, model: str, version: in
     expected = expected.reshape(len(rows), -1)
     encoder = Encoder.from_json(repository.read(model, version, "encoder.json"))
     _check_encoder(place, encoder, golden["columns"], rows)
+    times = []
     for protocol in PROTOCOLS:
         answers = np.empty_like(expected)
         for start, stop in _batches(len(rows)):
-            got = client.infer(model, rows[start:stop], version=version, protocol=protocol)
+            got = client.infer(endpoint, rows[start:stop], version=version, protocol=protocol)
             if got.shape[1] != expected.shape[1]:
                 raise ServingError(
                     f"{place} over {protocol}: a row expected {expected.shape[1]} outputs, got {got.shape[1]}"
                 )
             answers[start:stop] = got
         _compare(f"{place} over {protocol}", expected, answers, golden["labels"])
-    with repository.lock(model):
-        repository.confirm(model, version)
-    return len(rows)
+        taken = []
+        for number in range(WARM_UP + TIMED_REQUESTS):
+            row = number % len(rows)
+            before = time.perf_counter()
+            client.infer(endpoint, rows[row : row + 1], version=version, protocol=protocol)
+            taken.append((time.perf_counter() - before) * 1000)
+        times.append(statistics.median(taken[WARM_UP:]))
+        if max_latency_ms is not None and times[-1] > max_latency_ms:
+            raise ServingError(
+                f"{place} over {protocol}: a request for one row takes {times[-1]:.3g} ms (median of "
+                f"{TIMED_REQUESTS}), and [deploy] max_latency_ms is {max_latency_ms:g}"
+            )
+    _prove_table(place, client, endpoint, version, encoder, golden, expected)
+    return Proof(len(rows), max(times))
+
+
+def _prove_table(
+    place: str,
+    client: TritonClient,
+    endpoint: str,
+    version: int,
+    encoder: Encoder,
+    golden: Mapping[str, Any],
+    expected: NDArray[np.float32],
+) -> None:
+    """Send the golden rows' own columns to the table endpoint, and hold labels and numbers against them."""
+    kinds = {
+        feature.name: TEXT if isinstance(feature, CategoryFeature) else "TYPE_FP64"
+        for feature in encoder.features
+    }
+    columns = read_columns(golden["columns"], kinds, [encoder.feature_names])
+    labels = golden["labels"]
+    for protocol in PROTOCOLS:
+        over = f"{place}, its table endpoint over {protocol}"
+        for start, stop in _batches(len(expected)):
+            part = {name: values[start:stop].reshape(-1, 1) for name, values in columns.items()}
+            answer = client.infer_tensors(table_name(endpoint), part, protocol=protocol)
+            if set(answer.as_numpy(VERSION).ravel().tolist()) != {version}:
+                raise ServingError(f"{over}: version {answer.as_numpy(VERSION).ravel()[0]} answered")
+            if labels is None:
+                got = answer.as_numpy(VALUE).reshape(-1, 1)
+            else:
+                got = answer.as_numpy(PROBABILITIES)
+                chosen = [label.decode() for label in answer.as_numpy(LABEL).ravel()]
+                if chosen != [labels[i] for i in got.argmax(axis=1)]:
+                    raise ServingError(f"{over}: the labels are not those of the highest probabilities")
+            _compare(over, expected[start:stop], got, labels, first=start)
 
 
 def _check_encoder(
@@ -90,25 +173,23 @@ def _batches(n_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _compare(
-    place: str, expected: NDArray[np.float32], got: NDArray[np.float32], labels: list[str] | None
+    place: str,
+    expected: NDArray[np.float32],
+    got: NDArray[np.float32],
+    labels: list[str] | None,
+    *,
+    first: int = 0,
 ) -> None:
-    """Hold answers against what is expected, both of shape (n_rows, n_outputs).
+    """Hold answers against what is expected, both of shape (n_rows, n_outputs), from row ``first`` on.
 
     Raises:
         ServingError: a row differs.
     """
-    if labels is None:
-        # A value near zero is the difference of larger ones: their size decides what float32 can hold.
-        allowed = VALUE_TOLERANCE * np.abs(expected).max()
-        right = np.abs(got - expected) <= allowed
-    else:
-        right = np.abs(got - expected) <= PROBABILITY_TOLERANCE
-        right &= (got.argmax(axis=1) == expected.argmax(axis=1))[:, np.newaxis]
-    wrong = np.flatnonzero(~right.all(axis=1))  # a NaN is not right either
+    wrong = rows_that_differ(expected, got, classification=labels is not None)
     if len(wrong):
         row = wrong[0]
         raise ServingError(
-            f"{place}: golden row {row} expected {_shown(expected[row], labels)}, "
+            f"{place}: golden row {first + row} expected {_shown(expected[row], labels)}, "
             f"got {_shown(got[row], labels)}"
         )
 

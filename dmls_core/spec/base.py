@@ -45,6 +45,22 @@ def _memory(value: str) -> str:
     return value
 
 
+def _window(value: object) -> int | str:
+    if value == "all" or (type(value) is int and 1 <= value <= MAX_WINDOW):
+        return value
+    raise PydanticCustomError("window_type", "must be a number of intervals")
+
+
+MAX_WINDOW = 1000
+"""Most intervals that a run may look back."""
+
+Window = Annotated[
+    Any,
+    PlainValidator(_window),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW}, {"const": "all"}]}),
+]
+"""How many intervals a run trains on: a number, or ``"all"``."""
+
 Number = Annotated[Any, PlainValidator(_number), WithJsonSchema({"type": "number"})]
 """An integer that stays an integer, or a float: pydantic's own union would mix 1 and 1.0 up."""
 

@@ -174,8 +174,7 @@ def _cleaned(value: Any) -> Any:  # noqa: ANN401 - any part of a JSON schema
         for key, part in value.items()
         if not (key == "title" and isinstance(part, str)) and not (key == "default" and part is None)
     }
-    options = [option for option in kept.get("anyOf", []) if option != {"type": "null"}]
-    if len(options) == 1:
-        del kept["anyOf"]
-        kept = {**options[0], **kept}
-    return kept
+    if "anyOf" not in kept:
+        return kept
+    options = [option for option in kept.pop("anyOf") if option != {"type": "null"}]
+    return {**options[0], **kept} if len(options) == 1 else {"anyOf": options, **kept}

@@ -12,6 +12,7 @@ from dmls_core.errors import Problem, SpecError
 from dmls_core.spec.base import Table
 from dmls_core.spec.definitions import Scalar, Task
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed
+from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_pattern
 from dmls_core.spec.tables import (
     Columns,
     Data,
@@ -80,6 +81,23 @@ class Spec(Table):
         """
         (model,) = self.models
         return model.name
+
+    @property
+    def partitions(self) -> PartitionPattern | None:
+        """The pattern of ``[data] path``, if it has fields."""
+        path = self.data.path
+        return parse_pattern(path) if path is not None and has_fields(path) else None
+
+    @property
+    def chosen_by_run(self) -> bool:
+        """Whether each run looks for its data itself, rather than taking what was admitted."""
+        on = self.schedule.on if self.schedule else None
+        return on is None and (self.partitions is not None or self.schedule is not None)
+
+    @property
+    def timezone(self) -> str:
+        """Time zone of the schedule, of dates in file names and of times without one."""
+        return self.schedule.timezone if self.schedule else "UTC"
 
     def as_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON data, every default written in."""

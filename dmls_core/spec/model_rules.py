@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.findings import Findings
-from dmls_core.spec.hyperparameters import space_size
+from dmls_core.spec.hyperparameters import Range, space_size
 from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.model import ModelSearch
 from dmls_core.spec.tables import Evaluation, Search
@@ -54,6 +54,8 @@ def check_search(
         )
     if search.strategy == "grid":
         _check_grid(searches, findings, limits)
+    if search.strategy == "cma-es":
+        _check_cma_es(searches, findings)
     return search.model_copy(update={"metric": metric})
 
 
@@ -76,6 +78,19 @@ def _check_grid(searches: Sequence[ModelSearch], findings: Findings, limits: Spe
             expected=f"at most {limits.grid:,}",
             hint="take larger steps, or another strategy",
         )
+
+
+def _check_cma_es(searches: Sequence[ModelSearch], findings: Findings) -> None:
+    """CMA-ES adapts to ranges; values beside them are drawn at random, as Optuna does it."""
+    for search in searches:
+        if not any(isinstance(space, Range) for space in search.hyperparameters.values()):
+            findings.add(
+                ("search", "strategy"),
+                f"adapts to ranges of numbers alone, and {search.name} has none",
+                found="cma-es",
+                expected="at least one hyperparameter with min and max",
+                hint='strategy = "tpe" searches values as well',
+            )
 
 
 def check_evaluation(

@@ -58,6 +58,7 @@ def parse_spec(
         _check_with_model(tables, models[0], searches, findings, limits)
     tags = table_rules.read_tags(top.get(TAGS, {}), findings, limits)
     findings.raise_any()
+    _check_intervals(tables, findings)
     spec = Spec(
         task=models[0].task,
         models=searches,
@@ -97,6 +98,12 @@ def _check_table(table: Table, top: dict[str, Any], findings: Findings, limits: 
             table_rules.check_schedule(table, findings)
         case Resources():
             table_rules.check_resources(table, findings)
+
+
+def _check_intervals(tables: dict[str, Table], findings: Findings) -> None:
+    columns, data, schedule = tables.get("columns"), tables.get("data", Data()), tables.get("schedule")
+    if isinstance(columns, Columns) and isinstance(data, Data) and isinstance(schedule, Schedule | None):
+        table_rules.check_intervals(columns, data, schedule, findings)
 
 
 def _check_with_model(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -27,6 +27,8 @@ _EXPECTED = {
     "dict_type": "a table",
     "model_type": "a table",
     "scalar_type": "a number, a string, true or false",
+    "window_type": 'an integer from 1 to 1,000, or "all"',
+    "early_stop": "a number of trials from 1 to 10,000, or a table",
     "memory": 'a size of at least 64 MiB, such as "8 GiB"',
 }
 """Pydantic's error for a value of the wrong type -> what would be right."""
@@ -52,7 +54,6 @@ _LENGTHS = {
 
 _EXAMPLES = {
     "target": 'name the column to predict: target = "species"',
-    "cron": 'say when: cron = "@weekly"',
 }
 """Key that is required -> how to write it."""
 
@@ -131,9 +132,11 @@ def _keys(table: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """Return the keys of the table at ``loc`` below ``table``."""
     if not loc:
         return list(table.model_fields)
-    # The one table of tables: [expectations.columns.NAME].
     inner: Any = table.model_fields[str(loc[0])].annotation
-    return _keys(inner.__args__[1], loc[2:])
+    # Either the one table of tables, [expectations.columns.NAME], or a table that may be left out.
+    named = get_origin(inner) is dict
+    (below,) = (one for one in get_args(inner) if isinstance(one, type) and issubclass(one, BaseModel))
+    return _keys(below, loc[2:] if named else loc[1:])
 
 
 def _mend(kind: str, found: object) -> str:

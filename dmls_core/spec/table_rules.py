@@ -7,8 +7,9 @@ import re
 from dmls_core.spec.cron import cron_problem
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.limits import SpecLimits
+from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
-from dmls_core.spec.tables import Data, Expectations, Resources, Schedule
+from dmls_core.spec.tables import Columns, Data, Expectations, Resources, Schedule
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]{0,99}")
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
@@ -26,6 +27,18 @@ def check_data(data: Data, findings: Findings) -> None:
             found=data.path,
             expected="the name of a file in the same folder, or a pattern such as part-*.csv",
         )
+    if has_fields(data.path):
+        try:
+            parse_pattern(data.path)
+        except ValueError as error:
+            fields = ", ".join(f"{{{field}}}" for field in FIELDS)
+            findings.add(
+                ("data", "path"),
+                str(error),
+                found=data.path,
+                expected=f"fields from {fields}, down to the finest without a gap",
+                hint='such as "data/{date}.csv" or "data/dt={date}/*.parquet"',
+            )
 
 
 def check_expectations(expectations: Expectations, findings: Findings) -> None:
@@ -52,8 +65,15 @@ def _check_order(low: float | None, high: float | None, path: Path, other: str, 
 
 
 def check_schedule(schedule: Schedule, findings: Findings) -> None:
-    """The cron expression and the time zone exist."""
-    if problem := cron_problem(schedule.cron):
+    """There is one occasion to run at; the cron expression and the time zone exist."""
+    if schedule.cron is None and schedule.on is None:
+        hint = 'say when: cron = "@weekly", or on = "data"'
+        findings.add(("schedule", "cron"), "is missing", hint=hint)
+    if schedule.on is not None:
+        for key, there in (("cron", schedule.cron is not None), ("catchup", schedule.catchup)):
+            if there:
+                findings.add(("schedule", key), 'cannot go with on = "data"', hint="leave one of them out")
+    if schedule.cron is not None and (problem := cron_problem(schedule.cron)):
         hint = 'such as "@weekly" or "0 6 * * 1"'
         findings.add(("schedule", "cron"), problem, found=schedule.cron, hint=hint)
     if schedule.timezone != "UTC" and not _is_zone(schedule.timezone):
@@ -64,6 +84,19 @@ def check_schedule(schedule: Schedule, findings: Findings) -> None:
             expected="a name of the IANA database",
             hint='such as "UTC" or "Europe/Vienna"',
         )
+
+
+def check_intervals(columns: Columns, data: Data, schedule: Schedule | None, findings: Findings) -> None:
+    """What is scheduled knows which rows belong to which run."""
+    partitioned = data.path is not None and has_fields(data.path)
+    if schedule is None or partitioned:
+        return
+    hint = 'name the files by date, such as [data] path = "data/{date}.csv"'
+    if schedule.on == "data":
+        findings.add(("schedule", "on"), "needs a path with {date} or other fields", hint=hint)
+    elif columns.time is None:
+        hint += ", or say which column tells the time of a row: [columns] time"
+        findings.add(("schedule",), "cannot tell which rows belong to which run", hint=hint)
 
 
 def _is_zone(name: str) -> bool:

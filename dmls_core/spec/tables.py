@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from dmls_core.spec.base import Memory, Name, Names, Number, Table, Value
+from dmls_core.spec.base import Memory, Name, Names, Number, Table, Value, Window
 
 
 class Columns(Table):
@@ -30,8 +31,9 @@ class Data(Table):
         None,
         min_length=1,
         max_length=512,
-        description="File name or pattern beside the spec; all *.csv and *.parquet files if left out.",
-        examples=["train.csv", "part-*.parquet"],
+        description="File name or pattern beside the spec; all *.csv and *.parquet files if left out. "
+        "{date}, {year}, {month}, {day} and {hour} make it a pattern of partitions.",
+        examples=["train.csv", "part-*.parquet", "data/{date}.csv", "data/dt={date}/*.parquet"],
     )
     format: Literal["csv", "parquet"] | None = Field(
         None, description="Format of the files; told from their names if left out."
@@ -39,12 +41,60 @@ class Data(Table):
     partition: Name | None = Field(
         None, description="The column, or part of the path, that data is partitioned by."
     )
+    window: Window = Field(
+        1,
+        description="Intervals that a run trains on, its own the last of them; all takes every row until "
+        "its interval's end.",
+    )
+    timeout: float = Field(
+        86400,
+        gt=0,
+        le=30 * 86400,
+        description="Seconds that a run waits for a partition that has not arrived.",
+    )
+
+
+MOST_TRIALS = 10_000
+
+
+class EarlyStop(Table):
+    """When a search ends before all its trials have been run: as soon as one of these holds."""
+
+    trials: int | None = Field(
+        None, ge=1, le=MOST_TRIALS, description="Trials in a row without a better score."
+    )
+    target: float | None = Field(None, description="A score that is good enough.")
+    converged: int | None = Field(
+        None, ge=2, le=MOST_TRIALS, description="How many of the best scores lie within `tolerance`."
+    )
+    tolerance: float = Field(
+        0.0, ge=0, description="Scores no further apart than this count as equal, for `trials` as well."
+    )
+
+    @model_validator(mode="after")
+    def _has_a_rule(self) -> Self:
+        if self.trials is None and self.target is None and self.converged is None:
+            raise PydanticCustomError("no_rule", "says nothing: give trials, target or converged")
+        return self
+
+
+def _early_stop(value: object) -> object:
+    """Take a bare number for that of the trials without a better score."""
+    if type(value) is int and 1 <= value <= MOST_TRIALS:
+        return {"trials": value}
+    if value is None or isinstance(value, dict | EarlyStop):
+        return value
+    raise PydanticCustomError("early_stop", "must be a number of trials, or a table")
+
+
+def _or_trials(schema: dict[str, Any]) -> None:
+    schema["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": MOST_TRIALS})
 
 
 class Search(Table):
     """How hyperparameters are searched."""
 
-    strategy: Literal["auto", "tpe", "random", "grid", "nested"] = Field(
+    strategy: Literal["auto", "tpe", "random", "grid", "halving", "cma-es"] = Field(
         "auto", description="How the next trial is chosen; auto takes what is best for the model."
     )
     metric: str = Field("", description="What a trial is scored by; accuracy or r2 if left out.")
@@ -54,8 +104,10 @@ class Search(Table):
     workers: int = Field(1, ge=1, le=256, description="Trainers that share the search.")
     folds: int = Field(3, ge=2, le=20, description="Folds of the cross-validation that scores a trial.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of everything random.")
-    early_stop: int | None = Field(
-        None, ge=1, le=10_000, description="Trials without a better score after which the search ends."
+    early_stop: Annotated[EarlyStop | None, BeforeValidator(_early_stop)] = Field(
+        None,
+        description="Trials without a better score after which the search ends; or a table of rules.",
+        json_schema_extra=_or_trials,
     )
 
 
@@ -103,14 +155,27 @@ class Expectations(Table):
 class Schedule(Table):
     """When the job trains by itself."""
 
-    cron: str = Field(
+    cron: str | None = Field(
+        None,
         max_length=200,
         description="Five fields (minute, hour, day, month, weekday) or @hourly, @daily, @weekly, "
         "@monthly, @yearly.",
         examples=["@weekly", "0 6 * * 1"],
     )
+    on: Literal["data"] | None = Field(None, description="data starts a run for each new partition.")
     catchup: bool = Field(False, description="Whether runs missed since the admission are made up for.")
-    timezone: str = Field("UTC", max_length=64, description="Time zone of cron, such as Europe/Vienna.")
+    timezone: str = Field(
+        "UTC",
+        max_length=64,
+        description="Time zone of cron, of dates in file names and of times without one, such as "
+        "Europe/Vienna.",
+    )
+    jitter: float = Field(
+        300,
+        ge=0,
+        le=86400,
+        description="Seconds over which the starts of all jobs are spread; a job keeps its delay.",
+    )
 
 
 class Deploy(Table):
@@ -132,7 +197,9 @@ class Drift(Table):
     threshold: float = Field(
         0.2, gt=0, le=10, description="Population stability index from which a column has drifted."
     )
-    retrain: bool = Field(False, description="Whether drift starts a new run.")
+    action: Literal["report", "retrain"] = Field(
+        "report", description="What drift does besides being reported; retrain starts a new run."
+    )
 
 
 class Resources(Table):

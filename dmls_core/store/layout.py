@@ -13,12 +13,16 @@ JOBS = "registry/jobs/"
 SPECS = "registry/specs/"
 SNAPSHOTS = "registry/snapshots/"
 RUNS = "runs/"
+INFERENCE = "inference/"
+MONITOR = "monitor/"
 MODELS = "models/"
 
 SPEC_FILE = "spec.toml"
 STATUS_JSON = "_status.json"
 STATUS_MD = "_status.md"
 
+RUN = "run.json"
+"""Says which run the folder belongs to, and what it reads; written first."""
 RESULT = "result.json"
 ERROR = "error.json"
 PROGRESS = "progress.json"
@@ -114,6 +118,16 @@ def snapshot(version: str) -> str:
 def run_folder(team: str, job: str, run_key: str) -> str:
     """Everything that one run wrote."""
     return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
+
+
+def inference_folder(team: str, job: str) -> str:
+    """Logged requests to a job's model."""
+    return f"{INFERENCE}{check_name('team', team)}/{check_name('job', job)}/"
+
+
+def monitor_folder(team: str, job: str) -> str:
+    """What the monitor found of a job."""
+    return f"{MONITOR}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 def trial(number: int) -> str:

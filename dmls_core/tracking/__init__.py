@@ -9,20 +9,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmls_core.tracking.links import model_url, run_url
+    from dmls_core.tracking.champion import Champion, find_champion, tag_version
+    from dmls_core.tracking.deployed import champions, registered_as
+    from dmls_core.tracking.links import model_url, report_url, run_url
     from dmls_core.tracking.recording import TrackedRun, log_run
-    from dmls_core.tracking.registry import champion, champion_metric, promote
+    from dmls_core.tracking.registry import champion, champion_metric, champion_tag, promote
 
-__all__ = ["TrackedRun", "champion", "champion_metric", "log_run", "model_url", "promote", "run_url"]
+__all__ = [
+    "Champion",
+    "TrackedRun",
+    "champion",
+    "champion_metric",
+    "champion_tag",
+    "champions",
+    "find_champion",
+    "log_run",
+    "model_url",
+    "promote",
+    "registered_as",
+    "report_url",
+    "run_url",
+    "tag_version",
+]
 
 _MODULES = {
+    "Champion": "champion",
     "TrackedRun": "recording",
     "champion": "registry",
     "champion_metric": "registry",
+    "champion_tag": "registry",
+    "champions": "deployed",
+    "find_champion": "champion",
     "log_run": "recording",
     "model_url": "links",
     "promote": "registry",
+    "registered_as": "deployed",
+    "report_url": "links",
     "run_url": "links",
+    "tag_version": "champion",
 }
 
 

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 CODE_PACKAGE = "dmls_model"
 REQUIRED = ("mlflow", "numpy", "pandas", "treelite")
 EXAMPLE_ROWS = 3
+ARTIFACTS = {
+    "checkpoint": "checkpoint.tl",
+    "encoder": "encoder.json",
+    "model": "model.json",
+    "card": "card.html",
+}
+"""What MLflow keeps of a run's ``model/`` folder; runs of earlier releases have no card."""
 
 
 @contextmanager
@@ -48,9 +55,7 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
             python_model=Path(__file__).with_name("pyfunc_model.py"),
             code_paths=[str(code)],
             artifacts={
-                "checkpoint": str(folder / "checkpoint.tl"),
-                "encoder": str(folder / "encoder.json"),
-                "model": str(folder / "model.json"),
+                name: str(folder / file) for name, file in ARTIFACTS.items() if (folder / file).is_file()
             },
             signature=signature(encoder),
             input_example=example(encoder, golden["columns"]),

@@ -41,10 +41,13 @@ def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[st
     return str(model.model_id)
 
 
-def register_model(client: MlflowClient, run: Run, name: str, model_id: str, description: str) -> int:
+def register_model(
+    client: MlflowClient, run: Run, name: str, model_id: str, description: str, *, challenger: bool = True
+) -> int:
     """Register a logged model as a version of ``name``, unless that was done, and make it the challenger.
 
-    A version that is champion already stays that alone.
+    A version that is champion already stays that alone, and so does the challenger if ``challenger`` is not
+    asked for.
 
     Returns:
         The version.
@@ -63,7 +66,7 @@ def register_model(client: MlflowClient, run: Run, name: str, model_id: str, des
             await_creation_for=0,
         )
         version = int(created.version)
-    if aliases(client, name).get(CHAMPION) != version:
+    if challenger and aliases(client, name).get(CHAMPION) != version:
         client.set_registered_model_alias(name, CHALLENGER, str(version))
     return version
 

@@ -46,6 +46,8 @@ def log_run(
     spec: Mapping[str, Any],
     airflow_url: str = "",
     public_uri: str = "",
+    tags: Mapping[str, str] | None = None,
+    challenger: bool = True,
 ) -> TrackedRun:
     """Record a run, its trials and its model in MLflow, and make the model the challenger.
 
@@ -58,13 +60,15 @@ def log_run(
         spec: the canonical spec.
         airflow_url: page of the run in Airflow.
         public_uri: the MLflow server as a browser reaches it, where that differs.
+        tags: more tags for the run and its model.
+        challenger: whether the model becomes the challenger; else it gets no alias.
 
     Raises:
         TrackingError: MLflow does not answer, or not as it should.
     """
     client = connect(uri)
     with reaching(uri, f"record run {result['run_key']}"):
-        tags = _tags(result, airflow_url)
+        tags = {**_tags(result, airflow_url), **(tags or {})}
         experiment_id = _experiment(client, result)
         run = _find_run(client, experiment_id, result["run_key"]) or client.create_run(
             experiment_id,
@@ -81,7 +85,7 @@ def log_run(
             f"{result['model']} ({result['engine']}): {result['metric']} {result['score']:.4f} on the holdout"
         )
         name = layout.model_name(result["team"], result["job"])
-        version = register_model(client, run, name, model_id, description)
+        version = register_model(client, run, name, model_id, description, challenger=challenger)
     return TrackedRun(run.info.run_id, run_url(public_uri or uri, experiment_id, run.info.run_id), version)
 
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from dmls_core.errors import NotFoundError
 from dmls_core.tracking.connection import connect, reaching
 from dmls_core.tracking.models import CHALLENGER, CHAMPION, aliases
 
 TRITON_VERSION_TAG = "dmls.triton_version"
 
+INTERVAL_END_TAG = "dmls.interval_end"
+"""Tag with the end of the interval that a model was trained on, ISO 8601 in UTC."""
 
-def promote(uri: str, name: str, version: int, *, triton_version: int | None = None) -> None:
+
+DEPLOYED_BY_TAG, DEPLOYED_AT_TAG = "dmls.deployed_by", "dmls.deployed_at"
+
+
+def promote(
+    uri: str, name: str, version: int, *, triton_version: int | None = None, deployed_by: str = ""
+) -> None:
     """Make a version the champion, after it was verified; it is no challenger any more.
 
     Args:
@@ -17,6 +27,7 @@ def promote(uri: str, name: str, version: int, *, triton_version: int | None = N
         name: ``<team>.<job>``.
         version: the registered model's version.
         triton_version: the version in the Triton repository that serves it, noted as a tag.
+        deployed_by: who did it, noted with the time as tags.
 
     Raises:
         NotFoundError: there is no such model.
@@ -29,6 +40,10 @@ def promote(uri: str, name: str, version: int, *, triton_version: int | None = N
             raise NotFoundError(f"MLflow has no model {name} with a challenger")
         if triton_version is not None:
             client.set_model_version_tag(name, str(version), TRITON_VERSION_TAG, str(triton_version))
+        if deployed_by:
+            now_utc = datetime.now(UTC).isoformat(timespec="seconds")
+            for key, value in ((DEPLOYED_BY_TAG, deployed_by), (DEPLOYED_AT_TAG, now_utc)):
+                client.set_model_version_tag(name, str(version), key, value)
         client.set_registered_model_alias(name, CHAMPION, str(version))
         if now.get(CHALLENGER) == version:
             client.delete_registered_model_alias(name, CHALLENGER)
@@ -43,6 +58,18 @@ def champion(uri: str, name: str) -> int | None:
     client = connect(uri)
     with reaching(uri, f"look up the champion of {name}"):
         return aliases(client, name).get(CHAMPION)
+
+
+def champion_tag(uri: str, name: str, tag: str) -> str | None:
+    """Return a tag of the champion's version, if there is a champion that has it.
+
+    Raises:
+        TrackingError: MLflow does not answer.
+    """
+    client = connect(uri)
+    with reaching(uri, f"look up the champion of {name}"):
+        version = aliases(client, name).get(CHAMPION)
+        return None if version is None else client.get_model_version(name, str(version)).tags.get(tag)
 
 
 def champion_metric(uri: str, name: str, metric: str) -> float | None:

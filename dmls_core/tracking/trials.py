@@ -97,6 +97,8 @@ def _log_child(
 
 def _tags(trial: Mapping[str, Any]) -> dict[str, str]:
     tags = {TRIAL_TAG: str(trial["number"]), "dmls.engine": trial["engine"]}
+    if trial.get("model"):
+        tags["dmls.model"] = trial["model"]
     if trial["same_as"] is not None:
         tags["dmls.same_as_trial"] = str(trial["same_as"])
     if trial["message"]:

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from types import FrameType
 
 from dmls_core.training.request import EngineChoice, TrainRequest
@@ -22,6 +23,9 @@ def run_train(
     run_key: str = "",
     engine: EngineChoice = "auto",
     etags: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    worker: int = 0,
     as_json: bool = False,
 ) -> None:
     """Train as ``TrainRequest`` says; the log goes to stderr, the result to stdout.
@@ -35,6 +39,9 @@ def run_train(
         run_key: key of the run; made from spec and data if empty.
         engine: overrules the spec's unless ``auto``.
         etags: what the data's ETags must be.
+        since: leaves out rows before it.
+        until: leaves out rows at it and later.
+        worker: which of the run's trainers this is.
         as_json: print ``result.json`` rather than a summary.
 
     Raises:
@@ -43,10 +50,15 @@ def run_train(
     """
     # An orderly exit: the scratch folder goes, and so does the validation's process.
     signal.signal(signal.SIGTERM, _exit)
-    request = TrainRequest(spec, tuple(data), out, team, name, run_key, engine, tuple(etags))
+    request = TrainRequest(
+        spec, tuple(data), out, team, name, run_key, engine, tuple(etags), since, until, worker
+    )
     result = train(request)
     if as_json:
         sys.stdout.write(json.dumps(result, indent=1) + "\n")
+        return
+    if result["status"] == "helped":
+        sys.stdout.write(f"worker {worker} is done; worker 0 goes on\n")
         return
     sys.stdout.write(
         f"{result['model']} on {result['engine']}: {result['metric']} {result['score']:.4f} on "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -88,6 +89,23 @@ def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         files.append(DataFile(url, path, etag or sha256[:32], path.stat().st_size, sha256))
     return files
+
+
+def cut_data(
+    files: Sequence[DataFile], spec: Spec, since: datetime | None, until: datetime, folder: Path
+) -> list[DataFile]:
+    """Leave out the rows that ``[columns] time`` places outside of an interval, and files without any other.
+
+    Raises:
+        DataError: a file has no such column, or no time in it; or no row is left.
+    """
+    from dmls_core.data.cut import Cut, cut_files
+
+    if spec.columns.time is None:
+        return list(files)
+    cut = Cut(spec.columns.time, since, until, spec.timezone)
+    paths = cut_files([file.path for file in files], cut, folder, data_format=spec.data.format)
+    return [replace(file, path=path) for file, path in zip(files, paths, strict=True) if path]
 
 
 def _fetch(url: str, etag: str | None, folder: Path) -> tuple[Path, str]:

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.data.encoder import NumberFeature
 from dmls_core.errors import ServingError
 from dmls_core.models.engines import Fitted
+from dmls_core.monitoring import with_predictions
 from dmls_core.serving import checkpoint
+from dmls_core.serving.size import SIZE_FILE, forest_size
 from dmls_core.spec import ModelDefinition
 from dmls_core.training.prepare import Prepared
 
@@ -22,7 +25,7 @@ SCHEMA = 1
 def export_checkpoint(
     fitted: Fitted, features: NDArray[np.float32], own: NDArray[Any], folder: Path, *, threads: int
 ) -> NDArray[np.float32]:
-    """Write ``checkpoint.tl`` and prove that it answers as the fitted model does.
+    """Write ``checkpoint.tl`` and ``size.json``, and prove that it answers as the fitted model does.
 
     Args:
         fitted: the model.
@@ -39,8 +42,9 @@ def export_checkpoint(
     """
     folder.mkdir(parents=True)
     loaded = checkpoint.export(fitted.to_treelite(), folder / "checkpoint.tl")
+    (folder / SIZE_FILE).write_text(json.dumps(forest_size(loaded)))
     served = checkpoint.predict(loaded, features, threads=threads)
-    checkpoint.check_parity(own, served, trees=loaded.num_tree)
+    checkpoint.check_parity(own, served)
     return served
 
 
@@ -52,7 +56,7 @@ def write_companions(
     score: float,
     folder: Path,
 ) -> None:
-    """Write ``encoder.json``, ``golden.json`` and ``model.json`` beside the checkpoint.
+    """Write ``encoder.json``, ``golden.json``, ``model.json`` and ``baseline.json`` beside the checkpoint.
 
     Args:
         data: encoder and golden rows.
@@ -85,6 +89,7 @@ def write_companions(
         "n_outputs": outputs.shape[1],
         "labels": data.labels,
         "features": data.encoder.feature_names,
+        "ranges": _ranges(data),
         "metric": metric,
         "score": score,
     }
@@ -92,5 +97,16 @@ def write_companions(
         "encoder.json": data.encoder.as_json(),
         "golden.json": golden,
         "model.json": about,
+        "baseline.json": with_predictions(data.profile, served, data.labels).as_json(),
     }.items():
         (folder / name).write_text(json.dumps(content, allow_nan=False))
+
+
+def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
+    """Return the smallest and the largest value of each number in the training rows, if it has any."""
+    low, high = (reduce(data.train, axis=0).tolist() for reduce in (np.fmin.reduce, np.fmax.reduce))
+    return {
+        feature.name: (low[position], high[position])
+        for position, feature in enumerate(data.encoder.features)
+        if isinstance(feature, NumberFeature) and not math.isnan(low[position])
+    }

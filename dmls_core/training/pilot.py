@@ -100,6 +100,8 @@ def _sample(
 
 def _middle(wanted: Hyperparameter) -> Scalar:
     if isinstance(wanted, Choice):
-        return wanted.values[len(wanted.values) // 2]
-    middle: float = math.sqrt(wanted.min * wanted.max) if wanted.log else (wanted.min + wanted.max) / 2
+        value: Scalar = wanted.values[len(wanted.values) // 2]
+        return value
+    low, high = float(wanted.min), float(wanted.max)
+    middle = math.sqrt(low * high) if wanted.log else (low + high) / 2
     return round(middle) if wanted.integer else middle

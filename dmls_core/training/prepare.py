@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data import Encoder, encode_table, fit_encoder, read_table, split_holdout
+from dmls_core.data import Encoder, encode_in_place, encode_table, fit_encoder, read_table, split_holdout
+from dmls_core.models.engines import load_reader
+from dmls_core.monitoring import Profile, profile_table
 from dmls_core.spec import ModelDefinition, Spec
 
 GOLDEN_ROWS = 100
@@ -30,6 +32,7 @@ class Prepared:
         golden: raw values by column of the first held-out rows, ``GOLDEN_ROWS`` at most.
         labels: the classes; ``None`` for a regression.
         warnings: what the user should know about the data.
+        profile: of all rows, to tell drift by.
     """
 
     encoder: Encoder
@@ -40,6 +43,7 @@ class Prepared:
     golden: dict[str, list[Any]]
     labels: tuple[str, ...] | None
     warnings: tuple[str, ...]
+    profile: Profile
 
     @property
     def n_classes(self) -> int:
@@ -47,13 +51,15 @@ class Prepared:
         return len(self.labels or ())
 
 
-def prepare(spec: Spec, model: ModelDefinition, paths: Sequence[Path]) -> Prepared:
-    """Read, split and encode the data.
+def prepare(spec: Spec, model: ModelDefinition, paths: Sequence[Path], engine: str = "cpu") -> Prepared:
+    """Read, split and encode the data; the engine decides who reads, not what comes of it.
 
     Raises:
         DataError: it does not fit the spec, or there is too little of it.
     """
-    table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format)
+    table = read_table(
+        paths, spec.columns, spec.task, data_format=spec.data.format, reader=load_reader(engine)
+    )
     train, test = split_holdout(
         table.target,
         holdout=spec.evaluation.holdout,
@@ -62,15 +68,20 @@ def prepare(spec: Spec, model: ModelDefinition, paths: Sequence[Path]) -> Prepar
         task=spec.task,
         labels=table.labels,
     )
+    train.sort()
     encoder = fit_encoder(table, train, fill_missing=not model.missing_values)
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
+    golden, profile = table.raw(test[:GOLDEN_ROWS]), profile_table(table)
+    encoded = encode_table(encoder, table, test)
     return Prepared(
         encoder=encoder,
-        train=encode_table(encoder, table, train),
+        # Last, since it uses the table's memory: two matrices of this size are more than one.
+        train=encode_in_place(encoder, table, train),
         train_target=target[train],
-        test=encode_table(encoder, table, test),
+        test=encoded,
         test_target=target[test],
-        golden=table.raw(test[:GOLDEN_ROWS]),
+        golden=golden,
         labels=table.labels,
         warnings=table.warnings,
+        profile=profile,
     )

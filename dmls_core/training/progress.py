@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Protocol
 
 from dmls_core.search import Problem, Trial
 from dmls_core.training.run_folder import RunFolder
@@ -18,16 +18,40 @@ REST = 0.5
 """Least seconds between two writes of ``progress.json`` within one state."""
 
 
+class Ended(Protocol):
+    """What is counted of a trial, whoever ran it."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """How it ended."""
+        ...
+
+    @property
+    def value(self) -> float | None:
+        """Its score, if it has one."""
+        ...
+
+
 class Progress:
     """Tells how a run goes, and times its phases."""
 
-    def __init__(self, folder: RunFolder, say: Callable[[str], None], total: int) -> None:
+    def __init__(
+        self, folder: RunFolder, say: Callable[[str], None], total: int, *, leads: bool = True
+    ) -> None:
         self.seconds: dict[str, float] = {}
         self._started = time.monotonic()
         self._folder = folder
         self._say = say
         self._total = total
-        self._finished = 0
+        self._leads = leads
+        self._known: set[int] = set()
+        self._scored: set[int] = set()
+        self._any_finished = False
         self._best: float | None = None
         self._state: State = "loading"
         self._written = 0.0
@@ -66,42 +90,65 @@ class Progress:
         if done:
             self._say(f"found {len(done)} trials of an earlier attempt: they are not run again")
 
+    def others(self, problem: Problem, trials: Iterable[Ended]) -> None:
+        """Count what other trainers have ended."""
+        before = len(self._scored)
+        for trial in trials:
+            self._count(problem, trial)
+        if len(self._scored) > before and time.monotonic() - self._written >= REST:
+            self._write(f"trial {len(self._scored)}/{self._total}")
+
     def trial(self, problem: Problem, metric: str, trial: Trial) -> None:
-        """Tell about a trial that has just ended."""
+        """Tell about a trial that has just ended, or has gone further than it was told of before."""
+        known = trial.number in self._known
         self._count(problem, trial)
-        if trial.same_as is None:
+        if trial.same_as is None and not known:
             self._paid.append(trial.seconds)
-        line = f"trial {self._finished}/{self._total}  "
         if trial.value is None:
             line = f"trial failed: {trial.message}"
         else:
-            line += f"{metric} {trial.value:.4f}  best {self._best:.4f}{self._eta()}"
-        if trial.same_as is not None:
-            line += f"  (same as number {trial.same_as})"
+            count = f"trial {len(self._scored)}/{self._total}"
+            what = f"trial number {trial.number} went on" if known else count
+            line = f"{what}  {metric} {trial.value:.4f}  best {self._best:.4f}{self._eta()}"
+            if trial.same_as is not None:
+                line += f"  (same as number {trial.same_as})"
+            elif trial.message:
+                line += f"  ({trial.message})"
+        if trial.model:
+            line += f"  {trial.model}"
         self._say(line)
-        if time.monotonic() - self._written >= REST or self._finished == self._total:
+        if time.monotonic() - self._written >= REST or len(self._scored) == self._total:
             self._write(line)
 
-    def _count(self, problem: Problem, trial: Trial) -> None:
+    def _count(self, problem: Problem, trial: Ended) -> None:
+        self._known.add(trial.number)
         if trial.value is None:
             return
-        self._finished += 1
+        self._scored.add(trial.number)
+        # What was given up early is no measure, unless there is nothing else yet.
+        if trial.state == "finished" and not self._any_finished:
+            self._any_finished, self._best = True, None
+        if trial.state != "finished" and self._any_finished:
+            return
         if self._best is None or problem.better(trial.value, self._best):
             self._best = trial.value
 
     def _eta(self) -> str:
-        left = self._total - self._finished
+        left = self._total - len(self._scored)
         if not left or not self._paid:
             return ""
         return f"  eta {duration(left * sum(self._paid) / len(self._paid))}"
 
     def _write(self, message: str) -> None:
         self._written = time.monotonic()
+        # What a helper tells is what all trainers search; how it starts and ends is no news of the run.
+        if not self._leads and self._state != "searching":
+            return
         self._folder.progress(
             {
                 "schema": SCHEMA,
                 "state": self._state,
-                "finished": self._finished,
+                "finished": len(self._scored),
                 "total": self._total,
                 "best": self._best,
                 "message": message,

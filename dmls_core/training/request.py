@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +28,9 @@ class TrainRequest:
         run_key: key of the run; made from spec and data if empty.
         engine: overrules the spec's ``[resources] engine`` unless ``auto``.
         etags: what the data's ETags must be, in the order of ``data``; empty does not check.
+        since: rows before this moment, by ``[columns] time``, are left out.
+        until: so are rows at this moment and later.
+        worker: which of the run's trainers this is, where several share the search: 0 leads.
     """
 
     spec: str
@@ -37,6 +41,9 @@ class TrainRequest:
     run_key: str = ""
     engine: EngineChoice = "auto"
     etags: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    worker: int = 0
 
     def __post_init__(self) -> None:
         check_name("team", self.team)
@@ -45,6 +52,30 @@ class TrainRequest:
             raise UserError("there is no data to train on: name at least one file")
         if self.etags and len(self.etags) != len(self.data):
             raise UserError(f"{len(self.etags)} ETags were given for {len(self.data)} data files")
+        if self.since and not self.until:
+            raise UserError("the beginning of an interval was given without its end: add --until")
+        if self.worker < 0:
+            raise UserError(f"there is no worker {self.worker}: they are numbered from 0")
+
+    @property
+    def leads(self) -> bool:
+        """Whether this trainer refits and writes the result, and tells how the run goes."""
+        return self.worker == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A model that a spec asks for.
+
+    Attributes:
+        model: the model.
+        engine: what fits it.
+        hyperparameters: the space that this engine really searches.
+    """
+
+    model: ModelDefinition
+    engine: str
+    hyperparameters: dict[str, Hyperparameter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +85,17 @@ class Job:
     Attributes:
         request: what was asked.
         spec: the spec.
-        model: what it asks for.
-        engine: what fits it.
-        hyperparameters: the space that this engine really searches.
+        contenders: the models it asks for, in its order.
         key: the run's key.
         files: the data.
         out: local folder of what will be uploaded.
+        study: address of the database that the run's trainers share a study over; empty: this one is alone.
     """
 
     request: TrainRequest
     spec: Spec
-    model: ModelDefinition
-    engine: str
-    hyperparameters: dict[str, Hyperparameter]
+    contenders: tuple[Contender, ...]
     key: str
     files: list[DataFile]
     out: Path
+    study: str = field(default="", repr=False)

@@ -38,7 +38,7 @@ def describe_run(
         "run_key": job.key,
         "spec_sha256": spec.sha256,
         "task": spec.task,
-        "model": spec.model,
+        "model": problem.model.name,
         "engine": problem.engine.name,
         "metric": spec.search.metric,
         "direction": problem.direction,
@@ -46,7 +46,7 @@ def describe_run(
         "cv_score": outcome.best.value,
         "best_trial": outcome.best.number,
         "best_params": fitted.parameters(),
-        "n_trials": outcome.finished,
+        "n_trials": outcome.scored,
         "folds": len(problem.folds),
         "seed": problem.seed,
         "labels": list(data.labels) if data.labels else None,
@@ -63,8 +63,14 @@ def describe_run(
             "holdout_rows": len(data.test),
             "hash": content_hash([file.path for file in job.files]),
             "objects": [file.as_json() for file in job.files],
+            "since": _iso(job.request.since),
+            "until": _iso(job.request.until),
         },
         "warnings": list(data.warnings),
         "versions": versions((*problem.engine.libraries, *LIBRARIES)),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.astimezone(UTC).isoformat(timespec="seconds") if moment else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,6 @@ from dmls_core.search import Trial
 from dmls_core.store import Store, layout
 
 SCHEMA = 1
-RUN = "run.json"
-"""Says which run the folder belongs to; written first."""
 
 
 class RunFolder:
@@ -26,6 +25,8 @@ class RunFolder:
     """
 
     def __init__(self, store: Store) -> None:
+        self.token = ""
+        """Tells this folder from one that was there before under the same name; known once it is claimed."""
         self._store = store
         self._claimed = False
         self._told: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
@@ -37,18 +38,22 @@ class RunFolder:
             UserError: the folder belongs to another run.
         """
         try:
-            self._store.create(RUN, _json({"schema": SCHEMA, "run_key": run_key}))
+            self.token = secrets.token_hex(4)
+            content = {"schema": SCHEMA, "run_key": run_key, "token": self.token}
+            self._store.create(layout.RUN, _json(content))
         except ConflictError as error:
-            owner = json.loads(self._store.get(RUN)).get("run_key")
+            known = json.loads(self._store.get(layout.RUN))
+            owner, self.token = known.get("run_key"), known.get("token", "")
             if owner != run_key:
                 raise UserError(
                     f"{self._store.url} holds another run ({owner}): the spec or the data differ; "
                     "choose another folder"
                 ) from error
         self._claimed = True
-        return self._result()
+        return self.result()
 
-    def _result(self) -> dict[str, Any] | None:
+    def result(self) -> dict[str, Any] | None:
+        """Return ``result.json``, if the run is finished."""
         try:
             result: dict[str, Any] = json.loads(self._store.get(layout.RESULT))
         except ObjectMissingError:
@@ -60,13 +65,13 @@ class RunFolder:
         try:
             self._store.create(layout.RESULT, _json(result))
         except ConflictError:
-            return self._result() or result
+            return self.result() or result
         self._store.delete(layout.ERROR)
         return result
 
     def fail(self, error: DmlsError) -> None:
         """Write ``error.json`` and that the run failed. Another run's folder stays as it is."""
-        if not self._claimed and self._store.head(RUN) is not None:
+        if not self._claimed and self._store.head(layout.RUN) is not None:
             return
         problems = [problem.as_json() for problem in error.problems] if isinstance(error, UserError) else []
         self._store.put(

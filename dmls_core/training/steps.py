@@ -8,7 +8,8 @@ from dmls_core.compute import available_cpus
 from dmls_core.evaluate import scorer
 from dmls_core.models import METRICS
 from dmls_core.models.engines import Engine, Fitted
-from dmls_core.search import PlainSearcher, Problem, SearchOutcome, Space, Trial, make_folds, unbroken
+from dmls_core.search import Problem, SearchOutcome, Space, Trial, choose_searcher, make_folds, unbroken
+from dmls_core.search.early_stop import enough_of
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.training.prepare import Prepared
 from dmls_core.training.progress import Progress
@@ -51,20 +52,23 @@ def search(
         folder.keep(trial)
         progress.trial(problem, spec.search.metric, trial)
 
-    strategy = spec.search.strategy
-    return PlainSearcher("random" if strategy == "random" else "grid" if strategy == "grid" else "tpe").run(
+    searcher = choose_searcher(spec.search.strategy, problem.model, problem.engine.name)
+    return searcher.run(
         problem,
         space,
         spec.n_trials,
         done=done,
         timeout=spec.search.timeout,
+        enough=enough_of(spec.search.early_stop, problem.direction),
         on_trial=on_trial,
         stop=stop,
     )
 
 
 def refit(problem: Problem, outcome: SearchOutcome) -> Fitted:
-    """Fit the best trial's hyperparameters on all training rows."""
+    """Return the search's own model, or fit the best trial's hyperparameters on all training rows."""
+    if outcome.fitted is not None:
+        return outcome.fitted
     return problem.engine.fit(
         problem.model,
         outcome.params,

@@ -5,18 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_core.evaluate import score_holdout
-from dmls_core.evaluate.report import render_report
-from dmls_core.models.engines import load_engine
-from dmls_core.search import Space
+from dmls_core.serving.card import write_card
 from dmls_core.store import layout
+from dmls_core.training.entrants import describe, enter
 from dmls_core.training.model_folder import export_checkpoint, write_companions
-from dmls_core.training.prepare import prepare
 from dmls_core.training.progress import Progress
+from dmls_core.training.report import look_closer, write_report
 from dmls_core.training.request import Job
 from dmls_core.training.result import describe_run
 from dmls_core.training.run_folder import RunFolder
-from dmls_core.training.steps import make_problem, refit, search
+from dmls_core.training.steps import refit
+from dmls_core.training.together import remove_study, search_models, share
 from dmls_core.training.validation import SideBySide
+
+
+def help_out(job: Job, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    """Take part in a search that another trainer leads, until there is no trial left to take.
+
+    Raises:
+        UserError: the spec or the data is wrong.
+        PlatformError: a service or the machine failed.
+    """
+    with progress.phase("load"):
+        entrants = enter(job)
+    progress.enter("searching", describe(entrants))
+    share(job, [entrant.arm() for entrant in entrants], folder, progress, stop=lambda: False)
+    return {"schema": 1, "status": "helped", "run_key": job.key, "worker": job.request.worker}
 
 
 def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide) -> dict[str, Any]:
@@ -32,21 +46,20 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         UserError: the spec or the data is wrong.
         PlatformError: a service or the machine failed.
     """
-    spec, model = job.spec, job.model
+    spec = job.spec
     with progress.phase("load"):
-        engine = load_engine(job.engine, model.family)
-        data = prepare(spec, model, [file.path for file in job.files])
-        problem = make_problem(spec, model, engine, data)
-    for warning in data.warnings:
+        entrants = enter(job)
+    for warning in entrants[0].data.warnings:
         progress.warn(warning)
     with progress.phase("search"):
-        space = Space.of(job.hyperparameters)
-        progress.enter("searching", f"searching {', '.join(space.searched) or 'nothing'} of {model.name}")
+        progress.enter("searching", describe(entrants))
         try:
-            outcome = search(spec, problem, space, folder, progress, stop=validation.failed)
+            winner, outcome = search_models(job, entrants, folder, progress, stop=validation.failed)
         finally:
             # Why the search was stopped matters more than what it says about that.
             validation.check()
+    problem, data = winner.problem, winner.data
+    model, engine = problem.model, problem.engine
     with progress.phase("refit"):
         progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
         fitted = refit(problem, outcome)
@@ -59,13 +72,16 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, served, model, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, problem, outcome, fitted, scores)
+    with progress.phase("report"):
+        insight = look_closer(spec, data, problem, fitted, served, result)
+    for warning in insight.warnings:
+        progress.warn(warning)
     progress.seconds["validate"] = validation.finish()
-    report = render_report(
-        result | {"seconds": progress.rounded()}, [trial.as_json() for trial in outcome.trials]
-    )
-    (job.out / layout.REPORT).write_text(report, encoding="utf-8")
+    write_card(model_folder, result, spec.as_json())
+    write_report(job.out / layout.REPORT, result | {"seconds": progress.rounded()}, spec, outcome, insight)
     result["artifacts"] = folder.upload(job.out)
     result["seconds"] = progress.rounded()
     result = folder.finish(result)
+    remove_study(job, folder, progress)
     progress.enter("finished", f"{result['metric']} {result['score']:.4f} on {len(data.test)} rows held out")
     return result

@@ -31,21 +31,33 @@ max = {n}
 values = ["gini", "entropy", "log_loss"]
 """
 
+SCHEDULE = """
+[data]
+path = "data/dt={{date}}/*.parquet"
+[schedule]
+cron = "{minute} 6 * * 1"
+timezone = "Europe/Vienna"
+"""
+"""Each job may have one of sixty cron strings."""
+
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """Measure each size in a process of its own; ratios are against the smallest."""
+    """Measure each size with and without schedules, each in a process of its own.
+
+    Ratios are against the smallest size without schedules.
+    """
     rows = []
-    for size in map(int, arguments.sizes.split(",")):
-        done = subprocess.run(
-            [sys.executable, __file__, "--one", str(size)], capture_output=True, text=True, check=True
-        )
+    sizes = arguments.sizes.split(",")
+    for scheduled, size in [("no", size) for size in sizes] + [("yes", size) for size in sizes]:
+        command = [sys.executable, __file__, "--one", size, scheduled]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         rows.append(json.loads(done.stdout.splitlines()[-1]))
     for row in rows:
         row["per DAG vs first"] = row["ms/DAG"] / rows[0]["ms/DAG"]
     return rows
 
 
-def one(size: int) -> Row:
+def one(size: int, *, scheduled: bool) -> Row:
     """Build a registry of ``size`` jobs, and parse and serialise every file of its bundle."""
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
         root = f"{folder}/root"
@@ -57,7 +69,7 @@ def one(size: int) -> Row:
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": f"{folder}/bundles",
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         }
-        _register(root, size)
+        _register(root, size, scheduled=scheduled)
         from airflow.dag_processing.dagbag import DagBag
         from airflow.serialization.serialized_objects import DagSerialization
 
@@ -83,6 +95,7 @@ def one(size: int) -> Row:
         parse, serialise = (sum(c[i] for c in costs) for i in (0, 1))
         return {
             "DAGs": size,
+            "scheduled": "yes" if scheduled else "no",
             "files": len(files),
             "write ms/DAG": write / size * 1e3,
             "parse ms/DAG": parse / size * 1e3,
@@ -92,7 +105,7 @@ def one(size: int) -> Row:
         }
 
 
-def _register(root: str, size: int) -> None:
+def _register(root: str, size: int, *, scheduled: bool) -> None:
     from datetime import UTC, datetime
 
     from dmls_core.models import load_spec
@@ -101,7 +114,8 @@ def _register(root: str, size: int) -> None:
     registry = Registry(open_store(root))
     now = datetime.now(UTC)
     for number in range(size):
-        spec = load_spec(SPEC.format(n=100 + number % 50).encode())
+        text = SPEC.format(n=100 + number % 50)
+        spec = load_spec((text + SCHEDULE.format(minute=number % 60) if scheduled else text).encode())
         team, name = f"team{number % 7}", f"job{number}"
         data = ObjectInfo(f"incoming/{team}/{name}/data.csv", 100, f"{number:032x}", now)
         registry.accept(spec, team, name, [data], now)
@@ -109,6 +123,6 @@ def _register(root: str, size: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(one(int(sys.argv[2]))))
+        print(json.dumps(one(int(sys.argv[2]), scheduled=sys.argv[3] == "yes")))
     else:
         run(__doc__, measure, ("--sizes", "10,100,1000", "numbers of jobs, separated by commas"))

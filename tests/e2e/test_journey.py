@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+from urllib.parse import quote, urlencode
+from urllib.request import urlopen
 
 import pytest
 
@@ -101,6 +103,20 @@ def test_anyone_loads_the_champion_from_mlflow_without_dmls(platform: PlatformCl
     south, unknown = json.loads(done.stdout.splitlines()[-1])
     assert 500 < south < 1200
     assert 200 < unknown < 3000
+
+
+def test_the_report_is_one_click_away(platform: PlatformClient):
+    platform.wait_status("city", "flats", "deployed")
+    run = quote(platform.runs("city", "flats")[-1]["dag_run_id"], safe="")
+
+    answer = platform.airflow("GET", f"/dags/dmls.city.flats/dagRuns/{run}/taskInstances/register/links")
+
+    links = answer["extra_links"]
+    assert links["Report"] == f"{links['MLflow run']}/artifacts/report.html"
+    assert platform.status("city", "flats")["links"]["report"] == links["Report"]
+    query = urlencode({"path": "report.html", "run_uuid": links["MLflow run"].rsplit("/", 1)[1]})
+    with urlopen(f"{platform.settings['mlflow_uri']}/get-artifact?{query}", timeout=30) as page:
+        assert b"Content-Security-Policy" in page.read()
 
 
 def test_the_same_drop_twice_makes_one_run(platform: PlatformClient):

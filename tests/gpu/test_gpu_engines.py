@@ -8,7 +8,7 @@ import pytest
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import load_engine
-from dmls_core.search import PlainSearcher, Problem, Space, make_folds
+from dmls_core.search import Problem, Space, choose_searcher, make_folds
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Choice, Range
 from dmls_core.training import TrainRequest, train
@@ -40,7 +40,7 @@ def test_every_model_survives_the_export(name: str, kind: str, tmp_path: Path):
     own = fitted.predict(engine.place(data.x))
     loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
 
-    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x), trees=1)
+    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x))
     assert fitted.importances().sum() == pytest.approx(1, abs=1e-5)
     assert set(fitted.parameters()) >= {"n_estimators", "max_depth"}
 
@@ -89,7 +89,7 @@ def test_the_single_precision_inference_of_the_gpu_agrees(tmp_path: Path):
     )
 
     own = fitted.predict(engine.place(data.x))
-    checkpoint.check_parity(own, cupy.asnumpy(served.predict_proba(engine.place(data.x))), trees=60)
+    checkpoint.check_parity(own, cupy.asnumpy(served.predict_proba(engine.place(data.x))))
 
 
 def test_a_search_keeps_its_data_on_the_device():
@@ -114,7 +114,8 @@ def test_a_search_keeps_its_data_on_the_device():
         {"n_estimators": Range(min=10, max=50), "criterion": Choice(values=("gini", "entropy"))}, {}
     )
 
-    outcome = PlainSearcher("tpe").run(problem, space, 4, on_trial=lambda _: None, stop=lambda: False)
+    searcher = choose_searcher("tpe", model, engine.name)
+    outcome = searcher.run(problem, space, 4, on_trial=lambda _: None, stop=lambda: False)
 
     assert isinstance(problem.features, cupy.ndarray)
     assert outcome.finished == 4

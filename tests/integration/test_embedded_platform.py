@@ -237,15 +237,18 @@ def test_triton_serves_a_forest_by_the_stand_in_over_both_protocols(home: Platfo
         (repository / name / "1").mkdir(parents=True)
         treelite.sklearn.import_model(forest).serialize(repository / name / "1" / "checkpoint.tl")
         (repository / name / "config.pbtxt").write_text(CONFIG % (name, outputs))
-    for module, address in (
-        (tritonclient.http, settings["triton_http"]),
-        (tritonclient.grpc, settings["triton_grpc"]),
+    for module, address, header in (
+        (tritonclient.http, settings["triton_http"], "dmls-key"),
+        (tritonclient.grpc, settings["triton_grpc"], "triton-grpc-protocol-dmls-key"),
     ):
+        key = {header: settings["triton_key"]}
         with closing(module.InferenceServerClient(address)) as client:
+            with pytest.raises(Exception, match="restricted"):
+                client.load_model("good")
             with pytest.raises(Exception, match="output__0 has dims"):
-                client.load_model("bad")
+                client.load_model("bad", headers=key)
             assert client.is_server_ready(), "one bad model leaves the server ready"
-            client.load_model("good")
+            client.load_model("good", headers=key)
             given = module.InferInput("input__0", list(rows.shape), "FP32")
             given.set_data_from_numpy(rows)
             answer = client.infer("good", [given]).as_numpy("output__0")

@@ -15,7 +15,16 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import NotFoundError, PlatformError, TrackingError
-from dmls_core.tracking import champion, champion_metric, log_run, model_url, promote, run_url
+from dmls_core.tracking import (
+    champion,
+    champion_metric,
+    champions,
+    log_run,
+    model_url,
+    promote,
+    registered_as,
+    run_url,
+)
 from tests.services.seaweed import free_ports
 from tests.trained_run import spec_json, trained_run, user_rows
 
@@ -324,6 +333,7 @@ def test_a_logged_model_is_code_and_data_and_says_what_it_needs(mlflow_uri, clie
     folder = Path(mlflow.artifacts.download_artifacts(uri, dst_path=str(tmp_path / "model")))
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert {"pyfunc_model.py", "code/dmls_model/encoder.py", "artifacts/checkpoint.tl"} <= files
+    assert (folder / "artifacts/card.html").read_text().startswith("<!doctype html>")
     assert not [name for name in files if name.endswith((".pkl", ".pickle", ".pyc"))]
     requirements = (folder / "requirements.txt").read_text().split()
     assert sorted(line.partition("==")[0] for line in requirements) == [
@@ -352,3 +362,21 @@ def test_without_a_server_the_error_comes_at_once_and_says_where():
     for uri in ("", "file:///tmp/mlruns"):
         with pytest.raises(PlatformError):
             champion(uri, "lab.iris")
+
+
+def test_who_deployed_what_and_which_version_serves(mlflow_uri, client, tmp_path, job):
+    name = f"lab.{job}"
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        run = log(mlflow_uri, trained_run(folder, job=job, run_key=f"{number:016x}", seed=number), folder)
+        assert run.model_version == number
+        promote(mlflow_uri, name, number, triton_version=number + 6, deployed_by="Airflow run 1")
+    assert registered_as(mlflow_uri, name, 7) == 1
+    assert champions(mlflow_uri)[name] == 8
+    promote(mlflow_uri, name, 1, triton_version=7, deployed_by="dmls rollback by ann@desk")
+    assert champions(mlflow_uri)[name] == 7
+    tags = client.get_model_version(name, "1").tags
+    assert tags["dmls.deployed_by"] == "dmls rollback by ann@desk"
+    assert tags["dmls.deployed_at"].endswith("+00:00")
+    with pytest.raises(NotFoundError, match="dmls.triton_version=99"):
+        registered_as(mlflow_uri, name, 99)

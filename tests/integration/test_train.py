@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,7 @@ def check_answers(out: Path) -> None:
     assert about["n_outputs"] == expected.shape[1]
     assert about["score"] == result["score"]
     assert {a["name"] for a in result["artifacts"]} >= {
+        "model/card.html",
         "model/checkpoint.tl",
         "model/encoder.json",
         "model/golden.json",
@@ -137,7 +139,13 @@ def test_iris_in_a_folder(iris: Path, monkeypatch: pytest.MonkeyPatch):
     assert 20 <= result["best_params"]["n_estimators"] <= 60
     assert (result["data"]["rows"], result["data"]["holdout_rows"]) == (150, 30)
     assert result["data"]["hash"] == hashlib.sha256((iris / "iris.csv").read_bytes()).hexdigest()
-    assert set(result["seconds"]) == {"load", "validate", "search", "refit", "export", "score", "total"}
+    phases = {"load", "validate", "search", "refit", "export", "score", "report", "total"}
+    assert set(result["seconds"]) == phases
+    low, high = result["holdout"]["interval"]
+    assert low <= result["score"] <= high
+    assert set(result["permutation"]) <= set(result["features"])
+    assert result["warnings"] == []
+    assert "The model on the holdout" in (iris / "out/report.html").read_text()
     assert set(result["versions"]) >= {"python", "dmls", "scikit-learn", "treelite", "optuna"}
     assert result["holdout"]["metrics"]["accuracy"] == result["score"]
     check_answers(iris / "out")
@@ -340,3 +348,31 @@ def _accepted(spec: bytes) -> bytes:
     from dmls_core.models import load_spec
 
     return load_spec(spec).canonical()
+
+
+def test_rows_of_a_later_time_are_never_read(iris: Path) -> None:
+    """What comes after the interval would break every step that read it."""
+    heads, *rows = (iris / "iris.csv").read_text().splitlines()
+    days = [f"2026-01-{1 + row % 28:02d}" for row in range(len(rows))]
+    dated = [f"{heads},when", *(f"{row},{day}" for row, day in zip(rows, days, strict=True))]
+    clean, poisoned = iris / "clean.csv", iris / "iris.csv"
+    clean.write_text(
+        "\n".join(line for line in dated if not line.endswith(("2026-01-27", "2026-01-28"))) + "\n"
+    )
+    poisoned.write_text("\n".join([*dated, "x,y,z,poison,unheard-of,2026-02-01"]) + "\n")
+    spec = iris / "spec.toml"
+    spec.write_text(FOREST.format(n_trials=2, low=20, high=40).replace("[n_", 'time = "when"\n[n_'))
+    end = datetime(2026, 1, 27, tzinfo=UTC)
+
+    result = train(request(iris, until=end))
+    alone = train(request(iris, data=(str(clean),), out=str(iris / "alone")))
+
+    assert result["data"]["rows"] == sum(day < "2026-01-27" for day in days)
+    assert result["labels"] == ["setosa", "versicolor", "virginica"]
+    assert (result["score"], result["best_params"]) == (alone["score"], alone["best_params"])
+    assert result["data"]["hash"] == alone["data"]["hash"]
+    assert (result["data"]["since"], result["data"]["until"]) == (None, "2026-01-27T00:00:00+00:00")
+    with pytest.raises(DataError, match="no row is from"):
+        train(
+            request(iris, out=str(iris / "none"), since=end.replace(year=2027), until=end.replace(year=2028))
+        )

@@ -7,8 +7,9 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ class TritonProcess:
     def repository(self) -> Repository:
         return Repository(str(self.context.model_repository))
 
-    def client(self, **options: float) -> TritonClient:
+    def client(self, **options: Any) -> TritonClient:
         return TritonClient(
             self.context.address("triton_http"), self.context.address("triton_grpc"), **options
         )
@@ -70,16 +71,34 @@ class TritonProcess:
         return self.service.ready(0.0)
 
 
+def new_triton(folder: Path, *, repository: str = "", key: str = "") -> TritonProcess:
+    """Prepare a Triton server with an empty repository; its state goes below ``folder``.
+
+    Args:
+        folder: for its state.
+        repository: as Triton takes it, in place of a folder in the state.
+        key: what it asks for before it loads a model.
+    """
+    state = folder / "state"
+    state.mkdir()
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    identity = Identity(
+        id=os.urandom(8).hex(), runtime=str(state), credentials={"triton_key": key}, ports=ports
+    )
+    context = Context(state, identity)
+    log = state / "triton.log"
+    service = triton_service(context, find_server(state, dict(os.environ), log))
+    if repository:
+        own = f"--model-repository={context.model_repository}"
+        command = [f"--model-repository={repository}" if word == own else word for word in service.command]
+        service = replace(service, command=command)
+    return TritonProcess(service, context, log)
+
+
 @pytest.fixture(scope="session")
 def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonProcess]:
     """A Triton server that lasts as long as the test session, with an empty repository."""
-    state = tmp_path_factory.mktemp("triton") / "state"
-    state.mkdir()
-    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    identity = Identity(id=os.urandom(8).hex(), runtime=str(state), credentials={}, ports=ports)
-    context = Context(state, identity)
-    log = state / "triton.log"
-    server = TritonProcess(triton_service(context, find_server(state, dict(os.environ), log)), context, log)
+    server = new_triton(tmp_path_factory.mktemp("triton"))
     server.start()
     yield server
     server.stop()

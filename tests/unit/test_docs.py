@@ -26,14 +26,8 @@ def test_the_spec_reference_is_what_the_code_says():
 
 
 LATER = {
-    "[schedule]": '[schedule]\ncron = "@weekly"',
-    "[drift]": "[drift]\nretrain = true",
-    "workers above 1": "[search]\nworkers = 2",
-    "nested": '[search]\nstrategy = "nested"',
-    "early_stop": "[search]\nearly_stop = 3",
     "partition": '[data]\npartition = "day"',
     "time": '[evaluation]\nsplit = "time"',
-    "max_latency_ms": "[deploy]\nmax_latency_ms = 3",
     "gpus above 1": "[resources]\ngpus = 2",
 }
 
@@ -94,7 +88,7 @@ def test_specs_on_the_pages_are_valid():
     ]
     assert len(found) >= 2
     for block in found:
-        assert load_spec(block.encode()).n_trials == 5
+        assert load_spec(block.encode()).n_trials >= 5
 
 
 def test_the_bundles_settings_are_all_described():

@@ -64,7 +64,9 @@ def read_frame(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Frame:
     for name in present:
         series = frame.drop_in_place(name)
         facts[name], columns[name] = _column(series, as_text=_as_text(name, spec))
-    return Frame(pd.DataFrame(columns), facts, tuple(name for name in names if name not in present), roles)
+    # Without a copy: Great Expectations only looks.
+    data = pd.DataFrame(columns, copy=False)
+    return Frame(data, facts, tuple(name for name in names if name not in present), roles)
 
 
 def _as_text(name: str, spec: Spec) -> bool:

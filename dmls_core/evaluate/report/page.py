@@ -1,4 +1,4 @@
-"""Puts the report together from ``result.json`` and the trials."""
+"""Puts the report together from ``result.json``, spec, trials and what was found out about the model."""
 
 from __future__ import annotations
 
@@ -6,107 +6,156 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dmls_core.evaluate.holdout import QUANTILES
-from dmls_core.evaluate.report.parts import bars, heat_table, number, table
+from dmls_core.evaluate.insight import Insight
+from dmls_core.evaluate.report import model_section, search_section
+from dmls_core.evaluate.report.figures import Figures, style
+from dmls_core.evaluate.report.parts import facts, folded, number, table
 
-LEADERS = 50
-"""Trials shown: the best ones."""
+FEATURES = 40
+"""Names of features that are listed."""
 
-FEATURES = 30
-"""Features shown: the most important ones."""
-
-CLASSES = 25
-"""Largest number of classes whose confusions are shown."""
-
-STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
-table{border-collapse:collapse;margin:.5rem 0}th,td{padding:.2rem .7rem;border-bottom:1px solid #d8dee4}
-th{text-align:left;font-weight:600}td.n{text-align:right;font-variant-numeric:tabular-nums}
-.score{font-size:2rem;font-weight:600}.muted{color:#59636e}svg{display:block}
-@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}th,td{border-color:#30363d}
-.muted{color:#9198a1}}
-"""
+SECTIONS = {
+    "asked": "What was asked",
+    "search": "The search",
+    "model": "The model on the holdout",
+    "features": "The features",
+    "details": "Details",
+}
 
 
-def render_report(result: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page.
+def render_report(
+    result: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    trials: Sequence[Mapping[str, Any]],
+    insight: Insight,
+) -> str:
+    """Return the page: one file that needs nothing from the network and sends nothing there.
 
     Args:
         result: ``result.json``; ``artifacts`` need not be there yet.
-        trials: the trials' JSON.
+        spec: the accepted spec's JSON.
+        trials: the trials' JSON, by number.
+        insight: what was found out about the model.
     """
+    figures = Figures()
+    contents = {
+        "asked": _asked(spec, result),
+        "search": search_section.render(figures, result, spec, trials),
+        "model": model_section.render(figures, result, insight),
+        "features": model_section.render_features(figures, result, insight),
+        "details": _details(result),
+    }
     title = f"{result['team']}/{result['job']}"
-    parts = [
-        _summary(result),
-        _holdout(result),
-        _leaderboard(result, trials),
-        _features(result),
-        _details(result),
-    ]
-    body = "".join(f"<section>{part}</section>" for part in parts if part)
+    links = "".join(f'<a href="#{name}">{SECTIONS[name]}</a>' for name in contents)
+    sections = "".join(
+        f'<section id="{name}"><h2>{SECTIONS[name]}</h2>{content}</section>'
+        for name, content in contents.items()
+    )
+    scripts, hashes = figures.scripts()
+    allowed = " ".join(hashes) or "'none'"
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
-        f"<body><h1>{escape(title)}</h1>{body}</body></html>\n"
+        '<meta name="referrer" content="no-referrer">'
+        f"<title>{escape(title)}</title><style>{style()}</style></head><body><main>"
+        f"<header><h1>{escape(title)}</h1><nav>{links}</nav>"
+        "<noscript><p>The figures need scripts; everything else on this page does not.</p></noscript>"
+        f"</header>{_summary(result, insight)}{_warnings(result)}{sections}</main>{scripts}</body></html>\n"
     )
 
 
-def _summary(result: Mapping[str, Any]) -> str:
-    data = result["data"]
-    better = "higher is better" if result["direction"] == "maximize" else "lower is better"
-    return (
-        f'<p class="score">{escape(result["metric"])} {number(result["score"])}</p>'
-        f'<p class="muted">on {data["holdout_rows"]} rows that the search never saw ({better}); '
-        f"{number(result['cv_score'])} in the cross-validation of the best trial</p>"
-        f"<p>{escape(result['model'])} on the {escape(result['engine'])} engine, "
-        f"{result['n_trials']} trials, {data['train_rows']} rows to learn from, "
-        f"{len(result['features'])} features, {number(result['seconds']['total'])} s</p>"
+def _summary(result: Mapping[str, Any], insight: Insight) -> str:
+    data, better = result["data"], "higher" if result["direction"] == "maximize" else "lower"
+    lines = [f"on {data['holdout_rows']:,} rows that the search never saw; {better} is better."]
+    if insight.interval is not None:
+        low, high = insight.interval
+        lines.append(
+            f"95 % confidence interval {number(low)} to {number(high)} (bootstrap)."
+            if low < high
+            else "All of them were answered right: they are too few to tell how far the score may be off."
+        )
+    if insight.baseline is not None:
+        lines.append(f"A model that knows no feature has {number(insight.baseline)}.")
+    score = (
+        f'<div><div class="score"><small>{escape(result["metric"])}</small>{number(result["score"])}</div>'
+        f'<p class="muted">{" ".join(lines)}</p></div>'
     )
-
-
-def _holdout(result: Mapping[str, Any]) -> str:
-    holdout = result["holdout"]
-    rows = [[name, value] for name, value in holdout["metrics"].items()]
-    page = "<h2>Scores on the holdout</h2>" + table(["metric", "value"], rows)
-    confusion, labels = holdout["confusion"], result["labels"]
-    if confusion and len(confusion) <= CLASSES:
-        page += "<h2>Confusion matrix</h2><p class='muted'>Rows are true classes, columns predicted ones.</p>"
-        page += heat_table(labels, confusion)
-    if holdout["residuals"]:
-        page += "<h2>Residuals</h2><p class='muted'>Predicted minus true value.</p>"
-        shares = [f"{share:.0%} of the rows are below" for share in QUANTILES]
-        page += table(["", "residual"], list(zip(shares, holdout["residuals"], strict=True)))
-    return page
-
-
-def _leaderboard(result: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> str:
-    finished = [trial for trial in trials if trial["value"] is not None]
-    sign = -1 if result["direction"] == "maximize" else 1
-    finished.sort(key=lambda trial: (sign * trial["value"], trial["number"]))
-    names = list(finished[0]["params"])
-    rows = [
-        [trial["number"], trial["value"], *(trial["params"][name] for name in names), trial["seconds"]]
-        for trial in finished[:LEADERS]
+    known = [
+        ("model", result["model"]),
+        ("engine", result["engine"]),
+        ("in the search", number(result["cv_score"]) if result["cv_score"] is not None else "unknown"),
+        ("trials", f"{result['n_trials']:,}"),
+        ("rows to learn from", f"{data['train_rows']:,}"),
+        ("features", f"{len(result['features']):,}"),
+        *([("classes", f"{len(result['labels']):,}")] if result["labels"] else []),
+        ("time", f"{result['seconds']['total']:.1f} s"),
+        *([("finished", result["finished"][:16].replace("T", " ") + " UTC")] if "finished" in result else []),
     ]
-    failed = len(trials) - len(finished)
-    note = f"<p class='muted'>{failed} of {len(trials)} trials failed.</p>" if failed else ""
-    return "<h2>Trials</h2>" + table(["trial", result["metric"], *names, "seconds"], rows) + note
+    return f'<section class="summary">{score}{facts(known)}</section>'
 
 
-def _features(result: Mapping[str, Any]) -> str:
-    pairs = sorted(result["importances"].items(), key=lambda pair: -pair[1])[:FEATURES]
-    return "<h2>Importance of the features</h2>" + bars(pairs)
+def _warnings(result: Mapping[str, Any]) -> str:
+    found = result.get("warnings") or ()
+    if not found:
+        return ""
+    items = "".join(f"<li>{escape(message)}</li>" for message in found)
+    return f'<section class="warnings"><h2>Before you rely on it</h2><ul>{items}</ul></section>'
+
+
+def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    names = result["features"]
+    shown = ", ".join(names[:FEATURES]) + (
+        f" and {len(names) - FEATURES:,} more" if len(names) > FEATURES else ""
+    )
+    search, evaluation = spec["search"], spec["evaluation"]
+    rows: list[tuple[str, str]] = [
+        ("to predict", spec["columns"]["target"]),
+        ("from", shown),
+        ("trials", f"{spec['n_trials']:,}"),
+        ("search", ", ".join(f"{name} {value}" for name, value in search.items() if value is not None)),
+        ("held out", f"{evaluation['holdout']:.0%}, {evaluation['split']}"),
+        ("deployment", ", ".join(f"{k} {v}" for k, v in spec["deploy"].items() if v is not None)),
+    ]
+    html = f"<div>{table(['', ''], rows)}</div>"
+    for model in spec["models"]:
+        spaces = model["hyperparameters"]
+        searched = [[name, _space(space)] for name, space in spaces.items() if not _is_fixed(space)]
+        fixed = [[name, space["values"][0]] for name, space in spaces.items() if _is_fixed(space)]
+        html += f"<div><h3>{escape(model['name'])}</h3>"
+        html += (
+            table(["searched", "among"], searched) if searched else "<p>No hyperparameter was searched.</p>"
+        )
+        html += folded("Fixed hyperparameters", table(["fixed", "at"], fixed)) if fixed else ""
+        html += "</div>"
+    return f'<div class="columns">{html}</div>'
+
+
+def _is_fixed(space: Mapping[str, Any]) -> bool:
+    return len(space.get("values", ())) == 1
+
+
+def _space(space: Mapping[str, Any]) -> str:
+    if "values" in space:
+        return ", ".join(map(str, space["values"]))
+    text = f"{space['min']} to {space['max']}"
+    if space.get("step") is not None:
+        text += f" by {space['step']}"
+    return text + (", by its logarithm" if space.get("log") else "")
 
 
 def _details(result: Mapping[str, Any]) -> str:
-    return (
-        "<h2>Hyperparameters</h2>"
-        + table(["name", "value"], list(result["best_params"].items()))
-        + "<h2>Time</h2>"
-        + table(["phase", "seconds"], list(result["seconds"].items()))
-        + "<h2>Provenance</h2>"
-        + table(["", ""], [["run key", result["run_key"]], ["data, SHA-256", result["data"]["hash"]]])
-        + table(["library", "version"], list(result["versions"].items()))
+    provenance = [["run", result["run_key"]], ["data, SHA-256", result["data"]["hash"]]]
+    provenance += [["spec, SHA-256", result["spec_sha256"]]] if "spec_sha256" in result else []
+    parameters = [[name, "none" if value is None else value] for name, value in result["best_params"].items()]
+    left = f"<h3>Hyperparameters in effect</h3>{table(['name', 'value'], parameters)}"
+    right = (
+        f"<h3>Time</h3>{table(['phase', 'seconds'], list(result['seconds'].items()))}"
+        f"<h3>Provenance</h3>{table(['', ''], provenance)}"
+        f"<h3>Versions</h3>{table(['library', 'version'], list(result['versions'].items()))}"
     )
+    return f'<div class="columns"><div>{left}</div><div>{right}</div></div>'

@@ -2,55 +2,117 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
+LONGEST = 60
+"""Characters of a name that are shown."""
+
 
 def number(value: float) -> str:
-    """Write a number for people: four decimals at most, no noise."""
-    return str(value) if isinstance(value, int) else f"{value:.4g}" if abs(value) < 0.1 else f"{value:,.4f}"
+    """Write a number for people: no more digits than tell something."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return "not defined"
+    size = abs(value)
+    if size and (size < 0.1 or size >= 1e7):
+        return f"{value:.4g}"
+    return f"{value:,.4f}" if size < 100 else f"{value:,.2f}"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table; numbers stand to the right."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def brief(value: float) -> str:
+    """Write a setting for people: 0.5 is 0.5, and of many digits four are shown."""
+    return f"{value:,.4g}" if abs(value) < 10_000 else number(value)
+
+
+def cut(text: object, longest: int = LONGEST) -> str:
+    """Shorten a text; it is not escaped yet."""
+    shown = str(text)
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def paragraph(text: str, kind: str = "muted") -> str:
+    """Return a paragraph of a class of the style sheet."""
+    return f'<p class="{kind}">{escape(text)}</p>'
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return names with short values, side by side."""
+    body = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
+    return f'<dl class="facts">{body}</dl>'
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[object]], *, kind: str = "", marked: int | None = None
+) -> str:
+    """Return a table; numbers stand to the right.
+
+    Args:
+        header: names of the columns.
+        rows: the cells.
+        kind: class of the table in the style sheet.
+        marked: index of the row to point out.
+    """
+    numeric = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(len(header))]
+    head = "".join(
+        f"<th{_class('n' if right else '')}>{escape(cut(name))}</th>"
+        for name, right in zip(header, numeric, strict=True)
+    )
+    body = "".join(
+        f"<tr{_class('best' if at == marked else '')}>{''.join(map(_cell, row))}</tr>"
+        for at, row in enumerate(rows)
+    )
+    return (
+        f'<div class="scroll"><table{_class(kind)}><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "<td></td>"
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f'<td class="n">{number(value)}</td>'
-    return f"<td>{escape(str(value))}</td>"
+    return f"<td>{escape(cut(value, 600))}</td>"
 
 
-def heat_table(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """Return a square table whose cells are the darker the larger their share of the row."""
-    head = "".join(f"<th>{escape(label)}</th>" for label in labels)
+def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
+    """Return a square table whose cells are the fuller of colour the larger their share of the row."""
+    head = "".join(f'<th title="{escape(label)}">{escape(cut(label, 16))}</th>' for label in labels)
     body = ""
-    for label, row in zip(labels, counts, strict=True):
+    for at, (label, row) in enumerate(zip(labels, counts, strict=True)):
         total = max(1, sum(row))
         cells = "".join(
-            f'<td class="n" style="background:rgba(9,105,218,{count / total * 0.6:.2f})">{count}</td>'
-            for count in row
+            _shaded(count, count / total, "good" if at == column else "bad")
+            for column, count in enumerate(row)
         )
-        body += f"<tr><th>{escape(label)}</th>{cells}</tr>"
-    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def bars(pairs: Sequence[tuple[str, float]]) -> str:
-    """Return a horizontal bar for each (name, share) as inline SVG."""
-    largest = max((share for _, share in pairs), default=0) or 1
-    rows = "".join(
-        f'<g transform="translate(245 {22 * row})" fill="currentColor">'
-        f'<text x="-10" y="16" text-anchor="end">{escape(_cut(name))}</text>'
-        f'<rect y="4" width="{450 * share / largest:.1f}" height="15" fill="#0969da"/>'
-        f'<text x="{450 * share / largest + 6:.1f}" y="16">{share:.1%}</text></g>'
-        for row, (name, share) in enumerate(pairs)
+        body += f'<tr><th title="{escape(label)}">{escape(cut(label, 24))}</th>{cells}</tr>'
+    return (
+        '<div class="scroll"><table class="matrix"><thead><tr><th>true \\ predicted</th>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
-    height = 22 * len(pairs) + 4
-    return f'<svg viewBox="0 0 760 {height}" width="760" height="{height}" font-size="13">{rows}</svg>'
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= 32 else name[:31] + "…"
+def _shaded(count: int, share: float, tone: str) -> str:
+    if not count:
+        return '<td class="zero">0</td>'
+    full = round(10 + 50 * share)
+    return (
+        f'<td style="background:color-mix(in srgb,var(--{tone}) {full}%,transparent)" '
+        f'title="{share:.1%} of the row">{count}</td>'
+    )
+
+
+def folded(summary: str, content: str) -> str:
+    """Return content that is shown on a click."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"

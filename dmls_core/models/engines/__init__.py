@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from dmls_core.models.engines.base import Engine, Fitted
-from dmls_core.models.engines.loader import load_engine, missing_packages
+from dmls_core.models.engines.base import Binned, BoostingEngine, Engine, Fitted, Growing
+from dmls_core.models.engines.loader import load_engine, load_reader, missing_packages
 from dmls_core.models.engines.parameters import effective
 
-__all__ = ["Engine", "Fitted", "effective", "load_engine", "missing_packages"]
+__all__ = [
+    "Binned",
+    "BoostingEngine",
+    "Engine",
+    "Fitted",
+    "Growing",
+    "effective",
+    "load_engine",
+    "load_reader",
+    "missing_packages",
+]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,93 @@ class Engine(Protocol):
             target: (n_rows,) on the device: class codes from 0 as int32, or values as float64.
             n_classes: number of classes, 0 for a regression. Not every class need be in ``target``.
             seed: the same seed gives the same model.
+            threads: CPU threads to use at most.
+
+        Raises:
+            DataError: the library refuses these hyperparameters on this data.
+        """
+        ...
+
+
+class Reader(Protocol):
+    """Reads columns of data files on a device; each answer is a ``pyarrow.Table`` or None."""
+
+    def csv(
+        self,
+        path: Path,
+        kinds: Mapping[int, Literal["float32", "float64", "str"]],
+        *,
+        header_lines: int,
+        columns: int,
+    ) -> Any:  # noqa: ANN401 - pyarrow is not typed
+        """Read columns, given by their positions, from a CSV file of ``columns`` columns."""
+        ...
+
+    def parquet(self, path: Path, kinds: Mapping[str, Literal["float32", "float64", "str"]]) -> Any:  # noqa: ANN401
+        """Read columns of a Parquet file."""
+        ...
+
+
+class Growing(Protocol):
+    """A boosted model that grows round by round."""
+
+    def grow(self, rounds: int) -> FloatArray:
+        """Grow to ``rounds`` rounds in all, no fewer than before.
+
+        Returns:
+            What a model fitted with so many rounds predicts for the rows to score on; see ``Fitted.predict``.
+
+        Raises:
+            DataError: the library refuses the hyperparameters on this data.
+        """
+        ...
+
+
+class Binned(Protocol):
+    """Rows to fit on and rows to score on, sorted into bins once for any number of models."""
+
+    def start(self, params: Mapping[str, Scalar]) -> Growing:
+        """Return a model without trees yet.
+
+        Args:
+            params: hyperparameters as ``Engine.fit`` takes them; they agree with those that the rows were
+                binned for in what ``BoostingEngine.binning`` returns.
+
+        Raises:
+            DataError: the library refuses these hyperparameters.
+        """
+        ...
+
+
+class BoostingEngine(Engine, Protocol):
+    """An engine whose models grow round by round."""
+
+    def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
+        """Return that part of the hyperparameters which decides how rows are binned and weighted."""
+        ...
+
+    def bin(
+        self,
+        model: ModelDefinition,
+        params: Mapping[str, Scalar],
+        features: Array,
+        target: Array,
+        scored: Array,
+        *,
+        n_classes: int,
+        seed: int,
+        threads: int,
+    ) -> Binned:
+        """Bin the rows that models are fitted on, and take in those that they are scored on.
+
+        Args:
+            model: what will be fitted; of this engine's family.
+            params: hyperparameters, of which ``binning`` matters.
+            features: (n_rows, n_features), as ``fit`` takes them.
+            target: (n_rows,), likewise.
+            scored: (n_scored, n_features): the rows to score on.
+            n_classes: number of classes, 0 for a regression.
+            seed: the same seed gives the same models, and the same as those of ``fit``.
             threads: CPU threads to use at most.
 
         Raises:

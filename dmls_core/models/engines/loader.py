@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from dmls_core.errors import EngineUnavailableError
-from dmls_core.models.engines.base import Engine
+from dmls_core.models.engines.base import Engine, Reader
 
 ENGINES: dict[tuple[str, str], tuple[str, str]] = {
     ("cpu", "random-forest"): ("cpu.forests", "ForestEngine"),
@@ -32,6 +32,14 @@ PACKAGES: dict[tuple[str, str], tuple[str, ...]] = {
 def missing_packages(engine: str, family: str) -> list[str]:
     """Return the packages that the engine lacks here, without importing any."""
     return [name for name in PACKAGES[engine, family] if find_spec(name) is None]
+
+
+def load_reader(engine: str) -> Reader | None:
+    """Return what reads data files on the engine's device, where the engine has such a thing."""
+    if engine != "gpu" or find_spec("cudf") is None:
+        return None
+    reader: Reader = import_module("dmls_core.models.engines.gpu.reading").CudfReader()
+    return reader
 
 
 def load_engine(engine: str, family: str) -> Engine:

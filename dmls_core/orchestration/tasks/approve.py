@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
 from dmls_core.orchestration.status import report_failure
-from dmls_core.orchestration.tasks.base import JobRun, open_run
+from dmls_core.orchestration.tasks.base import JobRun, deployment_asked_for, open_run
 from dmls_core.spec import Deploy
 
 NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deployed: {reason}"
@@ -31,11 +31,11 @@ class ApproveOperator(ApprovalOperator):
         """Decide, or ask and wait without holding a worker slot."""
         run = open_run(context)
         evaluated, tracked = run.result_of("evaluate"), run.result_of("register")
-        run.reporter.links["mlflow"] = tracked["url"]
+        run.reporter.links |= {"mlflow": tracked["url"], "report": tracked["report"]}
         champion = _champion_score(run, evaluated["metric"])
         gist = f"{evaluated['metric']} {evaluated['score']:.4f} on the holdout"
         gist += "; there is no champion yet" if champion is None else f"; the champion has {champion:.4f}"
-        if objection := _objection(run.job.spec.deploy, evaluated, champion):
+        if objection := _too_old(run) or _objection(run.job.spec.deploy, evaluated, champion):
             self._decline(run, f"{objection} ({gist})")
             return None
         if run.job.spec.deploy.mode == "auto":
@@ -69,6 +69,24 @@ def _champion_score(run: JobRun, metric: str) -> float | None:
     from dmls_core.tracking import champion_metric
 
     return champion_metric(run.settings.mlflow_uri, run.job.model_name, metric)
+
+
+def _too_old(run: JobRun) -> str:
+    """Return why the candidate may not take the place of a champion of a later time; empty if it may.
+
+    A user may ask for the deployment all the same, with the run's configuration.
+    """
+    if run.job.inputs is None or deployment_asked_for(run):
+        return ""
+    if run.job.backfill:
+        return 'it was made by a backfill; run it again with {"deploy": true} to have it deployed'
+    from dmls_core.tracking import champion_tag
+    from dmls_core.tracking.registry import INTERVAL_END_TAG
+
+    latest = champion_tag(run.settings.mlflow_uri, run.job.model_name, INTERVAL_END_TAG) or ""
+    end = run.job.inputs.interval[1]
+    # Both in UTC and of one form: they compare as texts.
+    return f"the champion was trained on later data, until {latest}" if latest > end else ""
 
 
 def _objection(deploy: Deploy, evaluated: Mapping[str, Any], champion: float | None) -> str:

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dmls_core.errors import UserError
 from dmls_core.orchestration.connections import open_root
-from dmls_core.orchestration.job import Job, load_job
+from dmls_core.orchestration.job import Job, job_of
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.status import StatusReporter, report_failure
 from dmls_core.store import Store
@@ -43,8 +43,12 @@ class JobRun:
 
 def open_run(context: Context) -> JobRun:
     """Return the run that the task at hand belongs to."""
-    dag = context["dag"]
-    return JobRun(load_job(dag.fileloc, dag.dag_id), context, airflow_settings())
+    return JobRun(job_of(context), context, airflow_settings())
+
+
+def deployment_asked_for(run: JobRun) -> bool:
+    """Say whether the run was started with the configuration ``{"deploy": true}``."""
+    return (run.context["dag_run"].conf or {}).get("deploy") is True
 
 
 class JobTask(BaseOperator):

@@ -1,59 +1,92 @@
-"""``deploy`` and ``verify``: put the candidate behind Triton, and prove it there."""
+"""``deploy`` and ``verify``: load the candidate beside what is served, prove it, and serve it."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.observability.stats import Stats
 
 from dmls_core.errors import ServingError
+from dmls_core.orchestration.connections import open_repository
 from dmls_core.orchestration.model_files import download_model
 from dmls_core.orchestration.tasks.base import JobRun, JobTask
 
+if TYPE_CHECKING:
+    from dmls_core.serving import Repository, TritonClient
+
 
 class DeployOperator(JobTask):
-    """Publishes the candidate in the Triton repository and has Triton load it."""
+    """Writes the candidate into the Triton repository and has Triton load it; what is served stays."""
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the version that Triton loaded, and the one that it served before."""
-        from dmls_core.serving import Repository, TritonClient, deploy
+        """Return the candidate's version, and the verified one before it."""
+        from dmls_core.serving import stage
 
         run.reporter.running("deploying")
-        with tempfile.TemporaryDirectory(prefix="dmls-deploy-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="dmls-deploy-") as scratch, _triton(run) as triton:
             folder = download_model(run.job, run.store, Path(scratch))
-            with TritonClient(run.settings.triton_http, run.settings.triton_grpc) as client:
-                repository = Repository(run.settings.triton_repository)
-                deployment = deploy(repository, client, run.job.model_name, folder)
-        self.log.info("Triton loaded %s version %s", run.job.model_name, deployment.version)
+            deployment = stage(*triton, run.job.model_name, folder)
+        self.log.info("Triton loaded %s version %s as candidate", run.job.model_name, deployment.version)
         return {"version": deployment.version, "previous": deployment.previous}
 
 
 class VerifyOperator(JobTask):
-    """Sends the golden rows through the live endpoint; then, and only then, the model is champion."""
+    """Sends golden rows through the candidate's endpoint; then, and only then, it is served and champion."""
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return how many rows agreed over HTTP and gRPC."""
-        from dmls_core.serving import Repository, TritonClient, rollback_to, verify
+        """Return how many rows agreed over HTTP and gRPC, and how long one takes."""
+        from dmls_core.serving import go_live
         from dmls_core.tracking import promote
 
         deployment, tracked = run.result_of("deploy"), run.result_of("register")
         name, version = run.job.model_name, deployment["version"]
-        repository = Repository(run.settings.triton_repository)
-        with TritonClient(run.settings.triton_http, run.settings.triton_grpc) as client:
-            try:
-                checked = verify(repository, client, name, version)
-            except ServingError:
-                rollback_to(repository, client, name, deployment["previous"])
-                raise
-        promote(run.settings.mlflow_uri, name, tracked["model_version"], triton_version=version)
+
+        def make_champion(served: int, _: int | None) -> None:
+            by = f"Airflow run {run.context['run_id']}"
+            promote(
+                run.settings.mlflow_uri, name, tracked["model_version"], triton_version=served, deployed_by=by
+            )
+
+        try:
+            with _triton(run) as triton:
+                done = go_live(
+                    *triton,
+                    name,
+                    version,
+                    max_latency_ms=run.job.spec.deploy.max_latency_ms,
+                    keep=run.settings.keep_versions,
+                    finish=make_champion,
+                )
+        except ServingError:
+            Stats.incr("dmls.verification_failures")
+            raise
+        Stats.incr("dmls.deployments")
         evaluated = run.result_of("evaluate")
         run.reporter.links |= {
             "mlflow": tracked["url"],
-            "model": f"http://{run.settings.triton_http}/v2/models/{name}",
+            "report": tracked["report"],
+            "model": f"http://{run.settings.triton_http.partition(',')[0]}/v2/models/{name}",
         }
         run.reporter.report(
             "deployed",
             f"deployed as {name} version {version}: {evaluated['metric']} {evaluated['score']:.4f} on rows "
             "that the search never saw",
         )
-        return {"version": version, "rows": checked}
+        proof = done.proof
+        return {"version": version} | (
+            {"rows": proof.rows, "milliseconds": proof.milliseconds} if proof else {}
+        )
+
+
+@contextmanager
+def _triton(run: JobRun) -> Iterator[tuple[Repository, tuple[TritonClient, ...]]]:
+    """Give the repository and its servers."""
+    from dmls_core.serving import triton_servers
+
+    settings = run.settings
+    with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
+        yield open_repository(settings), servers

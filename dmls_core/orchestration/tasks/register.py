@@ -6,20 +6,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dmls_core.orchestration.links import MlflowRunLink
+from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.links import MlflowRunLink, ReportLink
 from dmls_core.orchestration.model_files import download_run
-from dmls_core.orchestration.tasks.base import JobRun, JobTask
+from dmls_core.orchestration.tasks.base import JobRun, JobTask, deployment_asked_for
 from dmls_core.orchestration.trainer.outcome import read_result
+from dmls_core.tracking.registry import INTERVAL_END_TAG
 
 
 class RegisterOperator(JobTask):
     """Logs the run, its trials and its model to MLflow; the model's version becomes the challenger."""
 
-    operator_extra_links = (MlflowRunLink(),)
+    operator_extra_links = (MlflowRunLink(), ReportLink())
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the MLflow run's id and address, and the registered model's version."""
-        from dmls_core.tracking import log_run
+        """Return the MLflow run's id, its address and its report's, and the registered model's version."""
+        from dmls_core.tracking import log_run, report_url
 
         result = read_result(run.job, run.store)
         run.reporter.running("recording the run in MLflow")
@@ -32,6 +34,27 @@ class RegisterOperator(JobTask):
                 spec=run.job.spec.as_json(),
                 airflow_url=run.reporter.links["airflow"],
                 public_uri=run.settings.mlflow_public_uri,
+                tags=interval_tags(run.job),
+                challenger=not run.job.backfill or deployment_asked_for(run),
             )
         self.log.info("MLflow run: %s", tracked.url)
-        return {"run_id": tracked.run_id, "url": tracked.url, "model_version": tracked.model_version}
+        return {
+            "run_id": tracked.run_id,
+            "url": tracked.url,
+            "report": report_url(tracked.url),
+            "model_version": tracked.model_version,
+        }
+
+
+def interval_tags(job: Job) -> dict[str, str]:
+    """Return the tags that say which data a run was trained on, and whether a backfill asked for it."""
+    if job.inputs is None:
+        return {}
+    start, end = job.inputs.interval
+    return {
+        "dmls.interval_start": start,
+        INTERVAL_END_TAG: end,
+        "dmls.window": str(job.spec.data.window),
+        "dmls.backfill": "true" if job.backfill else "false",
+        "dmls.data": ", ".join(item.key.rpartition("/")[2] for item in job.data)[:5000],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,12 @@ from docker.types import DeviceRequest
 from dmls_core.compute.memory import parse_memory
 from dmls_core.errors import RunnerError
 from dmls_core.orchestration.connections import open_root, store_environment
-from dmls_core.orchestration.job import Job, load_job
+from dmls_core.orchestration.job import Job, job_of
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.status import StatusReporter
+from dmls_core.orchestration.study import study_environment
 from dmls_core.orchestration.trainer.command import trainer_arguments, trainer_labels
-from dmls_core.orchestration.trainer.outcome import raise_failure, read_result
+from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher
 from dmls_core.store import Store
 
@@ -66,26 +68,27 @@ class TrainerOperator(DockerOperator):
         settings = airflow_settings()
         if not settings.root.startswith("s3://"):
             raise RunnerError("the docker runner needs a root in S3: a container cannot see a folder")
-        dag, task = context["dag"], context["task_instance"]
-        job, store = load_job(dag.fileloc, dag.dag_id), open_root(settings)
-        self.command = trainer_arguments(job, store, self.plan["engine"])
-        self.labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number)
-        self._private_environment = store_environment(settings)
+        task = context["task_instance"]
+        job, store = job_of(context), open_root(settings)
+        self.command = trainer_arguments(job, store, self.plan)
+        worker = self.plan["worker"]
+        self.labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number, worker)
+        self._private_environment = store_environment(settings) | study_environment(job)
         if self.plan["engine"] == "gpu":
             gpus = job.spec.resources.gpus or 1
             self.device_requests = [DeviceRequest(count=gpus, capabilities=[["gpu"]])]
-        self._reporter = StatusReporter(job, store, context["run_id"])
+        # The leader tells how the run goes.
+        self._reporter = None if worker else StatusReporter(job, store, context["run_id"])
         self._harden(job, settings)
         self._remove_leftovers(job)
         try:
-            with ProgressWatcher(job, store, self._reporter):
+            with ProgressWatcher(job, store, self._reporter) if self._reporter else nullcontext():
                 super().execute(context)
         except AirflowException:
-            raise_failure(job, store, self._ending())
+            raise_failure(job, store, self._ending(), self.plan, context)
         finally:
             self._record_and_remove(job, store)
-        result = read_result(job, store)
-        return {"score": result["score"], "metric": result["metric"], "engine": result["engine"]}
+        return answer(job, store, self.plan)
 
     def on_kill(self) -> None:
         """Stop and remove the container within the time that Airflow leaves, and say so."""
@@ -117,7 +120,8 @@ class TrainerOperator(DockerOperator):
 
     def _remove_leftovers(self, job: Job) -> None:
         """Remove containers that an earlier try of this run left behind."""
-        for found in self.cli.containers(all=True, filters={"label": f"dmls.run_key={job.run_key}"}):
+        labels = [f"dmls.run_key={job.run_key}", f"dmls.worker={self.plan['worker']}"]
+        for found in self.cli.containers(all=True, filters={"label": labels}):
             self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
             self._remove(found["Id"])
 
@@ -163,5 +167,5 @@ class TrainerOperator(DockerOperator):
             "finished": state["FinishedAt"],
         }
         self.log.info("Container %s: %s", found["Id"][:12], json.dumps(summary, sort_keys=True))
-        store.put(job.run_file("runner.json"), json.dumps(summary).encode())
+        store.put(job.run_file(runner_file(self.plan)), json.dumps(summary).encode())
         self._remove(found["Id"])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,11 +17,12 @@ from airflow.sdk import BaseOperator, Context
 
 from dmls_core.compute.memory import parse_memory
 from dmls_core.orchestration.connections import open_root, store_environment
-from dmls_core.orchestration.job import load_job
+from dmls_core.orchestration.job import job_of
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.status import StatusReporter
+from dmls_core.orchestration.study import study_environment
 from dmls_core.orchestration.trainer.command import trainer_arguments
-from dmls_core.orchestration.trainer.outcome import raise_failure, read_result
+from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher
 
 GRACE = 3.0
@@ -47,33 +49,34 @@ class ProcessTrainerOperator(BaseOperator):
         self.plan = plan
         self._process: subprocess.Popen[str] | None = None
         self._reporter: StatusReporter | None = None
+        self._secrets: dict[str, str] = {}
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Start the trainer, pass its log on, and return the gist of ``result.json``."""
         settings = airflow_settings()
-        dag = context["dag"]
-        job, store = load_job(dag.fileloc, dag.dag_id), open_root(settings)
-        arguments = trainer_arguments(job, store, self.plan["engine"])
-        self._reporter = StatusReporter(job, store, context["run_id"])
+        job, store = job_of(context), open_root(settings)
+        arguments = trainer_arguments(job, store, self.plan)
+        # The leader tells how the run goes.
+        self._reporter = None if self.plan["worker"] else StatusReporter(job, store, context["run_id"])
+        self._secrets = store_environment(settings) | study_environment(job)
         memory = parse_memory(job.spec.resources.memory or settings.memory)
         with (
             tempfile.TemporaryDirectory(prefix="dmls-run-") as scratch,
-            ProgressWatcher(job, store, self._reporter),
+            ProgressWatcher(job, store, self._reporter) if self._reporter else nullcontext(),
         ):
             code = self._run(settings, arguments, memory, Path(scratch))
         ending = f"exited with code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
         store.put(
-            job.run_file("runner.json"),
+            job.run_file(runner_file(self.plan)),
             json.dumps({"schema": 1, "runner": "process", "exit_code": code}).encode(),
         )
         if code != 0:
-            raise_failure(job, store, ending)
-        result = read_result(job, store)
-        return {"score": result["score"], "metric": result["metric"], "engine": result["engine"]}
+            raise_failure(job, store, ending, self.plan, context)
+        return answer(job, store, self.plan)
 
     def _run(self, settings: AirflowSettings, arguments: list[str], memory: int, scratch: Path) -> int:
         environment = {k: v for k, v in os.environ.items() if PASSED_ON.fullmatch(k)}
-        environment |= store_environment(settings)
+        environment |= self._secrets
         environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
         python = settings.trainer_python or sys.executable
         command = [python, "-m", "dmls_core.compute.confine", "--memory", str(memory), "--"]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import urllib.request
 from collections.abc import Callable
 
 from dmls_core.errors import DmlsError
 from dmls_core.platform.airflow import BUNDLE_CLASSPATH, pools
 from dmls_core.platform.airflow_rest import AirflowRest
 from dmls_core.platform.doctor.check import Check
+from dmls_core.platform.doctor.deployed import check_served_versions
 from dmls_core.platform.service import http_text
-from dmls_core.settings import ENVIRONMENT, Settings
+from dmls_core.serving.servers import split_addresses
+from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
 
 INTAKE = "dmls.intake"
 """The DAG that the bundle always has."""
@@ -24,7 +27,11 @@ def service_checks(settings: Settings) -> list[Callable[[], list[Check]]]:
     return [
         lambda: [_store(settings)],
         lambda: [_mlflow(settings)],
-        lambda: [_triton(settings)],
+        lambda: (
+            [_triton(address) for address in split_addresses(settings.triton_http)]
+            or [_unset("triton", "triton_http")]
+        ),
+        lambda: check_served_versions(settings),
         lambda: _airflow(settings),
     ]
 
@@ -60,10 +67,8 @@ def _mlflow(settings: Settings) -> Check:
     return Check("mlflow", "ok", f"{version.strip()} at {settings.mlflow_uri}")
 
 
-def _triton(settings: Settings) -> Check:
-    if not settings.triton_http:
-        return _unset("triton", "triton_http")
-    url = f"http://{settings.triton_http}"
+def _triton(address: str) -> Check:
+    url = f"http://{address}"
     metadata = http_text(f"{url}/v2")
     if metadata is None or http_text(f"{url}/v2/health/ready") is None:
         return Check("triton", "broken", f"{url} is not ready", "see logs/triton.log")
@@ -73,7 +78,25 @@ def _triton(settings: Settings) -> Check:
         return Check(
             "triton", "broken", f"{url} loads no models on request", "start it with explicit control"
         )
-    return Check("triton", "ok", f"{server.get('version')} at {url}")
+    if _anyone_may_load(url):
+        return Check(
+            "triton",
+            "missing",
+            f"{server.get('version')} at {url}: whoever reaches it may load models",
+            f"start it with --http-restricted-api=model-repository:{TRITON_KEY_HEADER}=KEY and "
+            f"--grpc-restricted-protocol with the same, and set {ENVIRONMENT['triton_key']}=KEY",
+        )
+    return Check("triton", "ok", f"{server.get('version')} at {url}, loads models for the publisher alone")
+
+
+def _anyone_may_load(url: str) -> bool:
+    """Ask for the list of models, which the same restriction covers, without the key."""
+    request = urllib.request.Request(f"{url}/v2/repository/index", method="POST")  # noqa: S310  it is HTTP
+    try:
+        urllib.request.urlopen(request, timeout=5).close()  # noqa: S310
+    except OSError:  # an answer of 403 is one as well
+        return False
+    return True
 
 
 def _airflow(settings: Settings) -> list[Check]:

@@ -13,8 +13,10 @@ from dmls_core.platform.context import Context
 from dmls_core.platform.files import make_private_folder
 from dmls_core.platform.service import Service, http_answers
 from dmls_core.platform.triton.environment import install
+from dmls_core.settings import TRITON_KEY_HEADER
 
 PORTS = ("triton_http", "triton_grpc", "triton_metrics")
+
 SERVER_VARIABLE = "DMLS_TRITON_SERVER"
 USUAL_PLACE = "/opt/tritonserver/bin/tritonserver"
 FIL_LIBRARY = "fil/libtriton_fil.so"
@@ -108,6 +110,10 @@ def triton_service(context: Context, server: TritonServer) -> Service:
     }
     if not server.genuine:
         options["backend-config"] = f"python,shm-region-prefix-name={prefix}"
+    if key := context.identity.credentials.get("triton_key"):
+        # Whoever may ask for predictions may not load models.
+        options["http-restricted-api"] = f"model-repository:{TRITON_KEY_HEADER}={key}"
+        options["grpc-restricted-protocol"] = f"model-repository:{TRITON_KEY_HEADER}={key}"
     if server.backends:
         options["backend-directory"] = server.backends
     return Service(

@@ -16,6 +16,7 @@ from dmls_core.data import (
     Table,
     TableColumn,
     Target,
+    encode_in_place,
     encode_table,
     fit_encoder,
 )
@@ -88,3 +89,23 @@ def test_another_table_is_refused():
     other = Table((TableColumn("other"),), TABLE.matrix[:, :1], "y", TABLE.target, TABLE.labels)
     with pytest.raises(ValueError, match="not the encoder's"):
         encode_table(encoder, other, TRAIN)
+
+
+def test_rows_encoded_in_place_are_the_same():
+    draw = np.random.default_rng(0)
+    matrix = draw.normal(size=(150_000, 3)).astype(np.float32)
+    matrix[:, 1] = draw.integers(0, 4, len(matrix))
+    matrix[draw.random(matrix.shape) < 0.1] = np.nan
+    columns = (TableColumn("a"), TableColumn("b", ("p", "q", "r", "s")), TableColumn("c"))
+    table = Table(columns, matrix, "y", np.zeros(len(matrix)))
+    rows = np.flatnonzero(draw.random(len(matrix)) < 0.8)
+    encoder = fit_encoder(table, rows, fill_missing=True)
+    expected = encode_table(encoder, table, rows)
+
+    found = encode_in_place(encoder, table, rows)
+
+    assert np.array_equal(found, expected)
+    assert found.flags.c_contiguous
+    assert np.shares_memory(found, matrix)
+    with pytest.raises(ValueError, match="ascending"):
+        encode_in_place(encoder, table, rows[::-1])

@@ -185,7 +185,7 @@ def test_a_forest_goes_all_the_way(name: str, kind: str, tmp_path):
     loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
 
     assert type(own) is np.ndarray
-    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x), trees=1)
+    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x))
     assert fitted.importances().sum() == pytest.approx(1)
 
 

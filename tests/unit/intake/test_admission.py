@@ -299,8 +299,8 @@ class TestPlaces:
         drop(store, {"spec.toml": SPEC, name: CSV})
         assert admit(store, "growth", "iris").state == "accepted"
 
-    def test_a_good_job_beside_a_folder_that_is_too_deep(self, store: Store) -> None:
-        drop(store, {"spec.toml": SPEC, "iris.csv": CSV, "old/iris.csv": CSV})
+    def test_a_good_job_beside_a_submission_that_is_too_deep(self, store: Store) -> None:
+        drop(store, {"spec.toml": SPEC, "iris.csv": CSV, "old/iris.csv": CSV, "old/spec.toml": SPEC})
         assert [admit(store, found.team, found.job).state for found in find_submissions(store)] == [
             "accepted",
             "rejected",

@@ -62,6 +62,7 @@ def test_the_form_of_the_design(store: Store) -> None:
         "run_key": None,
         "links": {},
         "fingerprint": "f",
+        "run": "",
     }
     page = store.get(PAGE).decode()
     assert "# growth/iris: rejected" in page

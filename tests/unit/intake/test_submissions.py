@@ -66,7 +66,7 @@ def test_misplaced_and_misnamed_drops_are_told_so() -> None:
             objects(
                 "incoming/spec.toml",
                 "incoming/growth/spec.toml",
-                "incoming/growth/iris/deeper/still/data.csv",
+                "incoming/growth/iris/deeper/still/spec.toml",
                 "incoming/Growth/My Job/spec.toml",
                 "incoming/%2e%2e/x/spec.toml",
                 "incoming/growth/ｉｒｉｓ/spec.toml",  # noqa: RUF001

@@ -48,7 +48,7 @@ def test_parsing_needs_no_network_and_is_the_same_for_every_hash_seed(accept, bu
 
     one, two = parse(made.path, "1"), parse(made.path, "2")
 
-    assert one["dags"] == ["dmls.intake", *(f"dmls.lab.job{n}" for n in range(5))]
+    assert one["dags"] == ["dmls.intake", *(f"dmls.lab.job{n}" for n in range(5)), "dmls.monitor"]
     assert one["errors"] == {}
     assert one["hashes"] == two["hashes"]
 
@@ -66,7 +66,7 @@ def test_a_hostile_entry_hides_no_other_dag(accept, bundle):
     found = parse(made.path)
 
     assert found["errors"] == {}
-    assert found["dags"] == ["dmls.intake", "dmls.lab.iris", "dmls.lab.zoo"]
+    assert found["dags"] == ["dmls.intake", "dmls.lab.iris", "dmls.lab.zoo", "dmls.monitor"]
 
 
 def test_only_the_dag_at_hand_is_built_while_a_task_runs(accept, bundle, monkeypatch):
@@ -113,3 +113,53 @@ def test_the_search_waits_in_the_pool_of_its_engine(accept, bundle, engine, gpus
     dag = factory.load_shard(str(path))["dmls.lab.iris"]
 
     assert dag.get_task("search").partial_kwargs["pool"] == pool
+
+
+SCHEDULED = b"""
+model = "random-forest-classifier"
+[columns]
+target = "y"
+[data]
+path = "data/{date}.csv"
+[schedule]
+cron = "0 6 * * 1"
+timezone = "Europe/Vienna"
+"""
+
+
+def test_a_scheduled_job_parses_without_network_and_stays_the_same(accept, bundle):
+    accept("lab", "weekly", spec=SCHEDULED)
+    accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+
+    one, two = parse(made.path, "1"), parse(made.path, "2")
+
+    assert one["errors"] == {}
+    assert one["hashes"] == two["hashes"]
+    assert "dmls.lab.weekly" in one["dags"]
+
+
+def test_runs_of_a_scheduled_job_do_not_overlap_and_none_is_made_for_the_past(accept, bundle):
+    from airflow.timetables.base import TimeRestriction
+
+    from dmls_core.orchestration import factory
+
+    record = accept("lab", "weekly", spec=SCHEDULED)
+    made = bundle()
+    made.initialize()
+    (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.weekly" in p.read_text()]
+
+    dag = factory.load_shard(str(path))["dmls.lab.weekly"]
+
+    assert dag.max_active_runs == 1
+    last = dag.timetable.next_dagrun_info(
+        last_automated_data_interval=None, restriction=TimeRestriction(dag.start_date, None, dag.catchup)
+    )
+    assert last.run_after == record.admitted_at
+    first = dag.timetable.next_dagrun_info(
+        last_automated_data_interval=last.data_interval,
+        restriction=TimeRestriction(dag.start_date, None, dag.catchup),
+    )
+    assert dag.start_date < first.logical_date < record.admitted_at < first.run_after
+    assert dag.timetable.summary == "0 6 * * 1 Europe/Vienna"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
 from dmls_core.search import PlainSearcher, Space, Trial
+from dmls_core.search.choose import PLANS
 from dmls_core.spec import Choice, Range
 from tests.unit.search.conftest import make_problem, refuses
 
@@ -20,7 +21,7 @@ STRATEGIES = ["tpe", "random", "grid"]
 
 def run(problem, space=SPACE, n_trials=8, strategy="tpe", *, stop=lambda: False, **options):
     kept: list[Trial] = []
-    outcome = PlainSearcher(strategy).run(
+    outcome = PlainSearcher(PLANS[strategy]).run(
         problem, space, n_trials, on_trial=kept.append, stop=stop, **options
     )
     return outcome, kept
@@ -41,12 +42,24 @@ def test_it_runs_as_many_trials_as_asked_and_keeps_each(peak, strategy):
     assert all(fit["max_depth"] == 9 for fit in problem.engine.fits)
 
 
+@pytest.mark.parametrize("strategy", ["halving", "cma-es"])
+def test_losers_are_given_up_by_halving_alone(peak, strategy):
+    space = Space({"n_estimators": TREES, "max_depth": Range(min=1, max=9)}, {"criterion": "gini"})
+    outcome, kept = run(make_problem(peak), space, n_trials=12, strategy=strategy)
+
+    pruned = [trial for trial in kept if trial.state == "pruned"]
+    assert outcome.scored == 12
+    assert bool(pruned) is (strategy == "halving")
+    assert all((trial.steps, len(trial.values)) == (1, 1) for trial in pruned)
+    assert outcome.best not in pruned
+
+
 def test_tpe_finds_the_peak_better_than_chance(peak):
     tpe = run(make_problem(peak), n_trials=60)[0].best.value
     assert tpe > 0.9
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "halving", "cma-es"])
 @given(cut=st.integers(0, 15))
 @settings(max_examples=8, deadline=None)
 def test_a_resumed_search_goes_on_as_if_nothing_had_happened(strategy, cut):

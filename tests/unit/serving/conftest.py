@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
 from dmls_core.serving.config import configured_versions
 from dmls_core.serving.repository import Repository
@@ -22,20 +24,20 @@ class PlayedTriton:
         self.error: dict[str, float] = {}
         self.loads = 0
 
+    addresses: ClassVar[dict[str, str]] = {"http": "triton:8000", "grpc": "triton:8001"}
+
     def load(self, name: str) -> None:
         if self.down:
             raise ServingError("Triton does not answer")
         self.loads += 1
         (version,) = configured_versions((self.repository.root / name / "config.pbtxt").read_text())
-        if (self.repository.root / name / str(version) / "checkpoint.tl").read_bytes() == b"broken":
+        checkpoint = self.repository.root / name / str(version) / "checkpoint.tl"
+        if not name.endswith(".table") and checkpoint.read_bytes() == b"broken":
             raise ServingError(f"load failed for model {name!r}")
         self.served[name] = version
 
     def unload(self, name: str) -> None:
         self.served.pop(name, None)
-
-    def ready(self, name: str, version: int) -> bool:
-        return self.served.get(name) == version
 
     def versions(self, name: str) -> tuple[int, ...]:
         return (self.served[name],) if name in self.served else ()
@@ -45,12 +47,36 @@ class PlayedTriton:
             raise ServingError("Triton does not answer")
         if version not in (None, self.served.get(name)):
             raise ServingError(f"{name} version {version} is not at ready state")
-        golden = self.repository.read(name, self.served[name], "golden.json")
+        golden = self._golden(name)
         known = np.asarray(golden["encoded"], np.float32)
         places = [int(np.flatnonzero((known == row).all(axis=1))[0]) for row in rows]
         expected = np.asarray(golden["expected"], np.float32).reshape(len(known), -1)[places]
         expected[:, 0] += np.where(np.asarray(places) == 3, self.error.get(protocol, 0.0), 0.0)
         return expected
+
+    def infer_tensors(self, name, tensors, *, protocol="grpc"):
+        forest = name.removesuffix(".table")
+        golden, version = self._golden(forest), self.served[forest]
+        rows = Encoder.from_json(
+            self.repository.read(forest.removesuffix(".candidate"), version, "encoder.json")
+        )
+        outputs = self.infer(
+            forest, rows.transform({k: v.ravel() for k, v in tensors.items()}), protocol=protocol
+        )
+        answer = {"version": np.full((len(outputs), 1), version), "value": outputs, "probabilities": outputs}
+        if golden["labels"] is not None:
+            answer["label"] = np.array(
+                [golden["labels"][i].encode() for i in outputs.argmax(axis=1)], dtype=object
+            )
+        return Answer(answer)
+
+    def _golden(self, name):
+        return self.repository.read(name.removesuffix(".candidate"), self.served[name], "golden.json")
+
+
+class Answer:
+    def __init__(self, outputs: dict[str, np.ndarray]) -> None:
+        self.as_numpy = outputs.get
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from dmls_core.errors import ServingError
-from dmls_core.serving import deploy, rollback_to, verify
+from dmls_core.errors import NotFoundError, ServingError, TrackingError
+from dmls_core.serving import deploy, go_live, rollback, rollback_to, stage, verify
 from tests.model_folder import toy_model_folder
+from tests.unit.serving.conftest import PlayedTriton
 
 NAME = "lab.iris"
 
@@ -17,16 +18,15 @@ def test_deploy_verify_and_back(repository, triton, tmp_path):
     assert verify(repository, triton, NAME, 1) == 5
     second = deploy(repository, triton, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"b"))
     assert (second.version, second.previous) == (2, 1)
-    assert triton.served == {NAME: 2}
+    assert triton.served == {NAME: 2, f"{NAME}.table": 2}
     rollback_to(repository, triton, NAME, second.previous)
-    assert triton.served == {NAME: 1}
+    assert triton.served == {NAME: 1, f"{NAME}.table": 1}
     assert repository.serving(NAME) == 1
 
 
 def test_repeating_a_deployment_changes_nothing(repository, triton, tmp_path):
     old, new = toy_model_folder(tmp_path / "a"), toy_model_folder(tmp_path / "b", checkpoint=b"b")
     deploy(repository, triton, NAME, old)
-    verify(repository, triton, NAME, 1)
     for _ in range(3):
         deployment = deploy(repository, triton, NAME, new)
         assert (deployment.version, deployment.previous) == (2, 1)
@@ -36,10 +36,9 @@ def test_repeating_a_deployment_changes_nothing(repository, triton, tmp_path):
 
 def test_a_version_that_cannot_be_loaded_leaves_the_old_one_serving(repository, triton, tmp_path):
     deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
-    verify(repository, triton, NAME, 1)
     with pytest.raises(ServingError, match=r"load failed.*Version 1 is still served"):
         deploy(repository, triton, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"broken"))
-    assert triton.served == {NAME: 1}
+    assert triton.served == {NAME: 1, f"{NAME}.table": 1}
     assert repository.serving(NAME) == 1
 
 
@@ -51,27 +50,13 @@ def test_a_first_version_that_cannot_be_loaded_leaves_no_configuration(repositor
 
 def test_with_triton_down_the_old_configuration_stays(repository, triton, tmp_path):
     deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
-    verify(repository, triton, NAME, 1)
     triton.down = True
     new = toy_model_folder(tmp_path / "b", checkpoint=b"b")
-    with pytest.raises(ServingError, match=r"does not answer.*Version 1 is configured again"):
+    with pytest.raises(ServingError, match=r"does not answer.*Version 1 is still served"):
         deploy(repository, triton, NAME, new)
     assert repository.serving(NAME) == 1
     triton.down = False
     assert deploy(repository, triton, NAME, new).version == 2
-
-
-def test_killed_between_configuration_and_load_then_unloadable_goes_back_to_the_verified_one(
-    repository, triton, tmp_path
-):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
-    verify(repository, triton, NAME, 1)
-    broken = toy_model_folder(tmp_path / "b", checkpoint=b"broken")
-    with repository.lock(NAME):
-        repository.serve(NAME, repository.add(NAME, broken))
-    with pytest.raises(ServingError, match="Version 1 is still served"):
-        deploy(repository, triton, NAME, broken)
-    assert repository.serving(NAME) == 1
 
 
 def test_rolling_back_to_nothing_takes_the_model_down(repository, triton, tmp_path):
@@ -84,12 +69,12 @@ def test_rolling_back_to_nothing_takes_the_model_down(repository, triton, tmp_pa
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("error", [2e-6, -0.5, float("nan")])
 def test_a_wrong_probability_is_named(repository, triton, tmp_path, protocol, error):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
     triton.error[protocol] = error
     with pytest.raises(
         ServingError, match=rf"version 1 over {protocol}: golden row 3 expected '\w+' \(setosa: .*got"
     ):
-        verify(repository, triton, NAME, 1)
+        deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+    assert triton.served == {}
     assert repository.verified(NAME) == ()
 
 
@@ -98,10 +83,9 @@ def test_a_wrong_class_is_wrong_however_close(repository, triton, tmp_path):
     golden = json.loads((folder / "golden.json").read_text())
     golden["expected"][3] = [0.3333333, 0.3333334, 0.3333333]
     (folder / "golden.json").write_text(json.dumps(golden))
-    deploy(repository, triton, NAME, folder)
     triton.error["grpc"] = 3e-7
     with pytest.raises(ServingError, match=r"row 3 expected 'versicolor' .* got 'setosa'"):
-        verify(repository, triton, NAME, 1)
+        deploy(repository, triton, NAME, folder)
 
 
 def test_a_probability_within_float32_passes(repository, triton, tmp_path):
@@ -137,6 +121,86 @@ def test_golden_rows_that_prove_nothing_are_refused(repository, triton, tmp_path
     folder = toy_model_folder(tmp_path / "a")
     golden = json.loads((folder / "golden.json").read_text()) | change
     (folder / "golden.json").write_text(json.dumps(golden))
-    deploy(repository, triton, NAME, folder)
     with pytest.raises(ServingError, match=message):
-        verify(repository, triton, NAME, 1)
+        deploy(repository, triton, NAME, folder)
+    assert triton.served == {}
+
+
+def test_a_latency_over_the_limit_is_not_served(repository, triton, tmp_path):
+    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+    slow = toy_model_folder(tmp_path / "b", checkpoint=b"b")
+    message = r"a request for one row takes .* max_latency_ms is 1e-09\. Version 1 is still served"
+    with pytest.raises(ServingError, match=message):
+        deploy(repository, triton, NAME, slow, max_latency_ms=1e-9)
+    assert triton.served == {NAME: 1, f"{NAME}.table": 1}
+    assert deploy(repository, triton, NAME, slow, max_latency_ms=60_000).proof.milliseconds > 0
+
+
+def test_another_publishers_candidate_is_told(repository, triton, tmp_path):
+    first = stage(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+    second = stage(repository, triton, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"b"))
+    assert triton.served == {f"{NAME}.candidate": 2, f"{NAME}.candidate.table": 2}
+    with pytest.raises(ServingError, match="version 1 of lab.iris is not the candidate any more"):
+        go_live(repository, triton, NAME, first.version)
+    go_live(repository, triton, NAME, second.version)
+    assert triton.served == {NAME: 2, f"{NAME}.table": 2}
+    assert go_live(repository, triton, NAME, second.version).version == 2, "a repeated step"
+
+
+def test_where_the_alias_cannot_be_moved_the_old_version_is_served(repository, triton, tmp_path):
+    def fail(version, before):
+        assert (version, before, triton.served[NAME]) == (2, 1, 2)
+        raise TrackingError("MLflow does not answer")
+
+    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+    new = toy_model_folder(tmp_path / "b", checkpoint=b"b")
+    with pytest.raises(ServingError, match=r"MLflow does not answer\. Version 1 is still served"):
+        deploy(repository, triton, NAME, new, finish=fail)
+    assert triton.served[NAME] == 1
+    assert repository.verified(NAME) == (1,)
+
+
+def test_old_versions_are_kept_by_rule_and_never_the_served_one_removed(repository, triton, tmp_path):
+    for number in range(5):
+        deploy(repository, triton, NAME, toy_model_folder(tmp_path / str(number), checkpoint=b"%d" % number))
+    assert repository.versions(NAME) == (3, 4, 5)
+    assert sorted(p.name for p in (repository.root / f"{NAME}.table").iterdir()) == [
+        "3",
+        "4",
+        "5",
+        "config.pbtxt",
+    ]
+    rollback(repository, triton, NAME, 3)
+    sixth = toy_model_folder(tmp_path / "6", checkpoint=b"6")
+    deploy(repository, triton, NAME, sixth, keep=1)
+    assert repository.versions(NAME) == (3, 6), "the one to go back to stays"
+    assert rollback(repository, triton, NAME).version == 3
+    with pytest.raises(NotFoundError, match=r"no verified version 4 to go back to.*kept: 3, 6"):
+        rollback(repository, triton, NAME, 4)
+
+
+def test_a_damaged_version_is_not_gone_back_to(repository, triton, tmp_path):
+    for name in ("a", "b"):
+        deploy(repository, triton, NAME, toy_model_folder(tmp_path / name, checkpoint=name.encode()))
+    (repository.root / NAME / "1" / "checkpoint.tl").write_bytes(b"A")
+    with pytest.raises(ServingError, match=r"1/checkpoint.tl is damaged"):
+        rollback(repository, triton, NAME)
+    assert triton.served[NAME] == 2
+
+
+def test_a_replica_that_fails_has_the_others_go_back(repository, triton, tmp_path):
+    other = PlayedTriton(repository)
+    deploy(repository, [triton, other], NAME, toy_model_folder(tmp_path / "a"))
+    new = toy_model_folder(tmp_path / "b", checkpoint=b"b")
+    stage(repository, [triton, other], NAME, new)
+    load = other.load
+
+    def refuse(name):
+        if name == NAME and repository.serving(NAME) == 2:
+            raise ServingError("no memory left")
+        load(name)
+
+    other.load = refuse
+    with pytest.raises(ServingError, match=r"no memory left\. Version 1 is still served"):
+        go_live(repository, [triton, other], NAME, 2)
+    assert triton.served[NAME] == other.served[NAME] == repository.serving(NAME) == 1

@@ -157,3 +157,68 @@ def test_large_inputs_are_split_into_requests_triton_takes(predictor):
 def test_a_model_that_is_not_served_is_said_so(repository, triton):
     with pytest.raises(NotFoundError, match=r"does not serve lab.iris: deploy it first"):
         Predictor(repository, triton, NAME)
+
+
+def interrupted(predictor, source, target, batches):
+    """Predict a file until ``batches`` batches are written."""
+    done = []
+
+    def stop(share):
+        done.append(share)
+        if len(done) == batches:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(predictor, source, target, stop)
+
+
+@pytest.fixture
+def long_file(tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("length,width,note\n" + "".join(f'{i},0,"line\n{i}"\n' for i in range(10_000)))
+    return source
+
+
+def test_an_interrupted_file_is_gone_on_with(predictor, tmp_path, long_file):
+    whole, target = tmp_path / "whole.csv", tmp_path / "out.csv"
+    predict_file(predictor, long_file, whole)
+    target.write_text("old")
+    interrupted(predictor, long_file, target, 2)
+    assert target.read_text() == "old"
+    with (tmp_path / ".out.csv.partial").open("a") as file:
+        file.write("half a batch,")
+    predictor._client.sizes, said = [], []
+    assert predict_file(predictor, long_file, target, say=said.append) == 10_000
+    assert predictor._client.sizes == [10_000 - 2 * 4096]
+    assert said == ["going on behind row 8,192, where an earlier call was interrupted"]
+    assert target.read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.glob(".out.csv*"))
+
+
+@pytest.mark.parametrize("what", ["source", "version", "state"])
+def test_parts_of_something_else_are_not_taken(predictor, tmp_path, long_file, what):
+    target = tmp_path / "out.csv"
+    interrupted(predictor, long_file, target, 1)
+    if what == "source":
+        long_file.write_text(long_file.read_text().replace("\n0,", "\n1,"))
+    elif what == "version":
+        predictor.version = 7
+    else:
+        (tmp_path / ".out.csv.partial.json").write_text("{")
+    predictor._client.sizes = []
+    assert predict_file(predictor, long_file, target) == 10_000
+    assert sum(predictor._client.sizes) == 10_000
+    assert target.read_text().count("length,width") == 1
+
+
+def test_two_processes_do_not_write_the_same_file(predictor, tmp_path, long_file):
+    target, said = tmp_path / "out.csv", []
+
+    def other(_):
+        with pytest.raises(DataError, match="another process is writing this file") as error:
+            predict_file(predictor, long_file, target)
+        said.append(str(error.value))
+
+    assert predict_file(predictor, long_file, target, other) == 10_000
+    assert len(said) == 3
+    assert target.read_text().count("length,width") == 1

@@ -27,6 +27,12 @@ def test_triton_reads_what_was_meant(name, features, outputs, classifier, versio
     assert (config.name, config.backend) == (name, "fil")
     assert config.max_batch_size > 1
     assert config.HasField("dynamic_batching")
+    assert config.dynamic_batching.max_queue_delay_microseconds == 0
+    assert config.HasField("response_cache")
+    assert not config.response_cache.enable
+    (warmup,) = config.model_warmup
+    assert (warmup.batch_size, list(warmup.inputs["input__0"].dims)) == (1, [features])
+    assert warmup.inputs["input__0"].zero_data
     (given_,), (made,) = config.input, config.output
     assert (given_.name, given_.data_type, list(given_.dims)) == (
         "input__0",

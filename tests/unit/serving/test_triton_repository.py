@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 
 import pytest
 
 from dmls_core.errors import NotFoundError, PlatformError, ServingError
-from dmls_core.serving import repository as module
 from dmls_core.serving.repository import MODEL_FILES, Repository
 from tests.model_folder import toy_model_folder
 
@@ -44,34 +44,26 @@ def test_a_number_is_never_used_twice(repository, tmp_path):
     add(repository, toy_model_folder(tmp_path / "a"))
     with repository.lock(NAME):
         repository.confirm(NAME, 1)
-    (repository.root / NAME / "1").rename(tmp_path / "taken away")
+    shutil.rmtree(repository.root / NAME / "1")
     assert add(repository, toy_model_folder(tmp_path / "b", checkpoint=b"b")) == 2
 
 
-def test_what_a_killed_publisher_left_is_cleared(repository, tmp_path):
-    stage = repository.root / ".dmls" / NAME / "staging"
-    stage.mkdir(parents=True)
-    (stage / "checkpoint.tl").write_bytes(b"half")
-    assert add(repository, toy_model_folder(tmp_path / "run")) == 1
-    assert not stage.exists()
-
-
-def test_a_full_disk_leaves_no_version(repository, tmp_path, monkeypatch):
-    def full(source, target):
-        target.write_bytes(b"ha")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module, "copy_synced", full)
-    with pytest.raises(ServingError, match="No space left on device"):
-        add(repository, toy_model_folder(tmp_path / "run"))
+def test_what_a_killed_publisher_left_is_no_version(repository, tmp_path):
+    half = repository.root / NAME / "1"
+    half.mkdir(parents=True)
+    (half / "checkpoint.tl").write_bytes(b"half")
     assert repository.versions(NAME) == ()
+    folder = toy_model_folder(tmp_path / "run")
+    assert add(repository, folder) == 1
+    assert (half / "checkpoint.tl").read_bytes() == (folder / "checkpoint.tl").read_bytes()
 
 
 def test_a_copy_that_is_not_whole_is_noticed(repository, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        module, "copy_synced", lambda source, target: target.write_bytes(source.read_bytes()[:-1])
-    )
-    with pytest.raises(ServingError, match=r"checkpoint.tl of lab.iris was not copied whole"):
+    def lose_the_end(key, path):
+        return repository.store.put(key, path.read_bytes()[:-1])
+
+    monkeypatch.setattr(repository.store, "upload", lose_the_end)
+    with pytest.raises(ServingError, match=r"checkpoint.tl is damaged: its SHA-256 is"):
         add(repository, toy_model_folder(tmp_path / "run"))
     assert repository.versions(NAME) == ()
 
@@ -108,6 +100,8 @@ def test_going_back_means_the_last_other_version_that_was_verified(repository):
     with repository.lock(NAME):
         assert repository.previous(NAME, 1) is None
         for version in (1, 2, 4):
+            (repository.root / NAME / str(version)).mkdir(parents=True)
+            (repository.root / NAME / str(version) / "dmls.json").write_text("{}")
             repository.confirm(NAME, version)
         assert repository.previous(NAME, 5) == 4
         assert repository.previous(NAME, 4) == 2
@@ -129,7 +123,10 @@ def test_one_publisher_at_a_time(repository):
     entered.wait(10)
     with repository.lock("lab.wine"):
         pass  # another model is free
-    with pytest.raises(ServingError, match="held by another publisher"), repository.lock(NAME, timeout=0.1):
+    with (
+        pytest.raises(ServingError, match=r"is being published by another publisher \(process \d+ on "),
+        repository.lock(NAME, timeout=0.1),
+    ):
         pass
     leave.set()
     thread.join()
@@ -148,8 +145,8 @@ def test_two_publishers_at_once_make_two_versions(repository, tmp_path):
     assert sorted(made) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("url", ["", "s3://bucket/models"])
-def test_only_a_folder_is_a_repository(url):
+@pytest.mark.parametrize("url", ["", "http://host/models", "s3://http://host:8333/bucket/models"])
+def test_what_is_no_repository(url):
     with pytest.raises(PlatformError):
         Repository(url)
 

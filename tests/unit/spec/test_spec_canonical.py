@@ -18,7 +18,7 @@ from dmls_core.spec import SCHEMA, Choice, Spec, SpecLimits
 ROOT = Path(__file__).parents[3]
 IRIS = ROOT / "examples" / "iris" / "spec.toml"
 
-SHA256 = "31c81b7e36fdff7f06fb1bb5d02cb7d2f4015fe46069f1afe68f34179ed7889c"
+SHA256 = "7018c888d93cf6d42b96247b2e195b5e07d46a2fc204da4aa0b525c59e451555"
 """Hash of the iris spec. If it changes, every run key changes: the schema's number must grow with it."""
 
 
@@ -77,6 +77,15 @@ def test_values_of_another_type_are_another_spec(one: str, other: str) -> None:
     first, second = load_spec((text + one).encode()), load_spec((text + other).encode())
     assert first.sha256 != second.sha256
     assert Spec.from_json(json.loads(first.canonical())).sha256 == first.sha256
+
+
+def test_a_number_of_trials_is_that_rule_of_early_stop() -> None:
+    text = IRIS.read_bytes()
+    short = load_spec(text + b"[search]\nearly_stop = 7\n")
+    long = load_spec(text + b"[search.early_stop]\ntrials = 7\n")
+
+    assert short.sha256 == long.sha256
+    assert Spec.from_json(json.loads(short.canonical())) == short
 
 
 def test_reading_an_accepted_spec_is_cheap() -> None:

@@ -28,7 +28,8 @@ target = "y"
 categorical = ["b"]
 drop = ["c"]
 [data]
-path = "part-*.csv"
+path = "part-{date}-*.csv"
+window = 4
 [search]
 strategy = "tpe"
 metric = "log_loss"

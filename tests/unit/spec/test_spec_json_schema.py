@@ -35,6 +35,8 @@ def test_is_a_schema() -> None:
         HEAD + "[random-forest-classifier.max_depth]\nmin = 3\nmax = 9\nlog = true",
         HEAD + "[tags]\na = 'b'\n[deploy]\nmode = 'auto'\n[resources]\nmemory = '8 GiB'",
         HEAD + "[expectations.columns.a]\nmin = 3\nvalues = [1, 'a', true]",
+        HEAD + "[search]\nearly_stop = 20\nstrategy = 'cma-es'",
+        HEAD + "[search.early_stop]\ntrials = 20\ntarget = 0.95\nconverged = 5\ntolerance = 0.001",
         "model = ['xgboost-regressor', 'lightgbm-regressor']\n[columns]\ntarget='y'\n[num_leaves]\nvalue = 9",
     ],
 )
@@ -61,6 +63,9 @@ def test_accepts_what_is_right(text: str) -> None:
         HEAD + "[learning_rate]\nvalue = 0.1",
         HEAD + "[lightgbm-classifier.num_leaves]\nvalue = 9",
         HEAD + "[search]\nstrategy = 'gird'",
+        HEAD + "[search]\nearly_stop = 0",
+        HEAD + "[search]\nearly_stop = 'never'",
+        HEAD + "[search.early_stop]\ntrails = 20",
         HEAD + "[evaluation]\nholdout = 1.5",
         HEAD + "[tags]\na = 1",
         "n_estimators = 100\n" + HEAD,

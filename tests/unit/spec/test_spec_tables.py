@@ -104,6 +104,19 @@ def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str
         ("[search]\nfolds = 3.0", "search.folds", ["must be an integer"]),
         ("[search]\nseed = -1", "search.seed", ["must be at least 0"]),
         ("[search]\nseed = 4294967296", "search.seed", ["must be less than 4,294,967,296"]),
+        (
+            "[search]\nearly_stop = 0",
+            "search.early_stop",
+            ["a number of trials from 1 to 10,000, or a table"],
+        ),
+        ("[search]\nearly_stop = true", "search.early_stop", ["a number of trials"]),
+        ("[search]\nearly_stop = '5'", "search.early_stop", ["a number of trials"]),
+        ("[search.early_stop]\ntrails = 5", "search.early_stop.trails", ["did you mean trials?"]),
+        ("[search.early_stop]\ntrials = 0", "search.early_stop.trials", ["must be at least 1"]),
+        ("[search.early_stop]\nconverged = 1", "search.early_stop.converged", ["must be at least 2"]),
+        ("[search.early_stop]\ntarget = 'x'", "search.early_stop.target", ["must be a number"]),
+        ("[search.early_stop]\ntolerance = 0.1", "search.early_stop", ["give trials, target or converged"]),
+        ("[search]\nstrategy = 'cmaes'", "search.strategy", ["did you mean cma-es?"]),
         ("[evaluation]\nholdout = 1.5", "evaluation.holdout", ["must be at most 0.9"]),
         ("[evaluation]\nholdout = 0", "evaluation.holdout", ["must be at least 0.01"]),
         ("[evaluation]\nsplit = 'stratify'", "evaluation.split", ["did you mean stratified?"]),
@@ -127,6 +140,8 @@ def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str
         ("[deploy]\nmode = 'automatic'", "deploy.mode", ['"manual", "auto", "never"', "did you mean auto?"]),
         ("[deploy]\nmin_metric = true", "deploy.min_metric", ["must be a number"]),
         ("[drift]\nthreshold = 0", "drift.threshold", ["more than 0"]),
+        ("[drift]\naction = 'retrain'", "drift.action", ["would train on the same data again", "{date}"]),
+        ("[drift]\naction = 'retry'", "drift.action", ['"report", "retrain"', "did you mean retrain?"]),
         ("[resources]\nengine = 'cuda'", "resources.engine", ['"auto", "cpu", "gpu"']),
         ("[resources]\nengine = 'cpu'\ngpus = 1", "resources.gpus", ["cpu engine"]),
         ("[resources]\nengine = 'gpu'\ngpus = 0", "resources.gpus", ["at least 1"]),
@@ -162,22 +177,21 @@ def test_a_grid_has_a_limit(faults: Faults) -> None:
     assert faults(MODEL + COLUMNS + steps.replace("step = 1", "") + "[search]\nstrategy = 'grid'") == []
 
 
+def test_cma_es_needs_a_range(faults: Faults) -> None:
+    text = MODEL + COLUMNS + "[search]\nstrategy = 'cma-es'\n[criterion]\nvalues = ['gini', 'entropy']\n"
+
+    (problem,) = faults(text)
+
+    assert problem.key == "search.strategy"
+    assert "random-forest-classifier has none" in problem.message
+    assert faults(text + "[max_depth]\nmin = 3\nmax = 9\n") == []
+
+
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ('model = ["xgboost-classifier", "lightgbm-classifier"]\n' + COLUMNS, "model"),
-        (
-            MODEL + COLUMNS + "[schedule]\ncron = '@weekly'\ncatchup = true\ntimezone = 'Europe/Vienna'",
-            "schedule",
-        ),
-        (MODEL + COLUMNS + "[drift]\nthreshold = 0.3\nretrain = true", "drift"),
-        (MODEL + COLUMNS + "[search]\nworkers = 2", "search.workers"),
-        (MODEL + COLUMNS + "[search]\nstrategy = 'nested'", "search.strategy"),
-        (MODEL + COLUMNS + "[search]\nearly_stop = 5", "search.early_stop"),
         (MODEL + COLUMNS + "[data]\npartition = 'day'", "data.partition"),
         (MODEL + COLUMNS + "weight = 'w'", "columns.weight"),
-        (MODEL + COLUMNS + "time = 't'", "columns.time"),
-        (MODEL + COLUMNS + "[deploy]\nmax_latency_ms = 5", "deploy.max_latency_ms"),
         (MODEL + COLUMNS + "[resources]\ngpus = 2", "resources.gpus"),
     ],
 )
@@ -189,7 +203,7 @@ def test_what_comes_later_is_refused_and_never_ignored(faults: Faults, text: str
 
 
 def test_what_comes_later_is_told_only_once_all_else_is_in_order(faults: Faults) -> None:
-    (problem,) = faults(MODEL + COLUMNS + "[search]\nworkers = 2\nfolds = 0")
+    (problem,) = faults(MODEL + COLUMNS + "weight = 'w'\n[search]\nfolds = 0")
     assert problem.key == "search.folds"
 
 

@@ -8,13 +8,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from dmls_core.errors import PlatformError, TrackingError
-from dmls_core.tracking import champion, model_url, run_url
+from dmls_core.tracking import champion, model_url, report_url, run_url
 from dmls_core.tracking.connection import connect
 from tests.services.seaweed import free_ports
 
 
 def test_pages_have_addresses():
     assert run_url("http://ml:5000/", "3", "abc") == "http://ml:5000/#/experiments/3/runs/abc"
+    assert report_url("http://ml/#/runs/abc") == "http://ml/#/runs/abc/artifacts/report.html"
     assert model_url("https://ml/x", "lab.iris", 2) == "https://ml/x/#/models/lab.iris/versions/2"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +46,26 @@ def test_lines_for_people(told):
         "trial 2/5  accuracy 0.9000  best 0.9500  eta 6 s",
         "trial 3/5  accuracy 0.9500  best 0.9500  eta 4 s  (same as number 0)",
     ]
+
+
+def test_trials_that_are_given_up_or_go_on(told):
+    progress, lines, read = told
+    early = {"state": "pruned", "message": "given up after 20 rounds"}
+    for number, value in enumerate((0.97, 0.8)):
+        progress.trial(PROBLEM, "r2", replace(trial(number, value), **early))
+    progress.trial(PROBLEM, "r2", trial(2, 0.9))
+    progress.trial(PROBLEM, "r2", replace(trial(3, 0.99), **early))
+    progress.trial(PROBLEM, "r2", trial(0, 0.93))
+
+    assert lines == [
+        "trial 1/5  r2 0.9700  best 0.9700  eta 8 s  (given up after 20 rounds)",
+        "trial 2/5  r2 0.8000  best 0.9700  eta 6 s  (given up after 20 rounds)",
+        "trial 3/5  r2 0.9000  best 0.9000  eta 4 s",
+        "trial 4/5  r2 0.9900  best 0.9000  eta 2 s  (given up after 20 rounds)",
+        "trial number 0 went on  r2 0.9300  best 0.9300  eta 2 s",
+    ]
+    progress.enter("refitting", "fitting")
+    assert (read()["finished"], read()["best"]) == (4, 0.93)
 
 
 def test_progress_for_programs(told):

@@ -32,6 +32,20 @@ HOUSEKEEPING = frozenset({"n_jobs", "verbose", "warm_start"})
 """Parameters of scikit-learn that do not change the model."""
 
 
+def unfitted(model: ModelDefinition, settings: Mapping[str, Scalar], *, seed: int, threads: int) -> Forest:
+    """Return a forest of scikit-learn before its fit.
+
+    Args:
+        model: what it is.
+        settings: as ``effective`` returned them.
+        seed: the same seed grows the same trees.
+        threads: CPU threads to use.
+    """
+    return ESTIMATORS[model.family, model.task](
+        **engine_arguments(model, settings, "cpu"), random_state=seed, n_jobs=threads
+    )
+
+
 class FittedForest:
     """A fitted forest of scikit-learn."""
 
@@ -90,11 +104,7 @@ class ForestEngine:
     ) -> FittedForest:
         """Fit one forest; see ``Engine.fit``."""
         settings = effective(model, self.name, params)
-        forest = ESTIMATORS[model.family, model.task](
-            **engine_arguments(model, settings, self.name),
-            random_state=seed,
-            n_jobs=useful_threads(features, threads),
-        )
+        forest = unfitted(model, settings, seed=seed, threads=useful_threads(features, threads))
         try:
             forest.fit(features, target)
         except ValueError as error:

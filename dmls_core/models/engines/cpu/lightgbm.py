@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import lightgbm
@@ -107,21 +107,116 @@ class LightGBMEngine:
     ) -> FittedLightGBM:
         """Fit one booster; see ``Engine.fit``."""
         settings = effective(model, self.name, params)
-        options: dict[str, Any] = engine_arguments(model, settings, self.name)
-        rounds = options.pop("n_estimators")
-        # Row-wise histograms: with the automatic choice, timing would decide how sums are rounded.
-        options |= {"deterministic": True, "force_row_wise": True, "verbosity": -1}
         threads = useful_threads(features, threads)
-        options |= {"seed": seed, "num_threads": threads}
-        weights = class_weights(target) if options.pop("class_weight", None) == "balanced" else None
-        if n_classes:
-            options["objective"] = "binary" if n_classes == 2 else "multiclass"
-            options |= {"num_class": n_classes} if n_classes > 2 else {}
-        else:
-            options["objective"] = "regression"
+        options, rounds, balanced = _options(model, settings, n_classes, seed, threads)
+        weights = class_weights(target) if balanced else None
         try:
             data = lightgbm.Dataset(features, target, weight=weights, params=options)
             booster = lightgbm.train(options, data, num_boost_round=rounds)
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(model, error) from error
         return FittedLightGBM(model, settings, booster, threads)
+
+    def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
+        """Return the number of bins and the weights' kind; see ``BoostingEngine.binning``."""
+        settings = effective(model, self.name, params)
+        return settings["max_bin"], settings.get("class_weight", "none")
+
+    def bin(
+        self,
+        model: ModelDefinition,
+        params: Mapping[str, Scalar],
+        features: NDArray[np.float32],
+        target: NDArray[Any],
+        scored: NDArray[np.float32],
+        *,
+        n_classes: int,
+        seed: int,
+        threads: int,
+    ) -> BinnedLightGBM:
+        """Bin rows for many boosters; see ``BoostingEngine.bin``."""
+        threads = useful_threads(features, threads)
+
+        def options(params: Mapping[str, Scalar]) -> dict[str, Any]:
+            return _options(model, effective(model, self.name, params), n_classes, seed, threads)[0]
+
+        balanced = self.binning(model, params)[1] == "balanced"
+        weights = class_weights(target) if balanced else None
+        try:
+            data = lightgbm.Dataset(features, target, weight=weights, params=options(params)).construct()
+            rows = lightgbm.Dataset(scored, reference=data, params=options(params)).construct()
+        except (ValueError, lightgbm.basic.LightGBMError) as error:
+            raise refusal(model, error) from error
+        return BinnedLightGBM(model, data, rows, options)
+
+
+def _options(
+    model: ModelDefinition, settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int
+) -> tuple[dict[str, Any], int, bool]:
+    """Return LightGBM's own parameters, the number of rounds, and whether classes are balanced."""
+    options: dict[str, Any] = engine_arguments(model, settings, "cpu")
+    rounds: int = options.pop("n_estimators")
+    balanced = options.pop("class_weight", None) == "balanced"
+    # Row-wise histograms: with the automatic choice, timing would decide how sums are rounded.
+    options |= {"deterministic": True, "force_row_wise": True, "verbosity": -1}
+    # Columns that no leaf of min_child_samples rows can split stay: bins are shared by models that differ
+    # in it, and drawing from fewer columns would give other trees.
+    options |= {"feature_pre_filter": False, "seed": seed, "num_threads": threads}
+    if n_classes:
+        options["objective"] = "binary" if n_classes == 2 else "multiclass"
+        options |= {"num_class": n_classes} if n_classes > 2 else {}
+    else:
+        options["objective"] = "regression"
+    return options, rounds, balanced
+
+
+class BinnedLightGBM:
+    """Rows in LightGBM's bins; see ``Binned``."""
+
+    def __init__(
+        self,
+        model: ModelDefinition,
+        data: lightgbm.Dataset,
+        scored: lightgbm.Dataset,
+        options: Callable[[Mapping[str, Scalar]], dict[str, Any]],
+    ) -> None:
+        self._model = model
+        self._data = data
+        self._scored = scored
+        self._options = options
+
+    def start(self, params: Mapping[str, Scalar]) -> GrowingLightGBM:
+        """Return a booster without trees; see ``Binned.start``."""
+        try:
+            booster = lightgbm.Booster({**self._options(params), "metric": "none"}, self._data)
+            booster.add_valid(self._scored, "scored")
+        except (ValueError, lightgbm.basic.LightGBMError) as error:
+            raise refusal(self._model, error) from error
+        return GrowingLightGBM(self._model, booster)
+
+
+class GrowingLightGBM:
+    """A booster that grows; see ``Growing``."""
+
+    def __init__(self, model: ModelDefinition, booster: lightgbm.Booster) -> None:
+        self._model = model
+        self._booster = booster
+
+    def grow(self, rounds: int) -> FloatArray:
+        """Grow and predict; see ``Growing.grow``."""
+        found: list[FloatArray] = []
+
+        def keep(prediction: FloatArray, _data: lightgbm.Dataset) -> tuple[str, float, bool]:
+            found.append(np.array(prediction))
+            return "kept", 0.0, True
+
+        try:
+            # A round that finds no split ends the growth: none after it would find one.
+            while self._booster.current_iteration() < rounds and not self._booster.update():
+                pass
+            # LightGBM keeps the prediction of its validation rows up to date, and shows it to metrics.
+            self._booster.eval_valid(keep)
+        except (ValueError, lightgbm.basic.LightGBMError) as error:
+            raise refusal(self._model, error) from error
+        classes = self._model.task == "classification"
+        return two_columns(found[0]) if classes and found[0].ndim == 1 else found[0]

@@ -1,0 +1,5 @@
+"""The monitor DAG of DMLS: an Airflow DAG file with no logic of its own."""
+
+from dmls_core.orchestration.monitor_dag import monitor_dag
+
+dag = monitor_dag()

@@ -1,0 +1,111 @@
+"""``dmls drift``: new data beside what the served model was trained on.
+
+Ends with 1 where something drifted, as a linter does that found something, and with 0 otherwise, also where
+there are too few rows to tell. Data that cannot be compared at all ends with 1 as any wrong input does, and
+then nothing is on stdout.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from dmls_core.cli.console import out, print_json
+from dmls_core.cli.options import DataArguments, JobArgument, JobName, JsonOption, parse_job
+from dmls_core.errors import NotFoundError, Problem, UserError
+from dmls_core.settings import load_settings
+
+if TYPE_CHECKING:
+    from dmls_core.monitoring import Drift
+    from dmls_core.store import Store
+
+SHOWN = 20
+"""Columns printed; the page has them all."""
+
+DRIFTED = 1
+"""Exit code where something drifted."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's command to ``dmls``."""
+    app.command(rich_help_panel="Models")(drift)
+
+
+def drift(
+    job: JobArgument,
+    data: Annotated[list[Path], DataArguments],
+    page: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path(
+        "drift.html"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Compare new data with what the served model was trained on; exit code 1 if it has drifted."""
+    from dmls_core.cli.jobs import open_root
+    from dmls_core.monitoring import check_files, drift_page, fetch_model
+    from dmls_core.serving import checkpoint
+    from dmls_core.store import layout
+    from dmls_core.tracking import find_champion
+
+    name = parse_job(job)
+    store = open_root()
+    threshold = _threshold(store, name)
+    run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
+    with TemporaryDirectory(prefix="dmls-drift-") as scratch:
+        model = fetch_model(store, *name, run_key, Path(scratch))
+        found = check_files(
+            model, data, threshold, lambda path, rows: checkpoint.predict(checkpoint.load(path), rows)
+        )
+    try:
+        page.write_text(drift_page(found, str(name)), encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(Problem(f"cannot be written: {error.strerror}", file=str(page))) from error
+    if as_json:
+        print_json(found.as_json(team=name.team, job=name.name, run_key=run_key))
+    else:
+        _print(found)
+        out.print(f"page: {escape(str(page))}")
+    if found.verdict == "drifted":
+        raise typer.Exit(DRIFTED)
+
+
+def _threshold(store: Store, name: JobName) -> float:
+    """Return the threshold of the job's spec, or the default where it has no ``[drift]``.
+
+    Raises:
+        NotFoundError: there is no such job.
+    """
+    from dmls_core.spec import Drift
+    from dmls_core.store import Registry
+
+    record = Registry(store).job(*name)
+    if record is None:
+        raise NotFoundError(Problem(f"there is no job {name}", hint="`dmls jobs` lists them"))
+    table = Registry(store).spec(record.spec_sha256).get("drift") or {}
+    return float(table.get("threshold", Drift().threshold))
+
+
+def _print(found: Drift) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("COLUMN", "ROLE", "", "INDEX", "CORRECTED P", "LARGEST CHANGE"):
+        table.add_column(
+            heading, overflow="fold", justify="right" if heading in ("INDEX", "CORRECTED P") else "left"
+        )
+    for column in found.columns[:SHOWN]:
+        table.add_row(
+            escape(column.name),
+            column.role,
+            f"[yellow]{column.verdict}[/]" if column.verdict == "drifted" else column.verdict,
+            "" if column.psi is None else f"{column.psi:.3f}",
+            "" if column.q_value is None else f"{column.q_value:.2g}",
+            escape(column.change),
+        )
+    out.print(table, soft_wrap=False)
+    if (more := len(found.columns) - SHOWN) > 0:
+        out.print(f"and {more:,} more columns on the page")
+    out.print(escape(found.gist))

@@ -1,0 +1,50 @@
+"""Which searcher serves a strategy, a model and an engine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dmls_core.search.boosted import BoostedEvaluator
+from dmls_core.search.interface import Searcher
+from dmls_core.search.nested import NestedForestSearcher
+from dmls_core.search.plain import PlainSearcher
+from dmls_core.search.strategies import Plan
+from dmls_core.spec.definitions import ModelDefinition
+
+Strategy = Literal["auto", "tpe", "random", "grid", "halving", "cma-es"]
+
+PLANS: dict[Strategy, Plan] = {
+    "auto": Plan("tpe"),
+    "tpe": Plan("tpe"),
+    "random": Plan("random"),
+    "grid": Plan("grid"),
+    "halving": Plan("random", "halving"),
+    "cma-es": Plan("cma-es"),
+}
+"""Strategy -> how trials are chosen where each is scored by cross-validation."""
+
+BOOSTED_PLANS: dict[Strategy, Plan] = PLANS | {
+    "auto": Plan("tpe", "halving"),
+    "tpe": Plan("tpe", "halving"),
+    "random": Plan("random", "halving"),
+}
+"""The same for boosted trees, which are compared long before they are scored to the end. A grid is scored
+in full, and CMA-ES learns from such trials alone."""
+
+FORESTS = ("random-forest", "extra-trees")
+BOOSTED = ("xgboost", "lightgbm")
+
+
+def choose_searcher(strategy: Strategy, model: ModelDefinition, engine: str) -> Searcher:
+    """Return what searches ``model`` on ``engine``.
+
+    Args:
+        strategy: the spec's: how trials are chosen. How they are scored follows from model and engine.
+        model: the model to search.
+        engine: ``cpu`` or ``gpu``.
+    """
+    if model.family in FORESTS and engine == "cpu":
+        return NestedForestSearcher(PLANS[strategy])
+    if model.family in BOOSTED:
+        return PlainSearcher(BOOSTED_PLANS[strategy], BoostedEvaluator())
+    return PlainSearcher(PLANS[strategy])

@@ -1,0 +1,127 @@
+"""One structural configuration on its way through the rungs."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.errors import DataError
+from dmls_core.models.engines.base import useful_threads
+from dmls_core.search.interface import Problem
+from dmls_core.search.nested.axes import TREES, Layout
+from dmls_core.search.nested.ground import Field
+from dmls_core.search.nested.grown import GrownForest
+from dmls_core.search.nested.pick import pick_cut
+from dmls_core.search.trial import Surface, Trial
+from dmls_core.spec.definitions import Scalar
+
+GROUPS = 16
+"""Groups of rows that the certainty of a difference is judged by."""
+
+
+class Candidate:
+    """A configuration and the forests that grow for it."""
+
+    def __init__(
+        self, problem: Problem, layout: Layout, field: Field, number: int, params: dict[str, Scalar]
+    ) -> None:
+        self.number = number
+        self.params = params
+        self.seconds = 0.0
+        self.course: list[float] = []
+        self._problem = problem
+        self._layout = layout
+        self._scores: dict[int, tuple[tuple[float, ...], ...]] = {}
+        threads = useful_threads(problem.features, problem.threads)
+        self.forests = [
+            GrownForest(problem, layout, ground, params, threads=threads) for ground in field.grounds
+        ]
+        generator = np.random.default_rng(problem.seed)
+        self._groups = [generator.permutation(len(ground.truth)) % GROUPS for ground in field.grounds]
+
+    @property
+    def trees(self) -> int:
+        """How many trees its forests have."""
+        return self.forests[0].trees
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory its forests take, about."""
+        return sum(forest.nbytes for forest in self.forests)
+
+    def grow(self, trees: int) -> None:
+        """Grow to ``trees`` trees and score every cut there, and at each size of the space on the way.
+
+        Raises:
+            DataError: scikit-learn refuses the configuration, or the metric is not defined for the rows.
+        """
+        if trees <= self.trees:
+            return
+        started = time.monotonic()
+        try:
+            self._grow(trees)
+        finally:
+            self.seconds += time.monotonic() - started
+
+    def _grow(self, trees: int) -> None:
+        for size in sorted({trees, *(size for size in self._layout.sizes if self.trees < size < trees)}):
+            for forest in self.forests:
+                forest.grow(size)
+            self._scores[size] = tuple(forest.scores() for forest in self.forests)
+        self.course.append(self.score())
+
+    def means(self) -> NDArray[np.float64]:
+        """Return the scores by size, ascending, and cut: (n_sizes, n_cuts), the mean over the forests."""
+        return np.array([np.mean(self._scores[size], axis=0) for size in sorted(self._scores)])
+
+    def best_cut(self) -> int:
+        """Return the position of the best cut."""
+        return pick_cut(self.means(), self._problem.direction)
+
+    def score(self) -> float:
+        """Return the score of the best cut at the size reached."""
+        return float(self.means()[-1, self.best_cut()])
+
+    def jackknife(self) -> NDArray[np.float64]:
+        """Return the score of the best cut without each group of rows: (``GROUPS``,)."""
+        cut = self.best_cut()
+        found = [
+            forest.scores_without(cut, groups)
+            for forest, groups in zip(self.forests, self._groups, strict=True)
+        ]
+        mean: NDArray[np.float64] = np.mean(found, axis=0)
+        return mean
+
+    def failed(self, error: DataError) -> Trial:
+        """Return the trial of a configuration that cannot be grown or scored."""
+        name = self._problem.engine.name
+        return Trial(self.number, "failed", name, self.params, seconds=self.seconds, message=str(error))
+
+    def trial(self, state: Literal["finished", "pruned"], message: str = "") -> Trial:
+        """Return the trial as it stands: its parameters are the best setting of the largest size so far."""
+        layout = self._layout
+        sizes = sorted(self._scores)
+        means = self.means()
+        reached = [row for row, size in enumerate(sizes) if size in layout.sizes]
+        cut = pick_cut(means[reached or slice(None)], self._problem.direction)
+        size = sizes[reached[-1]] if reached else sizes[-1]
+        values = tuple(float(scores[cut]) for scores in self._scores[size])
+        chosen = {TREES: size if reached else layout.sizes[0]} if layout.searched_sizes else {}
+        many = len(sizes) > 1 or len(layout.cuts) > 1
+        surface = Surface({TREES: tuple(sizes), **layout.axes}, tuple(means.ravel().tolist()))
+        return Trial(
+            number=self.number,
+            state=state,
+            engine=self._problem.engine.name,
+            params={**self.params, **chosen, **layout.cuts[cut]},
+            value=float(np.mean(values)),
+            values=values,
+            seconds=self.seconds,
+            message=message,
+            steps=self.trees,
+            surface=surface if many else None,
+            course=tuple(self.course),
+        )

@@ -1,0 +1,104 @@
+"""The rows that forests grow on, and the rows that they are scored on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.models.engines import effective
+from dmls_core.search.interface import Problem
+from dmls_core.search.nested.bins import Bins
+from dmls_core.search.space import Space
+
+SUMS_BYTES = 128 * 2**20
+"""Most memory for the sums of one forest's answers: fewer rows are scored where it would be more."""
+
+LEAST_SCORED = 2_000
+"""So many rows are scored however much memory it takes."""
+
+MOST_SCORED = 50_000
+"""More rows would tell settings apart no better than the rows to come will."""
+
+EVERY_FOLD = 5_000
+"""Up to so many rows, forests without out-of-bag rows are scored on every fold; with more, on the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """One matrix to grow a forest on, and rows to score it on.
+
+    Attributes:
+        features: (n_rows, n_features) float32 to grow on.
+        target: (n_rows,) of it.
+        probe: (n_scored, n_features): the rows to score.
+        truth: (n_scored,) of them.
+        positions: (n_scored,) of them in ``features`` where they are scored out of bag; else ``None``.
+    """
+
+    features: NDArray[np.float32]
+    target: NDArray[Any]
+    probe: NDArray[np.float32]
+    truth: NDArray[Any]
+    positions: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The grounds of a problem: a forest grows on each, and its score is the mean.
+
+    Attributes:
+        grounds: one if out of bag; else one per fold that is scored.
+        bins: how features became codes; ``None`` where they stayed as they are.
+    """
+
+    grounds: tuple[Ground, ...]
+    bins: Bins | None
+
+    @property
+    def out_of_bag(self) -> bool:
+        """Whether forests are scored by rows that each tree has not seen."""
+        return self.grounds[0].positions is not None
+
+
+def survey(problem: Problem, space: Space, cuts: int) -> Field:
+    """Prepare the rows of a problem.
+
+    Args:
+        problem: the rows.
+        space: scores are taken out of bag where every forest of it draws its rows.
+        cuts: how many ways each tree is cut.
+    """
+    bins = None
+    features = problem.features
+    # Extra trees draw thresholds between values: drawn between codes they would be other trees.
+    if problem.model.family == "random-forest":
+        bins = Bins.of(features, seed=problem.seed)
+        features = bins.encode(features)
+    limit = max(LEAST_SCORED, SUMS_BYTES // (8 * cuts * max(1, problem.n_classes)))
+    limit = min(limit, MOST_SCORED)
+    generator = np.random.default_rng(problem.seed)
+
+    def few(rows: NDArray[Any]) -> NDArray[Any]:
+        if len(rows) <= limit:
+            return rows
+        return np.sort(generator.choice(rows, limit, replace=False))
+
+    draws = effective(problem.model, problem.engine.name, space.fixed)["bootstrap"]
+    if draws and "bootstrap" not in space.searched:
+        rows = few(np.arange(len(problem.truth)))
+        whole = len(rows) == len(features)
+        probe = features if whole else features[rows]
+        return Field((Ground(features, problem.target, probe, problem.truth[rows], rows),), bins)
+    folds = problem.folds if len(problem.truth) <= EVERY_FOLD else problem.folds[:1]
+    grounds = []
+    for fold in folds:
+        rows = few(fold.test)
+        grounds.append(
+            Ground(
+                features[fold.train], problem.target[fold.train], features[rows], problem.truth[rows], None
+            )
+        )
+    return Field(tuple(grounds), bins)

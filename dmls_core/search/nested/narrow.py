@@ -1,0 +1,90 @@
+"""The further rungs: losers are dropped, the winner grows on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from dmls_core.search.interface import Problem
+from dmls_core.search.nested import rungs
+from dmls_core.search.nested.axes import Layout
+from dmls_core.search.nested.candidate import Candidate
+from dmls_core.search.nested.first import FirstRung, repeat
+from dmls_core.search.strategies import REDUCTION
+from dmls_core.search.trial import Trial
+
+
+def narrow(
+    problem: Problem,
+    layout: Layout,
+    first: FirstRung,
+    trials: list[Trial],
+    *,
+    on_trial: Callable[[Trial], None],
+    late: Callable[[], bool],
+    stop: Callable[[], bool],
+) -> Candidate | None:
+    """Drop configurations rung by rung and grow the last one to the end.
+
+    Args:
+        problem: what is searched.
+        layout: its space.
+        first: the first rung, which has run.
+        trials: its trials; those that go further are replaced.
+        on_trial: told of each trial that goes further, once it ends.
+        late: whether the time is up: the best one grows to the next size of the space alone.
+        stop: whether to end without a result.
+
+    Returns:
+        The winner; ``None`` if ``stop`` said so, or if no trial has a score.
+    """
+    sign = 1 if problem.direction == "maximize" else -1
+    fresh = [trial for trial in trials if trial.state != "failed" and trial.same_as is None]
+    fresh.sort(key=lambda trial: (-sign * trial.course[0], trial.number))
+    if not fresh:
+        return None
+
+    def end(candidate: Candidate, state: Literal["finished", "pruned"], why: str = "") -> None:
+        found = candidate.trial(state, why)
+        repeats = [trial.number for trial in trials if trial.same_as == candidate.number]
+        for number in (*repeats, candidate.number):
+            asked = {name: trials[number].params[name] for name in layout.structural.searched}
+            trials[number] = repeat(found, number, asked) if number in repeats else found
+            on_trial(trials[number])
+
+    alive = [first.candidate(trial) for trial in fresh[: 1 if late() else rungs.room(len(fresh))]]
+    first.held.clear()
+    last = layout.sizes[-1]
+    while len(alive) > 1:
+        trees = min(last, alive[0].trees * REDUCTION)
+        for candidate in alive:
+            if stop():
+                return None
+            candidate.grow(trees)
+        kept, sure = rungs.remaining(
+            [sign * candidate.score() for candidate in alive],
+            [sign * candidate.jackknife() for candidate in alive],
+        )
+        if trees == last or late():
+            kept = kept[:1]
+        winner = alive[kept[0]].number
+        for position in sorted(set(range(len(alive))) - set(kept)):
+            why = f"given up after {trees} trees: {sure[position]:.0%} sure that trial {winner} is better"
+            end(alive[position], "pruned", why)
+        alive = [alive[position] for position in kept]
+    if not _finish(alive[0], layout, late, stop):
+        return None
+    # Told last, and the only finished one: with it the search has ended, whenever it is started again.
+    end(alive[0], "finished")
+    return alive[0]
+
+
+def _finish(candidate: Candidate, layout: Layout, late: Callable[[], bool], stop: Callable[[], bool]) -> bool:
+    """Grow to the largest size, or to the next one if it is late; say whether that was not stopped."""
+    for size in (size for size in layout.sizes if size > candidate.trees):
+        if stop():
+            return False
+        if late() and candidate.trees in layout.sizes:
+            break
+        candidate.grow(size)
+    return True

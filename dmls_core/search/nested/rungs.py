@@ -1,0 +1,83 @@
+"""How configurations are dropped: few trees for all of them, more for those that remain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.search.strategies import REDUCTION
+
+LEAST_TREES = 10
+"""Trees of the first rung at least: each row is then out of bag for three or four of them."""
+
+FIRST_ROWS = 48_000
+"""Trees times rows of the first rung at least. On few rows a forest of few trees ranks configurations
+otherwise than a large one (on 1,800 rows even the wrong way round up to 15 trees), and trees are cheap."""
+
+MOST_FIRST = 64
+"""Trees of the first rung at most, for the few rows' sake."""
+
+SURE = 1.645
+"""Standard errors between two scores that make 95 % sure which one is better."""
+
+
+def first_rung(trees: int, configurations: int, rows: int) -> int:
+    """Return the trees that every configuration gets: together about half of one full forest.
+
+    Args:
+        trees: of a full forest.
+        configurations: how many there will be.
+        rows: rows to grow on.
+    """
+    few = min(MOST_FIRST, FIRST_ROWS // max(1, rows))
+    return min(trees, max(LEAST_TREES, few, trees // (2 * configurations)))
+
+
+def room(count: int) -> int:
+    """Return how many of ``count`` configurations go on at most."""
+    return math.ceil(count / REDUCTION) if count > 1 else 1
+
+
+def standard_error(parts: NDArray[np.float64]) -> float:
+    """Return the standard error of a score from its values without each group of rows.
+
+    The delete-a-group jackknife (Kott, 2001): for a score, or for the difference of two on the same rows.
+    """
+    groups = len(parts)
+    return float(np.sqrt((groups - 1) / groups * ((parts - parts.mean()) ** 2).sum()))
+
+
+def certainty(ahead: float, parts: NDArray[np.float64]) -> float:
+    """Return how sure it is, from 0.5 to 1, that a score that is ``ahead`` of another is better.
+
+    Args:
+        ahead: by how much it is better, 0 or more.
+        parts: the same without each group of rows.
+    """
+    error = standard_error(parts)
+    if error == 0:
+        return 1.0 if ahead > 0 else 0.5
+    return 0.5 * (1 + math.erf(ahead / error / math.sqrt(2)))
+
+
+def remaining(scores: Sequence[float], parts: Sequence[NDArray[np.float64]]) -> tuple[list[int], list[float]]:
+    """Say which configurations go on.
+
+    Those go on of which it is not sure that the best one is better, but a third of all at most.
+
+    Args:
+        scores: of each configuration; more is better.
+        parts: of each, its score without each group of rows.
+
+    Returns:
+        Positions of those that go on, the best first; and of each configuration how sure it is that the
+        best one is better.
+    """
+    order = sorted(range(len(scores)), key=lambda position: -scores[position])
+    best = order[0]
+    sure = [certainty(scores[best] - scores[one], parts[best] - parts[one]) for one in range(len(scores))]
+    limit = 0.5 * (1 + math.erf(SURE / math.sqrt(2)))
+    return [one for one in order[: room(len(order))] if sure[one] < limit], sure

@@ -1,0 +1,98 @@
+"""Where the rows of a tree end if the tree had been stopped earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.search.nested.axes import tightness
+from dmls_core.spec.definitions import Scalar
+
+EPSILON = float(np.finfo(np.double).eps)
+"""What scikit-learn adds to a split's gain before it asks whether that is enough."""
+
+Tree = Any
+"""``sklearn.tree._tree.Tree``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """What a cut asks of each node of a tree.
+
+    Attributes:
+        parents: (n_nodes,) int64; -1 at the root.
+        depths: (n_nodes,) int64; 0 at the root.
+        rows: (n_nodes,) different training rows in the node.
+        gains: (n_nodes,) weighted decrease of impurity by the node's split; infinite in a leaf.
+    """
+
+    parents: NDArray[np.int64]
+    depths: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    gains: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, tree: Tree) -> Nodes:
+        """Read a tree's nodes."""
+        left, right = tree.children_left, tree.children_right
+        inner = np.flatnonzero(left >= 0)
+        parents = np.full(len(left), -1)
+        parents[left[inner]] = inner
+        parents[right[inner]] = inner
+        depths = np.zeros(len(left), np.int64)
+        level = np.zeros(1, np.int64)
+        depth = 0
+        while True:
+            level = level[left[level] >= 0]
+            if not len(level):
+                break
+            level = np.concatenate([left[level], right[level]])
+            depth += 1
+            depths[level] = depth
+        weight, impurity = tree.weighted_n_node_samples, tree.impurity
+        gains = np.full(len(left), np.inf)
+        down, up = left[inner], right[inner]
+        kept = (weight[down] * impurity[down] + weight[up] * impurity[up]) / weight[inner]
+        gains[inner] = weight[inner] / weight[0] * (impurity[inner] - kept)
+        return cls(parents, depths, tree.n_node_samples, gains)
+
+    def stops(self, cut: Mapping[str, Scalar], rows: int) -> NDArray[np.bool_]:
+        """Say of each node whether a tree that is cut so would not have split it.
+
+        Args:
+            cut: hyperparameters of ``PRUNING``.
+            rows: rows of the matrix that the tree was grown on.
+        """
+        stopped = np.zeros(len(self.parents), np.bool_)
+        for name, value in cut.items():
+            limit = tightness(name, value, rows)
+            if name == "max_depth":
+                stopped |= self.depths >= -limit
+            elif name == "min_samples_split":
+                stopped |= self.rows < limit
+            else:
+                stopped |= self.gains + EPSILON < limit
+        return stopped
+
+    def landings(self, cuts: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.int32]:
+        """Return the node in which a row that ends in a node would end under each cut.
+
+        Returns:
+            (n_cuts, n_nodes): the first stopped node on the way from the root, or the node itself.
+        """
+        stops = np.stack([self.stops(cut, rows) for cut in cuts])
+        landing = np.tile(np.arange(len(self.parents), dtype=np.int32), (len(cuts), 1))
+        order = np.argsort(self.depths, kind="stable")
+        ends = np.cumsum(np.bincount(self.depths))
+        for start, end in pairwise(ends):
+            nodes = order[start:end]
+            above = self.parents[nodes]
+            ahead = landing[:, above]
+            stopped = (ahead != above) | stops[:, above]
+            landing[:, nodes] = np.where(stopped, ahead, nodes)
+        return landing

@@ -1,0 +1,104 @@
+"""DataFrames to the tensors that a table endpoint takes, and its answers to DataFrames.
+
+Neither pandas nor polars is needed but the one that a caller's frame is of.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.data.encoder import category_text, number
+from dmls_core.errors import DataError, Problem
+
+TEXT = "TYPE_STRING"
+"""Triton's name of a category's type; every other column holds numbers."""
+
+Columns = dict[str, NDArray[Any]]
+
+
+def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence[str]]) -> Columns:  # noqa: ANN401
+    """Return the columns of a frame as Triton takes them: float64, or texts.
+
+    Args:
+        frame: a pandas or polars DataFrame, or a mapping of names to values. Other columns are left out.
+        kinds: Triton's type of each column that it knows.
+        wanted: the columns that each version needs; those of one must be there.
+
+    Raises:
+        DataError: columns are missing, come twice or differ in length, or a number is not one.
+    """
+    names = [str(name) for name in (frame.keys() if isinstance(frame, Mapping) else frame.columns)]
+    lacking = [[name for name in columns if name not in names] for columns in wanted]
+    if all(lacking):
+        raise DataError([_missing(name, names) for name in lacking[0]])
+    if twice := sorted({name for name in names if name in kinds and names.count(name) > 1}):
+        raise DataError(Problem(f"column {twice[0]!r} comes more than once", expected="each column once"))
+    columns = {
+        name: (_texts if kind == TEXT else _numbers)(name, _values(frame[name]))
+        for name, kind in kinds.items()
+        if name in names
+    }
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(Problem(f"columns differ in length: {lengths}"))
+    return columns
+
+
+def like(frame: Any, columns: Columns) -> Any:  # noqa: ANN401
+    """Return columns as a frame of the caller's library, with the index of the caller's rows."""
+    library = type(frame).__module__.partition(".")[0]
+    if library == "pandas":
+        return import_module("pandas").DataFrame(columns, index=frame.index)
+    if library == "polars":
+        lists = {k: v.tolist() if v.dtype == object else v for k, v in columns.items()}
+        texts = {name: import_module("polars").String for name, v in columns.items() if v.dtype == object}
+        return import_module("polars").DataFrame(lists, schema_overrides=texts)
+    return columns
+
+
+def _missing(name: str, names: Sequence[str]) -> Problem:
+    close = difflib.get_close_matches(name, names, 1, 0.6)
+    return Problem(
+        f"column {name!r} is missing",
+        hint=f"is it {close[0]!r}?" if close else "the model was trained with it",
+    )
+
+
+def _values(column: Any) -> NDArray[Any]:  # noqa: ANN401
+    """Return a column as an array, without letting NumPy guess a type for a list of mixed ones."""
+    if hasattr(column, "dtype"):
+        return np.asarray(column)
+    items = list(column)
+    values = np.empty(len(items), dtype=object)
+    values[:] = items
+    return values
+
+
+def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    numbers = np.empty(len(values), dtype=np.float64)
+    for row, value in enumerate(values):
+        try:
+            numbers[row] = number(value)
+        except ValueError as error:
+            raise DataError(Problem(f"column {name!r}, row {row + 1}: {error}")) from None
+    return numbers
+
+
+def _texts(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return categories as the encoder spells them; a missing one is the empty text."""
+    texts = np.array([category_text(value) or "" for value in values], dtype=object)
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            Problem(f"column {name!r} holds a text that is not Unicode: {error.reason}")
+        ) from None
+    return texts

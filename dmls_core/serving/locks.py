@@ -1,0 +1,126 @@
+"""Who may publish a model: a file lock in a folder, a lease that is renewed in S3."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dmls_core.errors import ConflictError, ObjectMissingError, ServingError, StoreError
+from dmls_core.store import Store
+
+LEASE_SECONDS = 60.0
+"""How long a lease lasts that is not renewed: so long does a killed publisher keep others out."""
+
+RENEW_SECONDS = 10.0
+PAUSE_SECONDS = 0.2
+
+
+@contextmanager
+def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
+    """Hold the lock of a file, which ends with the process that holds it.
+
+    Raises:
+        ServingError: another one held it for ``timeout`` seconds.
+    """
+    with path.open("a+") as file:
+        deadline = time.monotonic() + timeout
+        while not _try_lock(file.fileno()):
+            if time.monotonic() > deadline:
+                file.seek(0)
+                raise _held(model, file.read().strip())
+            time.sleep(PAUSE_SECONDS / 4)
+        file.truncate(0)
+        file.write(_me())
+        file.flush()
+        yield
+
+
+@contextmanager
+def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[None]:
+    """Hold a lease: an object that one writer alone can make, or take over once it has run out.
+
+    Raises:
+        ServingError: another one held it for ``timeout`` seconds.
+    """
+    own = _Lease(store, key)
+    deadline = time.monotonic() + timeout
+    while holder := own.take():
+        if time.monotonic() > deadline:
+            raise _held(model, holder)
+        time.sleep(PAUSE_SECONDS)
+    ended = threading.Event()
+    renewing = threading.Thread(target=own.keep, args=[ended], daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join()
+        own.leave()
+
+
+class _Lease:
+    def __init__(self, store: Store, key: str) -> None:
+        self._store, self._key, self._id = store, key, uuid.uuid4().hex
+        self._etag = ""
+
+    def take(self) -> str:
+        """Take the lease; return who holds it otherwise."""
+        try:
+            self._etag = self._store.create(self._key, self._content()).etag
+        except ConflictError:
+            return self._take_over()
+        return ""
+
+    def _take_over(self) -> str:
+        """Take a lease that was left or has run out; by the server's clock as far as it tells."""
+        try:
+            data, info = self._store.read(self._key)
+            found = json.loads(data)
+            if time.time() < found["until"]:
+                return str(found["holder"])
+            self._etag = self._store.replace(self._key, self._content(), info.etag).etag
+        except (ConflictError, ObjectMissingError):
+            return "another one"  # it came first, or has just left
+        return ""
+
+    def keep(self, ended: threading.Event) -> None:
+        """Renew the lease until it is left."""
+        while not ended.wait(RENEW_SECONDS):
+            with suppress(StoreError):  # the next round tries again, well before it runs out
+                self._etag = self._store.replace(self._key, self._content(), self._etag).etag
+
+    def leave(self) -> None:
+        """Let others have it at once; it runs out by itself where the store fails."""
+        with suppress(StoreError):
+            self._store.replace(self._key, self._content(seconds=0.0), self._etag)
+
+    def _content(self, seconds: float = LEASE_SECONDS) -> bytes:
+        content = {"schema": 1, "id": self._id, "holder": _me(), "until": time.time() + seconds}
+        return json.dumps(content).encode()
+
+
+def _me() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _held(model: str, holder: str) -> ServingError:
+    return ServingError(
+        f"{model} is being published by another publisher ({holder or 'unknown'}): try again when it is done"
+    )
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

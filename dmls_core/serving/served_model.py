@@ -1,0 +1,190 @@
+"""``connect``: ask a served model with a DataFrame, over gRPC, and get a DataFrame back.
+
+It needs NumPy and ``tritonclient[grpc]``, and no file of the model: what the table endpoint takes and gives
+is in its configuration, which Triton tells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from dmls_core.errors import DataError, NotFoundError, ServingError
+from dmls_core.serving.client import CHANNEL
+from dmls_core.serving.config import MAX_BATCH_SIZE
+from dmls_core.serving.frames import TEXT, Columns, like, read_columns
+from dmls_core.serving.servers import split_addresses
+from dmls_core.serving.table.config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
+from dmls_core.settings import load_settings
+
+PREDICTION, PROBABILITY = "prediction", "probability_"
+ROUNDS = 3
+"""How often a frame is asked again when another version goes live meanwhile."""
+
+REQUEST_BYTES = 64 << 20
+"""Largest table of numbers sent in one request; texts may take more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What the endpoint takes and gives.
+
+    Attributes:
+        kinds: Triton's type of each column.
+        columns: the columns of each version that may answer; the one to be served comes first.
+        labels: its labels; None for a regression.
+    """
+
+    kinds: dict[str, str]
+    columns: dict[int, tuple[str, ...]]
+    labels: dict[int, tuple[str, ...] | None]
+
+
+def connect(model: str, *, grpc: str = "", timeout: float = 60.0) -> ServedModel:
+    """Connect to a served model.
+
+    Args:
+        model: ``<team>.<job>``.
+        grpc: ``host:port`` of Triton's gRPC endpoint; by default that of ``DMLS_TRITON_GRPC``, or of the
+            embedded platform.
+        timeout: seconds that a request may take.
+
+    Raises:
+        NotFoundError: Triton serves no such model.
+        ServingError: Triton does not answer, or ``model`` is no model's name.
+        PlatformError: no address is given or set.
+    """
+    address = grpc or split_addresses(load_settings().require("triton_grpc"))[0]
+    return ServedModel(model, address, timeout=timeout)
+
+
+class ServedModel:
+    """A model behind its table endpoint. Not for several threads at once."""
+
+    def __init__(self, model: str, address: str, *, timeout: float) -> None:
+        """Connect as ``connect`` does."""
+        self.model, self._address, self._timeout = model, address, timeout
+        self._endpoint = table_name(model)
+        self._triton = import_module("tritonclient.grpc")
+        self._client = self._triton.InferenceServerClient(address, channel_args=CHANNEL)
+        self._signature = self._read_signature()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that ``predict`` needs."""
+        return next(iter(self._signature.columns.values()))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels in the order of their probabilities; none for a regression."""
+        return next(iter(self._signature.labels.values())) or ()
+
+    def predict(self, frame: Any) -> Any:  # noqa: ANN401  a DataFrame of pandas or polars
+        """Predict the rows of a frame; all of them are answered by the same version.
+
+        Args:
+            frame: a pandas or polars DataFrame, or a mapping of column names to values. Columns that the
+                model does not know are ignored.
+
+        Returns:
+            A frame of the same library with ``prediction`` and, for a classification,
+            ``probability_<label>`` for each label; rows in the same order, pandas' index kept. For a
+            mapping: a dict of arrays.
+
+        Raises:
+            DataError: a column is missing, or a value is not a number where one is needed.
+            ServingError: Triton does not answer, or fails.
+        """
+        for _ in range(ROUNDS):
+            known = self._signature
+            try:
+                parts = self._ask(read_columns(frame, known.kinds, list(known.columns.values())))
+            except (DataError, ServingError):
+                self._signature = self._read_signature()
+                if self._signature == known:
+                    raise
+                continue  # another version is served meanwhile, with other columns
+            versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(known.columns))}
+            if len(versions) == 1 and versions <= known.columns.keys():
+                return like(frame, _added(parts, known.labels[versions.pop()]))
+            self._signature = self._read_signature()
+        raise ServingError(f"{self.model} changed its version {ROUNDS} times while it was asked: try again")
+
+    def _ask(self, columns: Columns) -> list[Columns]:
+        """Return the outputs for the rows, in parts of as many rows as Triton takes."""
+        n_rows = len(next(iter(columns.values()), ()))
+        parts = []
+        size = max(1, min(MAX_BATCH_SIZE, REQUEST_BYTES // (8 * max(1, len(columns)))))
+        for start in range(0, n_rows, size):
+            inputs = []
+            for name, values in columns.items():
+                part = values[start : start + size].reshape(-1, 1)
+                kind = "BYTES" if self._signature.kinds[name] == TEXT else "FP64"
+                inputs.append(self._triton.InferInput(name, list(part.shape), kind))
+                inputs[-1].set_data_from_numpy(part)
+            with self._answering():
+                answer = self._client.infer(self._endpoint, inputs, client_timeout=self._timeout)
+            outputs = {o.name: answer.as_numpy(o.name) for o in answer.get_response().outputs}
+            parts.append({k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()})
+        return parts
+
+    def _read_signature(self) -> Signature:
+        with self._answering():
+            answer = self._client.get_model_config(self._endpoint, as_json=True, client_timeout=self._timeout)
+        config = answer["config"]
+        versions = json.loads(config["parameters"]["versions"]["string_value"])
+        labels = {about["version"]: about["labels"] for about in versions}
+        return Signature(
+            kinds={tensor["name"]: tensor["data_type"] for tensor in config["input"]},
+            columns={about["version"]: tuple(about["columns"]) for about in versions},
+            labels={version: None if names is None else tuple(names) for version, names in labels.items()},
+        )
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Turn what the client library raises into an error that names the address."""
+        from tritonclient.utils import InferenceServerException
+
+        try:
+            yield
+        except InferenceServerException as error:
+            status, message = error.status() or "", error.message()
+            if status.endswith("NOT_FOUND") or "unknown model" in message:
+                raise NotFoundError(
+                    f"Triton at {self._address} does not serve {self._endpoint}: deploy {self.model} first"
+                ) from error
+            if status.endswith(("UNAVAILABLE", "DEADLINE_EXCEEDED")):
+                raise ServingError(f"Triton at {self._address} does not answer: {message}") from error
+            if status.endswith("INVALID_ARGUMENT"):
+                raise DataError(f"{self._endpoint} cannot take these rows: {message}") from error
+            raise ServingError(f"Triton at {self._address} failed at {self._endpoint}: {message}") from error
+
+
+def _added(parts: list[Columns], labels: tuple[str, ...] | None) -> Columns:
+    """Return the columns that a prediction adds, of all parts."""
+    if labels is None:
+        return {PREDICTION: np.concatenate([np.empty(0, np.float32), *(part[VALUE] for part in parts)])}
+    chosen = [label.decode() for part in parts for label in part[LABEL]]
+    none = np.empty((0, len(labels)), np.float32)
+    probabilities = np.concatenate([none, *(part[PROBABILITIES] for part in parts)])
+    named = {PROBABILITY + label: probabilities[:, i] for i, label in enumerate(labels)}
+    return {PREDICTION: np.array(chosen, dtype=object), **named}

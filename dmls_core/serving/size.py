@@ -1,0 +1,98 @@
+"""How large a forest is, what a smaller depth would save, and the limit that guards the server's memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dmls_core.errors import Problem, ServingError, UserError
+from dmls_core.limits import Limits
+from dmls_core.serving.config import CHECKPOINT_FILE
+
+if TYPE_CHECKING:
+    import treelite
+
+SIZE_FILE = "size.json"
+"""Written beside the checkpoint by the trainer, which has the forest in memory."""
+
+_MEGA = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class ServingLimits(Limits):
+    """What a model may take of the server.
+
+    Attributes:
+        checkpoint_bytes: largest checkpoint. Triton holds a model twice while it goes live, beside the
+            version before.
+    """
+
+    variables: ClassVar[str] = "DMLS_SERVING_"
+
+    checkpoint_bytes: int = 1 << 30
+
+
+def forest_size(model: treelite.Model) -> dict[str, Any]:
+    """Return the number of trees, and of nodes down to each depth, of a loaded checkpoint."""
+    counts = np.zeros(0, dtype=np.int64)
+    for number in range(model.num_tree):
+        tree = model.get_tree_accessor(number)
+        left, right = tree.get_field("cleft"), tree.get_field("cright")
+        levels, level = [], np.zeros(1, dtype=np.int64)
+        while len(level):
+            levels.append(len(level))
+            children = np.concatenate([left[level], right[level]])
+            level = children[children >= 0]
+        grown = np.zeros(max(len(counts), len(levels)), dtype=np.int64)
+        grown[: len(counts)] = counts
+        grown[: len(levels)] += levels
+        counts = grown
+    return {"schema": 1, "trees": model.num_tree, "nodes_to_depth": counts.cumsum().tolist()}
+
+
+def check_size(model: str, folder: Path) -> None:
+    """Refuse a model that is too large to be loaded.
+
+    Args:
+        model: ``<team>.<job>``.
+        folder: the run's ``model/`` folder.
+
+    Raises:
+        UserError: its checkpoint is larger than the limit; the message says which depth would fit.
+        ServingError: there is no checkpoint.
+    """
+    limit = ServingLimits.from_environment().checkpoint_bytes
+    try:
+        size = (folder / CHECKPOINT_FILE).stat().st_size
+    except OSError as error:
+        raise ServingError(f"cannot read the checkpoint of {model}: {error}") from error
+    if size <= limit:
+        return
+    path = folder / SIZE_FILE
+    trade = _trade(json.loads(path.read_bytes()), size, limit) if path.is_file() else ""
+    raise UserError(
+        Problem(
+            f"{model} is too large to be served, and what is served stays as it is",
+            found=f"a checkpoint of {size / _MEGA:,.0f} MB",
+            expected=f"at most {limit / _MEGA:,.0f} MB (DMLS_SERVING_CHECKPOINT_BYTES)",
+            hint=f"{trade}give max_depth or n_estimators a smaller max, or raise the limit: Triton holds the "
+            "model twice while it goes live",
+        )
+    )
+
+
+def _trade(about: Mapping[str, Any], size: int, limit: int) -> str:
+    """Say what the model's depth costs, and which depth fits."""
+    nodes = about["nodes_to_depth"]
+    depth = len(nodes) - 1
+    fitting = [d for d, count in enumerate(nodes) if count / nodes[-1] * size <= limit]
+    text = f"its {about['trees']:,} trees have {nodes[-1]:,} nodes and are up to {depth} deep; "
+    if fitting and fitting[-1]:
+        saved = size * nodes[fitting[-1]] / nodes[-1] / _MEGA
+        text += f"cut at depth {fitting[-1]} they have {nodes[fitting[-1]]:,} ({saved:,.0f} MB); "
+    return text

@@ -1,0 +1,152 @@
+"""Names of partitions: ``data/{date}.csv`` stands for one file for each day.
+
+Only these fields exist, each with a fixed number of digits, and nothing else is ever filled in:
+``{date}`` (2026-01-31), ``{year}``, ``{month}``, ``{day}``, ``{hour}`` (00 to 23). ``*`` stands for any
+text within a folder's or file's name, ``?`` for one character.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Literal, get_args
+from zoneinfo import ZoneInfo
+
+Unit = Literal["hour", "day", "month", "year"]
+
+FIELDS = ("date", "year", "month", "day", "hour")
+
+GRIDS: dict[Unit, str] = {
+    "hour": "0 * * * *",
+    "day": "0 0 * * *",
+    "month": "0 0 1 * *",
+    "year": "0 0 1 1 *",
+}
+"""Unit of time -> the cron expression of its beginnings."""
+
+MAX_STARS = 2
+"""More could make a match take for ever."""
+
+_TOKEN = re.compile(r"\{(\w*)\}|\*|\?|[{}]|[^{}*?]+")
+_DIGITS = {"date": r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "year": "[0-9]{4}"}
+_TWO_DIGITS = "[0-9]{2}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPattern:
+    """A pattern of names with at least one field.
+
+    Attributes:
+        text: as the spec has it.
+        unit: how much time one file stands for: that of the finest field.
+        prefix: what every name begins with.
+        expression: matches a whole name.
+    """
+
+    text: str
+    unit: Unit
+    prefix: str
+    expression: re.Pattern[str]
+
+    def period(self, name: str, zone: ZoneInfo) -> tuple[datetime, datetime] | None:
+        """Return from when to when (UTC, the end excluded) a file's data is; ``None`` if it is another file.
+
+        Args:
+            name: of the file below the job's folder, with slashes.
+            zone: time zone of the dates in names.
+        """
+        match = self.expression.fullmatch(name)
+        if match is None:
+            return None
+        found = {key: value for key, value in match.groupdict().items() if value is not None}
+        if "date" in found:
+            year, month, day = found["date"].split("-")
+            parts = {"year": year, "month": month, "day": day}
+            if any(found.get(key, value) != value for key, value in parts.items()):
+                return None
+            found |= parts
+        year, month, day, hour = (
+            int(found.get(key, least)) for key, least in (("year", 1), ("month", 1), ("day", 1), ("hour", 0))
+        )
+        try:
+            start = datetime(year, month, day, hour, tzinfo=zone)
+            end = _following(start, self.unit)
+        except (ValueError, OverflowError):  # the 31st of February, the year 0
+            return None
+        return start.astimezone(UTC), end.astimezone(UTC)
+
+    def example(self, start: datetime) -> str:
+        """Return the name of the file that begins at ``start``, for messages."""
+        values = {
+            "date": f"{start:%Y-%m-%d}",
+            "year": f"{start:%Y}",
+            "month": f"{start:%m}",
+            "day": f"{start:%d}",
+            "hour": f"{start:%H}",
+        }
+        return "".join(values.get(match[1] or "", match[0]) for match in _TOKEN.finditer(self.text))
+
+
+def _following(start: datetime, unit: Unit) -> datetime:
+    """Return when the next unit begins, by the calendar and clock of the zone."""
+    match unit:
+        case "hour":
+            return start.astimezone(UTC) + timedelta(hours=1)
+        case "day":
+            return start + timedelta(days=1)
+        case "month":
+            return start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
+        case "year":
+            return start.replace(year=start.year + 1)
+
+
+def has_fields(path: str) -> bool:
+    """Say whether a path is meant as a pattern of partitions."""
+    return "{" in path or "}" in path
+
+
+@lru_cache(maxsize=1024)
+def parse_pattern(path: str) -> PartitionPattern:
+    """Read a pattern.
+
+    Raises:
+        ValueError: it is none, with the reason in words that follow the key.
+    """
+    tokens = list(_TOKEN.finditer(path))
+    used = {token[1] for token in tokens if token[1] is not None}
+    if any(token[0] in ("{", "}") for token in tokens):
+        raise ValueError("has a brace without its other half")
+    if unknown := sorted(used - set(FIELDS)):
+        raise ValueError(f"has the unknown field {{{unknown[0]}}}")
+    if not used:
+        raise ValueError("has no field")
+    known = used | ({"year", "month", "day"} if "date" in used else set())
+    for finer, coarser in (("hour", "day"), ("day", "month"), ("month", "year")):
+        if finer in known and coarser not in known:
+            raise ValueError(f"has {{{finer}}} without {{{coarser}}}")
+    if path.count("*") > MAX_STARS:
+        raise ValueError(f"has more than {MAX_STARS} *")
+    unit: Unit = next(unit for unit in get_args(Unit) if unit in known)
+    first = next(token.start() for token in tokens if token[0] in ("*", "?") or token[1])
+    return PartitionPattern(path, unit, path[:first], re.compile(_expression(tokens), re.ASCII))
+
+
+def _expression(tokens: list[re.Match[str]]) -> str:
+    parts: list[str] = []
+    seen: set[str] = set()
+    for token in tokens:
+        name = token[1]
+        if name and name in seen:
+            parts.append(f"(?P={name})")
+        elif name:
+            seen.add(name)
+            parts.append(f"(?P<{name}>{_DIGITS.get(name, _TWO_DIGITS)})")
+        elif token[0] == "*":
+            parts.append("[^/]*")
+        elif token[0] == "?":
+            parts.append("[^/]")
+        else:
+            parts.append(re.escape(token[0]))
+    return "".join(parts)

@@ -1,0 +1,56 @@
+"""Which run made the champion, and tags on its version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dmls_core.errors import NotFoundError, Problem
+from dmls_core.tracking.connection import connect, reaching
+from dmls_core.tracking.models import CHAMPION, aliases
+from dmls_core.tracking.recording import RUN_KEY_TAG
+
+
+@dataclass(frozen=True, slots=True)
+class Champion:
+    """The version of a registered model that is served.
+
+    Attributes:
+        version: in MLflow's registry.
+        run_key: of the run that made it.
+    """
+
+    version: int
+    run_key: str
+
+
+def find_champion(uri: str, name: str) -> Champion:
+    """Return the champion of a model.
+
+    Args:
+        uri: the MLflow server.
+        name: ``<team>.<job>``.
+
+    Raises:
+        NotFoundError: there is no champion.
+        TrackingError: MLflow does not answer.
+    """
+    client = connect(uri)
+    with reaching(uri, f"look up the champion of {name}"):
+        version = aliases(client, name).get(CHAMPION)
+        tags = client.get_model_version(name, str(version)).tags if version else {}
+    if version is None or RUN_KEY_TAG not in tags:
+        raise NotFoundError(Problem(f"{name} has no champion", hint="deploy a model of the job first"))
+    return Champion(version, tags[RUN_KEY_TAG])
+
+
+def tag_version(uri: str, name: str, version: int, tags: Mapping[str, str]) -> None:
+    """Set tags of a model's version.
+
+    Raises:
+        TrackingError: MLflow does not answer, or has no such version.
+    """
+    client = connect(uri)
+    with reaching(uri, f"tag version {version} of {name}"):
+        for key, value in tags.items():
+            client.set_model_version_tag(name, str(version), key, value)

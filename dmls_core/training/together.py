@@ -1,0 +1,153 @@
+"""The search of a run that has several models, several trainers, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dmls_core.errors import PlatformError
+from dmls_core.search import SearchOutcome, Trial, unbroken
+from dmls_core.search.arm import Arm
+from dmls_core.search.competition import compete, pick_winner
+from dmls_core.search.early_stop import enough_of
+from dmls_core.training.entrants import Entrant
+from dmls_core.training.progress import Progress
+from dmls_core.training.request import Job
+from dmls_core.training.run_folder import RunFolder
+from dmls_core.training.steps import search
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dmls_core.search.shared.slots import Slot
+
+
+def search_models(
+    job: Job,
+    entrants: Sequence[Entrant],
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> tuple[Entrant, SearchOutcome]:
+    """Search as the spec and the number of trainers ask for; return the winner and what was found.
+
+    Raises:
+        DataError: no trial finished.
+        PlatformError: the study's database failed.
+    """
+    if not job.study and len(entrants) == 1:
+        (only,) = entrants
+        return only, search(job.spec, only.problem, only.space, folder, progress, stop)
+    arms = [entrant.arm() for entrant in entrants]
+    if job.study:
+        share(job, arms, folder, progress, stop)
+        trials = kept_trials(arms, folder)
+    else:
+        trials = _compete(job, arms, folder, progress, stop)
+    winner, outcome = pick_winner(arms, trials)
+    return next(one for one in entrants if one.problem.model.name == winner.model), outcome
+
+
+def kept_trials(arms: Sequence[Arm], folder: RunFolder) -> list[Trial]:
+    """Return the trials in the run's folder, as far as each model's present engine fitted them."""
+    engines = {arm.model: arm.problem.engine.name for arm in arms}
+    return [
+        trial
+        for engine in sorted(set(engines.values()))
+        for trial in folder.trials(engine)
+        if engines.get(trial.model) == engine
+    ]
+
+
+def _compete(
+    job: Job,
+    arms: Sequence[Arm],
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> list[Trial]:
+    done = unbroken(kept_trials(arms, folder))
+    first = arms[0].problem
+    progress.resume(first, done)
+    progress.seconds["search"] = sum(trial.seconds for trial in done)
+
+    def on_trial(trial: Trial) -> None:
+        folder.keep(trial)
+        progress.trial(first, job.spec.search.metric, trial)
+
+    return compete(
+        arms,
+        job.spec.n_trials,
+        done=done,
+        timeout=job.spec.search.timeout,
+        enough=enough_of(job.spec.search.early_stop, first.direction),
+        on_trial=on_trial,
+        stop=stop,
+    )
+
+
+def share(
+    job: Job,
+    arms: Sequence[Arm],
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> None:
+    """Do this trainer's part of a search that several share; the leader's ends when all trials have.
+
+    Raises:
+        PlatformError: the study's database failed.
+    """
+    # Here, since they import SQLAlchemy and a driver that other runs do without.
+    from dmls_core.search.shared import Member, SharedSearch, SharedStudy, StudyDatabase
+
+    first = arms[0].problem
+    member = Member(job.request.worker, job.spec.search.workers)
+
+    def kept() -> list[Trial]:
+        return kept_trials(arms, folder)
+
+    def on_trial(trial: Trial) -> None:
+        folder.keep(trial)
+        progress.trial(first, job.spec.search.metric, trial)
+
+    def on_slots(slots: Mapping[int, Slot]) -> None:
+        progress.others(first, [slot for slot in slots.values() if slot.scored])
+
+    database = StudyDatabase(job.study)
+    try:
+        study = SharedStudy(database, study_name(job, folder), arms, job.spec.n_trials)
+        if study.join(kept, finished=lambda: folder.result() is not None, leader=member.leads):
+            SharedSearch(study, member, kept).run(
+                timeout=job.spec.search.timeout,
+                enough=enough_of(job.spec.search.early_stop, first.direction),
+                on_trial=on_trial,
+                on_slots=on_slots,
+                stop=stop,
+            )
+    finally:
+        database.close()
+
+
+def study_name(job: Job, folder: RunFolder) -> str:
+    """Return the name of the run's study: this run's, in this folder, on these engines."""
+    engines = "-".join(contender.engine for contender in job.contenders)
+    return f"{job.request.team}.{job.request.name}/{job.key}/{folder.token}/{engines}"
+
+
+def remove_study(job: Job, folder: RunFolder, progress: Progress) -> None:
+    """Remove a finished run's study, if it has one; its trials are in the run's folder."""
+    if not job.study:
+        return
+    from dmls_core.search.shared import StudyDatabase, remove_studies
+
+    try:
+        database = StudyDatabase(job.study)
+        try:
+            models = [contender.model.name for contender in job.contenders]
+            remove_studies(database, study_name(job, folder), models)
+        finally:
+            database.close()
+    except PlatformError as error:
+        # The model is there and told of: what is left in the database harms nobody.
+        progress.warn(f"the study stays in its database: {error}")

@@ -1,0 +1,148 @@
+"""What the table endpoint costs over the forest itself: milliseconds a request, one client, a real Triton.
+
+Run it with ``python tests/bench/table_endpoint.py``. Requests for both are made in turns, so that whatever
+else the machine does meets both. The last column is the difference of the medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from dmls_core.data.encoder import Encoder
+from dmls_core.serving import checkpoint, deploy
+from dmls_core.serving.table import table_name
+from tests.bench.report import Row, run
+from tests.services.triton_server import new_triton
+
+COLOURS = ("blue", "green", "red")
+SHAPES = ((4, 0), (3, 2), (54, 0), (40, 14))
+"""Numbers and categories of the models."""
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """Serve a forest of 100 trees for each shape of table, and ask it."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="dmls-bench-") as scratch:
+        triton = new_triton(Path(scratch))
+        triton.start()
+        try:
+            for numbers, categories in SHAPES:
+                name = f"bench.table{numbers}-{categories}"
+                folder = Path(scratch) / name
+                _train(folder, numbers, categories)
+                with triton.client() as client:
+                    deploy(triton.repository, client, name, folder)
+                    for protocol in ("http", "grpc"):
+                        for batch in (1, 32, 1024):
+                            times = _times(
+                                client.addresses, protocol, name, folder, batch, arguments.requests
+                            )
+                            rows.append(_row(numbers, categories, protocol, batch, *times))
+        finally:
+            triton.stop()
+    return rows
+
+
+def _row(
+    numbers: int, categories: int, protocol: str, batch: int, raw: list[float], table: list[float]
+) -> Row:
+    middle = {"forest": statistics.median(raw), "table": statistics.median(table)}
+    return {
+        "numbers": numbers,
+        "categories": categories,
+        "protocol": protocol,
+        "rows": batch,
+        **{f"{what} p50 ms": value for what, value in middle.items()},
+        "forest p99 ms": float(np.percentile(raw, 99)),
+        "table p99 ms": float(np.percentile(table, 99)),
+        "cost ms": middle["table"] - middle["forest"],
+    }
+
+
+def _train(folder: Path, numbers: int, categories: int) -> None:
+    """Write a model folder of random rows."""
+    from sklearn.ensemble import RandomForestClassifier
+    from treelite.sklearn import import_model
+
+    features: list[dict[str, Any]] = [
+        {"name": f"number{i}", "kind": "number", "fill": 0.0} for i in range(numbers)
+    ]
+    for i in range(categories):
+        codes = {"categories": list(COLOURS), "missing": -1.0, "unknown": -1.0}
+        features.append({"name": f"category{i}", "kind": "category", **codes})
+    target = {"name": "y", "kind": "label", "labels": ["a", "b", "c"]}
+    encoder = Encoder.from_json({"schema": 1, "features": features, "target": target})
+    columns = _columns(encoder, 2000)
+    x = encoder.transform(columns)
+    y = np.random.default_rng(1).integers(0, 3, len(x))
+    folder.mkdir()
+    forest = RandomForestClassifier(100, max_depth=8, random_state=0, n_jobs=1).fit(x, y)
+    model = checkpoint.export(import_model(forest), folder / "checkpoint.tl")
+    expected = checkpoint.predict(model, x[:10])
+    golden = {"columns": {k: v[:10] for k, v in columns.items()}, "encoded": x[:10].tolist()}
+    about = {"task": "classification", "n_features": x.shape[1], "n_outputs": 3, "labels": ["a", "b", "c"]}
+    contents = {
+        "encoder.json": encoder.as_json(),
+        "golden.json": {**golden, "expected": expected.tolist(), "labels": ["a", "b", "c"]},
+        "model.json": {"schema": 1, "features": list(columns), "metric": "accuracy", "score": 0.0, **about},
+    }
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content))
+
+
+def _columns(encoder: Encoder, n_rows: int) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(0)
+    return {
+        name: rng.choice(COLOURS, n_rows).tolist()
+        if name.startswith("category")
+        else rng.normal(size=n_rows).tolist()
+        for name in encoder.feature_names
+    }
+
+
+def _times(
+    addresses: dict[Any, str], protocol: str, name: str, folder: Path, batch: int, requests: int
+) -> tuple[list[float], list[float]]:
+    """Return milliseconds of each request to the forest, and to the table endpoint."""
+    from importlib import import_module
+
+    module = import_module(f"tritonclient.{protocol}")
+    encoder = Encoder.from_json(json.loads((folder / "encoder.json").read_text()))
+    columns = _columns(encoder, batch)
+    matrix = module.InferInput("input__0", [batch, len(columns)], "FP32")
+    matrix.set_data_from_numpy(encoder.transform(columns))
+
+    def table() -> list[Any]:
+        inputs = []
+        for column, values in columns.items():
+            texts = column.startswith("category")
+            tensor = module.InferInput(column, [batch, 1], "BYTES" if texts else "FP64")
+            tensor.set_data_from_numpy(np.array(values, dtype=object if texts else float).reshape(-1, 1))
+            inputs.append(tensor)
+        return inputs
+
+    asked = {name: [matrix], table_name(name): table()}
+    times: dict[str, list[float]] = {model: [] for model in asked}
+    with module.InferenceServerClient(addresses[protocol]) as client:  # type: ignore[index]
+        for number in range(requests + 20):
+            for model, inputs in asked.items():
+                start = time.perf_counter()
+                client.infer(model, inputs)
+                if number >= 20:
+                    times[model].append(1000 * (time.perf_counter() - start))
+    return times[name], times[table_name(name)]
+
+
+if __name__ == "__main__":
+    run(__doc__, measure, ("--requests", 300, "requests of each kind"))

@@ -1,0 +1,226 @@
+"""From a training to drift: the baseline that it leaves, ``dmls drift``, and a look of the monitor."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dmls_core.cli.main import main
+from dmls_core.intake import read_status, write_status
+from dmls_core.models import load_spec
+from dmls_core.monitoring.requests import write_seen
+from dmls_core.orchestration.monitor import check_jobs
+from dmls_core.store import Registry, Store, layout, open_store
+from dmls_core.tracking import log_run, promote
+from dmls_core.training import TrainRequest, train
+
+SPEC = """model = "{model}"
+n_trials = 1
+
+[columns]
+target = "y"
+
+[n_estimators]
+value = 10
+
+[data]
+path = "{{date}}.csv"
+
+[drift]
+action = "retrain"
+"""
+ROWS = 600
+
+
+def stream(rows: int, seed: int, shift: float = 0.0) -> pl.DataFrame:
+    """Two numbers and a category, of which ``b`` may be shifted; the target follows from them."""
+    draw = np.random.default_rng(seed)
+    a, b = draw.normal(size=rows), draw.normal(size=rows) + shift
+    k = draw.choice(["x", "y", "z"], size=rows)
+    y = np.where(a + b + (k == "x") > 0, "yes", "no")
+    return pl.DataFrame({"a": a, "b": b, "k": k, "y": y})
+
+
+def train_job(store: Store, folder: Path, name: str, model: str, data: pl.DataFrame) -> dict:
+    """Accept a job and train it as the platform does."""
+    folder.mkdir()
+    spec = load_spec(SPEC.format(model=model).encode())
+    data.write_csv(folder / "data.csv")
+    info = store.upload(f"incoming/lab/{name}/data.csv", folder / "data.csv")
+    record = Registry(store).accept(spec, "lab", name, [info], datetime.now(UTC))
+    (folder / "spec.json").write_bytes(spec.canonical())
+    out = f"{store.url}/{layout.run_folder('lab', name, record.run_key)}"
+    result = train(
+        TrainRequest(
+            spec=str(folder / "spec.json"),
+            data=(str(folder / "data.csv"),),
+            out=out,
+            team="lab",
+            name=name,
+            run_key=record.run_key,
+        ),
+        progress=lambda _: None,
+    )
+    write_status(store, "lab", name, "deployed", "deployed as version 1", run_key=record.run_key)
+    return result | {"out": out}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return open_store(str(tmp_path_factory.mktemp("root")))
+
+
+@pytest.fixture(scope="module")
+def jobs(store, mlflow_uri, tmp_path_factory) -> dict[str, dict]:
+    """A classifier and a regressor, both champions; and a job that has none."""
+    folder = tmp_path_factory.mktemp("jobs")
+    data = stream(ROWS, 0)
+    numbers = data.with_columns(y=pl.col("a") * 2 + pl.col("b"))
+    done = {
+        "classes": train_job(store, folder / "c", "classes", "random-forest-classifier", data),
+        "numbers": train_job(store, folder / "n", "numbers", "xgboost-regressor", numbers),
+    }
+    for name, result in done.items():
+        run = log_run(mlflow_uri, result, Path(result["out"]), spec={})
+        promote(mlflow_uri, f"lab.{name}", run.model_version)
+    Registry(store).accept(
+        load_spec(SPEC.format(model="xgboost-regressor").encode()), "lab", "aaa", [], datetime.now(UTC)
+    )
+    return done
+
+
+def test_training_keeps_a_baseline_with_the_model(jobs):
+    for name, result in jobs.items():
+        baseline = json.loads((Path(result["out"]) / "model/baseline.json").read_text())
+        assert "model/baseline.json" in {artifact["name"] for artifact in result["artifacts"]}
+        columns = {(column["role"], column["name"]): column for column in baseline["columns"]}
+        assert set(columns) == {
+            *(("feature", feature) for feature in "abk"),
+            ("target", "y"),
+            ("prediction", "prediction"),
+        }
+        assert baseline["rows"] == ROWS
+        assert sum(columns["prediction", "prediction"]["counts"]) == result["data"]["holdout_rows"]
+        kind = "category" if name == "classes" else "number"
+        assert columns["target", "y"]["kind"] == columns["prediction", "prediction"]["kind"] == kind
+
+
+@pytest.fixture
+def drift(store, jobs, mlflow_uri, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("DMLS_ROOT", store.url)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_uri)
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / ".dmls"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+    def run(job: str, data: pl.DataFrame, *options: str) -> tuple[int, str, str]:
+        data.write_csv("new.csv")
+        monkeypatch.setattr("sys.argv", ["dmls", "drift", job, "new.csv", *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("job", ["lab/classes", "lab/numbers"])
+def test_no_drift_ends_with_0_and_drift_with_1(drift, job, tmp_path):
+    code, out, err = drift(job, stream(400, 1).drop("y"))
+    assert (code, err) == (0, "")
+    assert "no drift in 400 rows and 4 columns" in out
+    assert (tmp_path / "drift.html").is_file()
+
+    code, out, _ = drift(job, stream(400, 2, shift=1.5).drop("y"), "--json", "--out", "other.html")
+    assert code == 1
+    found = json.loads(out)
+    assert found["verdict"] == "drifted"
+    assert {"b", "prediction"} <= {c["name"] for c in found["columns"] if c["verdict"] == "drifted"}
+    assert {c["name"]: c["verdict"] for c in found["columns"]}["y"] == "absent"
+    assert (tmp_path / "other.html").is_file()
+
+
+def test_the_target_is_compared_where_it_is_known(drift):
+    code, out, _ = drift("lab/classes", stream(400, 3).with_columns(y=pl.lit("yes")), "--json")
+    verdicts = {(c["role"], c["name"]): c["verdict"] for c in json.loads(out)["columns"]}
+    assert code == 1
+    assert verdicts["target", "y"] == "drifted"
+    assert verdicts["feature", "a"] == verdicts["feature", "b"] == "steady"
+
+
+def test_a_handful_of_rows_is_no_alarm(drift):
+    code, out, _ = drift("lab/classes", stream(20, 3, shift=9))
+    assert code == 0
+    assert "too few rows to compare: 20 with 600" in out
+
+
+def test_wrong_input_says_so_and_prints_no_verdict(drift):
+    code, out, err = drift("lab/classes", pl.DataFrame({"q": [1, 2]}), "--json")
+    assert (code, out) == (1, "")
+    assert "no feature of the model" in err
+    code, out, err = drift("lab/nothing", stream(20, 3))
+    assert (code, out) == (1, "")
+    assert "there is no job lab/nothing" in err
+    code, _, err = drift("lab/aaa", stream(20, 3))
+    assert code == 1
+    assert "no champion" in err
+
+
+def requests_of(store: Store, job: str, data: pl.DataFrame, name: str, folder: Path) -> None:
+    data.with_columns(request_id=pl.lit("r"), version=1).write_parquet(folder / name)
+    store.upload(f"{layout.inference_folder('lab', job)}dt=2026-01-01/{name}", folder / name)
+
+
+def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=mlflow_uri, registry_uri=mlflow_uri)
+    assert check_jobs(store, mlflow_uri).checked == []
+
+    # A job without a champion hides no other, and a few rows wait for more.
+    requests_of(store, "aaa", stream(300, 4), "a.parquet", tmp_path)
+    requests_of(store, "numbers", stream(30, 4).drop("y"), "a.parquet", tmp_path)
+    requests_of(store, "classes", stream(300, 5, shift=2).drop("y"), "a.parquet", tmp_path)
+    look = check_jobs(store, mlflow_uri)
+    (reason,) = look.failed
+    assert reason.startswith("lab/aaa: lab.aaa has no champion")
+    (checked,) = look.checked
+    key = jobs["classes"]["run_key"]
+    assert checked.drift.verdict == "drifted"
+    assert checked.retrain_run_id == f"drift__{key}__{checked.drift.at[:10]}"
+
+    # Until it is noted, the same files are compared again, and end in the same run.
+    again = check_jobs(store, mlflow_uri).checked[0]
+    assert (again.seen, again.retrain_run_id) == (checked.seen, checked.retrain_run_id)
+    write_seen(store, "lab", "classes", checked.seen)
+    assert check_jobs(store, mlflow_uri).checked == []
+
+    folder = layout.monitor_folder("lab", "classes")
+    written = {info.key.removeprefix(folder) for info in store.list(folder)}
+    names = {"drift.html", "drift.json", "drift.prom"}
+    assert written == {
+        "state.json",
+        *(f"latest/{name}" for name in names),
+        *(f"{checked.seen.name}/{name}" for name in names),
+    }
+    document = json.loads(store.get(folder + "latest/drift.json"))
+    assert (document["job"], document["run_key"], document["verdict"]) == ("classes", key, "drifted")
+    assert b'dmls_drift_detected{team="lab",job="classes"} 1' in store.get(folder + "latest/drift.prom")
+    tags = client.get_model_version("lab.classes", "1").tags
+    assert "columns drifted in 300 rows" in tags["dmls.drift"]
+    status = read_status(store, "lab", "classes")
+    assert status.state == "deployed"
+    assert status.message.startswith("deployed as version 1; later: ")
+    assert "columns drifted in 300 rows" in status.message
+    assert status.links["drift"].endswith(f"{checked.seen.name}/drift.html")
+
+    # More rows of the job that had too few: now they are enough, together.
+    requests_of(store, "numbers", stream(300, 6).drop("y"), "b.parquet", tmp_path)
+    (checked,) = check_jobs(store, mlflow_uri).checked
+    assert (checked.job.name, checked.drift.rows, checked.drift.verdict) == ("numbers", 330, "steady")
+    assert checked.retrain_run_id == ""
+    assert read_status(store, "lab", "numbers").message.count("; later: ") == 1

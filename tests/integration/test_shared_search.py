@@ -1,0 +1,203 @@
+"""A search by several real processes over a real PostgreSQL: exact, and none is missed when it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services.postgres_server import PostgresServer
+
+WORKER = Path(__file__).parents[1] / "shared_worker.py"
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(postgres: PostgresServer, tmp_path: Path) -> Any:
+    """Start workers over an empty database; what still runs in the end is killed."""
+    postgres.empty()
+    started: list[subprocess.Popen[str]] = []
+
+    def _start(worker: int, workers: int, n_trials: int, **more: Any) -> subprocess.Popen[str]:
+        wanted = {"out": str(tmp_path), "worker": worker, "workers": workers, "n_trials": n_trials} | more
+        process = subprocess.Popen(
+            [sys.executable, str(WORKER), json.dumps(wanted)],
+            cwd=WORKER.parents[1],
+            env=os.environ
+            | {
+                "DMLS_STUDY_URL": postgres.study_url,
+                "PYTHONPATH": str(WORKER.parents[1]),
+                "OMP_NUM_THREADS": "1",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield _start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ended(*processes: subprocess.Popen[str]) -> list[str]:
+    """Wait for all to end well; return what each printed."""
+    outputs = []
+    for process in processes:
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        outputs.append(output)
+    return outputs
+
+
+def trials(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((folder / "trials").glob("*.json"))]
+
+
+def fits(folder: Path) -> Counter[int]:
+    """Return how often each number was begun."""
+    return Counter(int(path.name.split(".")[0]) for path in (folder / "fits").iterdir())
+
+
+def wait_for(condition: Callable[[], bool], *processes: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 240
+    while not condition():
+        for process in processes:
+            assert process.poll() in (None, 0), process.communicate()[1]
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_n_trials_is_met_exactly_and_no_number_runs_twice(start: Start, tmp_path: Path, workers: int):
+    ended(*(start(worker, workers, 23) for worker in range(workers)))
+
+    assert [trial["number"] for trial in trials(tmp_path)] == list(range(23))
+    assert fits(tmp_path) == Counter(range(23))
+    pids = {path.name.split(".")[1] for path in (tmp_path / "fits").iterdir()}
+    assert len(pids) > 1
+
+
+def test_a_killed_workers_trial_is_taken_over_by_its_number(start: Start, tmp_path: Path):
+    leader = start(0, 2, 8, seconds=0.6)
+    helper = start(1, 2, 8, seconds=0.6)
+
+    def at_work() -> bool:
+        mine = list((tmp_path / "fits").glob(f"*.{helper.pid}"))
+        return any(not path.read_text() for path in mine)
+
+    wait_for(at_work, leader, helper)
+    helper.send_signal(signal.SIGKILL)
+    helper.wait()
+    ended(leader)
+
+    cut_off = [
+        int(path.name.split(".")[0])
+        for path in (tmp_path / "fits").glob(f"*.{helper.pid}")
+        if not path.read_text()
+    ]
+    assert len(cut_off) == 1
+    assert [trial["number"] for trial in trials(tmp_path)] == list(range(8))
+    assert fits(tmp_path) == Counter(range(8)) + Counter(cut_off)
+
+
+def test_a_worker_that_is_asked_to_end_leaves_its_trial_at_once(start: Start, tmp_path: Path):
+    # A grace far longer than the test: nothing waits for it.
+    alone = start(0, 2, 4, seconds=3, grace=3600)
+    wait_for(lambda: bool(list((tmp_path / "fits").glob("0.*"))), alone)
+    alone.send_signal(signal.SIGINT)
+    alone.wait()
+
+    ended(start(0, 2, 4, seconds=0.05, grace=3600))
+
+    assert [trial["number"] for trial in trials(tmp_path)] == list(range(4))
+
+
+def test_a_helper_that_never_starts_is_not_waited_for(start: Start, tmp_path: Path):
+    ended(start(0, 4, 5))
+
+    assert [trial["number"] for trial in trials(tmp_path)] == list(range(5))
+
+
+def test_kept_trials_are_not_paid_again_by_a_database_that_knows_nothing(
+    start: Start, postgres: PostgresServer, tmp_path: Path
+):
+    ended(start(0, 2, 6))
+    before = trials(tmp_path)
+    postgres.empty()
+
+    ended(start(0, 2, 9), start(1, 2, 9))
+
+    after = trials(tmp_path)
+    assert after[:6] == before
+    assert fits(tmp_path) == Counter(range(9))
+
+
+def test_the_study_goes_with_the_result_and_no_late_helper_brings_it_back(
+    start: Start, postgres: PostgresServer, tmp_path: Path
+):
+    ended(start(0, 2, 3, remove=True))
+    assert postgres.rows("SELECT count(*) FROM studies") == [(0,)]
+
+    ended(start(1, 2, 3))
+
+    assert postgres.rows("SELECT count(*) FROM studies") == [(0,)]
+    assert fits(tmp_path) == Counter(range(3))
+
+
+def test_workers_prune_by_each_others_trials(start: Start, tmp_path: Path):
+    ended(*(start(worker, 2, 16, pruning="halving", sampler="random") for worker in range(2)))
+
+    states = Counter(trial["state"] for trial in trials(tmp_path))
+    assert states["finished"] >= 1
+    assert states["pruned"] >= 4
+    assert states.total() == 16
+
+
+def test_two_models_compete_over_two_workers(start: Start, tmp_path: Path):
+    models = ["extra-trees-classifier", "random-forest-classifier"]
+
+    ended(*(start(worker, 2, 12, models=models) for worker in range(2)))
+
+    kept = trials(tmp_path)
+    assert [trial["number"] for trial in kept] == list(range(12))
+    assert fits(tmp_path) == Counter(range(12))
+    # Three for each, then the rest for the one that is better by design.
+    assert Counter(trial["model"] for trial in kept) == {
+        "extra-trees-classifier": 3,
+        "random-forest-classifier": 9,
+    }
+
+
+def test_time_that_is_up_ends_all_workers(start: Start, tmp_path: Path):
+    ended(*(start(worker, 2, 500, seconds=0.3, timeout=2) for worker in range(2)))
+    count = len(trials(tmp_path))
+    assert 1 <= count < 500
+
+    # What was paid counts again.
+    ended(start(0, 2, 500, seconds=0.3, timeout=0.5))
+    assert len(trials(tmp_path)) == count
+
+
+def test_the_leader_ends_though_a_trial_was_lost_when_the_time_was_up(start: Start, tmp_path: Path):
+    helper = start(1, 2, 500, seconds=2, grace=2)
+    wait_for(lambda: bool(list((tmp_path / "fits").glob("0.*"))), helper)
+    helper.send_signal(signal.SIGKILL)
+    helper.wait()
+
+    ended(start(0, 2, 500, seconds=0.05, grace=2, timeout=0))
+
+    assert trials(tmp_path) == []

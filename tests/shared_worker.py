@@ -1,0 +1,134 @@
+"""One trainer of a shared search whose fits cost nothing, as a process: ``shared_worker.py JSON``.
+
+The database's address is in ``DMLS_STUDY_URL``. Each evaluation leaves a line in ``fits/<number>.<pid>``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmls_core.models import CATALOGUE
+from dmls_core.search import Fold, Problem, Space, Trial
+from dmls_core.search.arm import Arm
+from dmls_core.search.shared import Member, SharedSearch, SharedStudy, StudyDatabase, remove_studies
+from dmls_core.search.strategies import Plan
+from dmls_core.spec.hyperparameters import Range
+from dmls_core.store import layout, open_store
+from dmls_core.training.run_folder import RunFolder
+
+
+class Engine:
+    """Names an engine; nothing is fitted."""
+
+    name = "cpu"
+    libraries = ()
+
+
+class Costly:
+    """An evaluator whose three steps take time; the fewest trees are best, and random forests."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._folder = folder
+        self._seconds = seconds
+
+    def suggested(self, space: Space) -> Space:
+        return space
+
+    def evaluate(
+        self,
+        problem: Problem,
+        space: Space,  # noqa: ARG002 - as the protocol has it
+        number: int,
+        params: Mapping[str, Any],
+        *,
+        give_up: Callable[[int, float], bool],
+        stop: Callable[[], bool],  # noqa: ARG002
+    ) -> Trial:
+        (self._folder / f"{number}.{os.getpid()}").touch()
+        score = -abs(params["n_estimators"] - 300) / 1e6 - (problem.model.family == "extra-trees")
+        course: list[float] = []
+        for step in range(1, 4):
+            time.sleep(self._seconds / 3)
+            course.append(score)
+            if step < 3 and give_up(step, score):
+                break
+        (self._folder / f"{number}.{os.getpid()}").write_text("done")
+        state = "finished" if len(course) == 3 else "pruned"
+        return Trial(
+            number,
+            state,
+            "cpu",
+            params,
+            score,
+            (score,),
+            self._seconds,
+            steps=len(course),
+            course=tuple(course),
+        )
+
+
+def arm(model: str, plan: Plan, folder: Path, seconds: float) -> Arm:
+    rows = np.arange(6)
+    problem = Problem(
+        model=CATALOGUE[model],
+        engine=Engine(),  # type: ignore[arg-type]
+        features=np.zeros((6, 1), np.float32),
+        target=rows,
+        truth=rows,
+        n_classes=2,
+        folds=(Fold(rows[:3], rows[3:]),),
+        score=lambda _truth, prediction: float(prediction[0]),
+        direction="maximize",
+        seed=0,
+        threads=1,
+    )
+    return Arm(
+        problem, Space({"n_estimators": Range(min=50, max=1_000_000)}, {}), plan, Costly(folder, seconds)
+    )
+
+
+def main(wanted: dict[str, Any]) -> None:
+    out = Path(wanted["out"])
+    fits = out / "fits"
+    fits.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(open_store(str(out)))
+    folder.claim("key")
+    plan = Plan(wanted.get("sampler", "tpe"), wanted.get("pruning", "none"))
+    models = wanted.get("models", ["random-forest-classifier"])
+    arms = [arm(model, plan, fits, wanted.get("seconds", 0.05)) for model in models]
+    database = StudyDatabase(os.environ["DMLS_STUDY_URL"], beat=1, grace=wanted.get("grace", 4))
+    study = SharedStudy(database, wanted.get("name", "key"), arms, wanted["n_trials"])
+    member = Member(wanted["worker"], wanted["workers"])
+
+    def kept() -> list[Trial]:
+        return folder.trials("cpu")
+
+    def finished() -> bool:
+        return (out / layout.RESULT).exists()
+
+    if study.join(kept, finished=finished, leader=member.leads):
+        search = SharedSearch(study, member, kept)
+        search.run(
+            timeout=wanted.get("timeout"),
+            on_trial=folder.keep,
+            on_slots=lambda _: None,
+            stop=(out / "stop").exists,
+        )
+        if member.leads:
+            print(json.dumps(sorted(trial.number for trial in kept())))
+            if wanted.get("remove"):
+                (out / layout.RESULT).write_text("{}")
+                remove_studies(database, wanted.get("name", "key"), models)
+    database.close()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

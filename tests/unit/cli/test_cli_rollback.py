@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner
+
+from dmls_core.cli.main import app
+from dmls_core.errors import NotFoundError
+from dmls_core.serving import Repository, deploy
+from tests.model_folder import toy_model_folder
+from tests.unit.serving.conftest import PlayedTriton
+
+NAME = "lab.iris"
+
+
+@pytest.fixture
+def played(tmp_path, monkeypatch):
+    """A repository with two versions, of which the second is served, and what MLflow was told."""
+    repository = Repository(str(tmp_path / "models"))
+    triton, told = PlayedTriton(repository), []
+    for name in ("a", "b"):
+        deploy(repository, triton, NAME, toy_model_folder(tmp_path / name, checkpoint=name.encode()))
+
+    @contextmanager
+    def servers(http, grpc, *, key=""):
+        assert (http, grpc, key) == ("h:1", "g:1", "k")
+        yield (triton,)
+
+    monkeypatch.setattr("dmls_core.serving.servers.triton_servers", servers)
+    monkeypatch.setattr("dmls_core.serving.triton_servers", servers, raising=False)
+    monkeypatch.setattr(
+        "dmls_core.tracking.registered_as", lambda _, __, version: version + 10, raising=False
+    )
+
+    def promote(uri, name, version, *, triton_version, deployed_by):
+        told.append((uri, name, version, triton_version, deployed_by.split(" by ")[0]))
+
+    monkeypatch.setattr("dmls_core.tracking.promote", promote, raising=False)
+    for variable, value in {
+        "DMLS_TRITON_HTTP": "h:1",
+        "DMLS_TRITON_GRPC": "g:1",
+        "DMLS_TRITON_KEY": "k",
+        "DMLS_TRITON_REPOSITORY": str(tmp_path / "models"),
+        "MLFLOW_TRACKING_URI": "http://ml",
+        "DMLS_HOME": str(tmp_path / "none"),
+    }.items():
+        monkeypatch.setenv(variable, value)
+    return triton, told
+
+
+def test_back_and_forth_moves_both(played):
+    triton, told = played
+    done = CliRunner().invoke(app, ["rollback", "lab/iris", "--json"])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert (answer["model"], answer["version"], answer["previous"]) == (NAME, 1, 2)
+    assert triton.served[NAME] == triton.served[f"{NAME}.table"] == 1
+    assert told == [("http://ml", NAME, 11, 1, "dmls rollback")]
+    assert CliRunner().invoke(app, ["rollback", "lab/iris", "--to", "2"]).exit_code == 0
+    assert triton.served[NAME] == 2
+    assert told[-1][2:4] == (12, 2)
+
+
+def test_a_version_that_is_not_kept_is_a_users_mistake(played):
+    triton, told = played
+    done = CliRunner().invoke(app, ["rollback", "lab/iris", "--to", "7"])
+    assert isinstance(done.exception, NotFoundError)
+    assert "versions that are kept: 1, 2" in str(done.exception)
+    assert triton.served[NAME] == 2
+    assert told == []

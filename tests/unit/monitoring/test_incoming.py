@@ -1,0 +1,130 @@
+"""New data is read as it comes: its faults are findings."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dmls_core.data.table import Table, TableColumn
+from dmls_core.errors import DataError
+from dmls_core.monitoring import Profile, compare, profile_table, read_incoming
+from dmls_core.monitoring.profile import ROWS
+
+HEADER = "size,colour,flag,kind\n"
+
+
+@pytest.fixture(scope="module")
+def baseline() -> Profile:
+    draw = np.random.default_rng(0)
+    matrix = np.stack(
+        [draw.normal(size=500), draw.integers(0, 2, 500), draw.integers(0, 2, 500)], axis=1
+    ).astype(np.float32)
+    columns = (TableColumn("size"), TableColumn("colour", ("blue", "1")), TableColumn("flag"))
+    return profile_table(Table(columns, matrix, "kind", draw.integers(0, 2, 500), ("no", "yes")))
+
+
+def read(baseline, tmp_path, text: str):
+    path = tmp_path / "new.csv"
+    path.write_text(text)
+    found = read_incoming([path], baseline)
+    return found, {column.name: column for column in found.values}
+
+
+def test_values_become_numbers_and_categories_as_at_training(baseline, tmp_path):
+    found, columns = read(baseline, tmp_path, HEADER + "1.5,blue,True,yes\n,1.0,false,no\n2,red,1,maybe\n\n")
+    assert found.rows == 3  # the blank line is none
+    assert np.array_equal(columns["size"].data, [1.5, np.nan, 2.0], equal_nan=True)
+    assert columns["flag"].data.tolist() == [1.0, 0.0, 1.0]
+    assert columns["colour"].texts == ("1", "blue", "red")
+    assert [columns["colour"].texts[int(code)] for code in columns["colour"].data] == ["blue", "1", "red"]
+    assert columns["kind"].role == "target"
+
+
+def test_what_is_no_number_counts_as_missing(baseline, tmp_path):
+    _, columns = read(baseline, tmp_path, HEADER + "1,blue,0,no\noops,blue,0,no\nNA,blue,0,no\n")
+    assert np.array_equal(columns["size"].data, [1.0, np.nan, np.nan], equal_nan=True)
+
+
+def test_absent_columns_and_strange_ones_are_no_error(baseline, tmp_path):
+    found, columns = read(baseline, tmp_path, "other,size\n" + "x,1\n" * 5)
+    assert found.rows == 5
+    assert set(columns) == {"size"}
+    assert found.table().feature_names == ("size",)
+
+
+@pytest.mark.parametrize("header", ["a,b\n1,2\n", "kind\nyes\n"])
+def test_data_without_a_feature_is_refused(baseline, tmp_path, header):
+    with pytest.raises(DataError, match="no feature of the model"):
+        read(baseline, tmp_path, header)
+
+
+def test_a_column_twice_is_refused(baseline, tmp_path):
+    with pytest.raises(DataError, match="more than once"):
+        read(baseline, tmp_path, "size,size\n1,2\n")
+
+
+def test_parquet_of_any_types(baseline, tmp_path):
+    frame = pl.DataFrame(
+        {
+            "size": ["1.5", "x", None],
+            "colour": [1, 2, None],
+            "flag": [True, None, False],
+            "kind": pl.Series(["yes", "no", "no"], dtype=pl.Categorical),
+            "request_id": ["a", "b", "c"],
+        }
+    )
+    frame.write_parquet(tmp_path / "new.parquet")
+    found = read_incoming([tmp_path / "new.parquet"], baseline)
+    columns = {column.name: column for column in found.values}
+    assert np.array_equal(columns["size"].data, [1.5, np.nan, np.nan], equal_nan=True)
+    assert columns["colour"].texts == ("1", "2")
+    assert np.array_equal(columns["flag"].data, [1.0, np.nan, 0.0], equal_nan=True)
+
+
+def test_rows_whose_target_is_not_known_yet_are_no_missing_values(baseline, tmp_path):
+    text = HEADER + "1,blue,0,no\n" * 10 + "1,blue,0,\n" * 190
+    found, columns = read(baseline, tmp_path, text)
+    assert found.rows == len(columns["size"].data) == 200
+    assert len(columns["kind"].data) == 10
+    drift = compare(baseline, {("target", "kind"): columns["kind"]}, found.rows, 0.2)
+    assert {column.role: column.verdict for column in drift.columns}["target"] == "too few rows"
+
+
+def test_a_column_of_lists_is_absent(baseline, tmp_path):
+    pl.DataFrame({"size": [1.0], "flag": [[1, 2]]}).write_parquet(tmp_path / "new.parquet")
+    found = read_incoming([tmp_path / "new.parquet"], baseline)
+    assert [column.name for column in found.values] == ["size"]
+
+
+def test_files_that_differ_share_what_both_have(baseline, tmp_path):
+    (tmp_path / "a.csv").write_text("size,colour\n1,blue\n")
+    (tmp_path / "b.csv").write_text("size\n2\n")
+    found = read_incoming([tmp_path / "a.csv", tmp_path / "b.csv"], baseline)
+    assert found.rows == 2
+    assert [column.name for column in found.values] == ["size"]
+
+
+def test_the_training_data_itself_has_not_drifted(baseline, tmp_path):
+    draw = np.random.default_rng(0)
+    rows = zip(draw.normal(size=500), draw.integers(0, 2, 500), draw.integers(0, 2, 500), strict=True)
+    text = HEADER + "".join(f"{size},{('blue', '1')[colour]},{flag},no\n" for size, colour, flag in rows)
+    found, columns = read(baseline, tmp_path, text)
+    features = {("feature", name): columns[name] for name in ("size", "colour", "flag")}
+    assert compare(baseline, features, found.rows, 0.2).drifted == ()
+
+
+def test_a_million_rows_leave_a_small_baseline():
+    draw = np.random.default_rng(0)
+    matrix = draw.random((1_000_000, 4), dtype=np.float32)
+    matrix[:, 3] = draw.integers(0, 5000, len(matrix))
+    columns = (
+        *map(TableColumn, "abc"),
+        TableColumn("d", tuple(f"{n:05d}" + "x" * 3000 for n in range(5000))),
+    )
+    profile = profile_table(Table(columns, matrix, "y", draw.random(len(matrix))))
+    import json
+
+    assert len(json.dumps(profile.as_json())) < 4_000
+    assert profile.rows == 1_000_000
+    assert {column.rows for column in profile.columns} == {ROWS}

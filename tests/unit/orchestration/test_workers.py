@@ -1,0 +1,161 @@
+"""Several trainers of one run in Airflow: the plan, the command line, the study's address, the priority."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
+
+from dmls_core.errors import RunnerError, SpecError
+from dmls_core.models import load_spec
+from dmls_core.orchestration.engine import choose_engine, trainer_engine
+from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.priority import HELPER, LEADER, LeadersFirst
+from dmls_core.orchestration.study import STUDY_VARIABLE, study_environment, study_url
+from dmls_core.orchestration.tasks.plan import PlanOperator
+from dmls_core.orchestration.trainer.command import trainer_arguments, trainer_labels
+from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
+from dmls_core.store import open_store
+from dmls_core.training.run import STUDY_VARIABLE as READ_BY_THE_TRAINER
+
+SPEC = """model = {models}
+n_trials = 3
+[columns]
+target = "y"
+[search]
+workers = {workers}
+"""
+FOREST = '"random-forest-classifier"'
+BOTH = '["random-forest-classifier", "lightgbm-classifier"]'
+
+
+@pytest.fixture
+def job(accept) -> Callable[..., Job]:
+    """Accept a job as admission would."""
+
+    def _job(workers: int = 2, models: str = FOREST) -> Job:
+        content = SPEC.format(models=models, workers=workers).encode()
+        return Job(record=accept("lab", "iris", spec=content), spec=load_spec(content))
+
+    return _job
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_DMLS_STUDY", "postgres://me:secret@db.example.com:5433/studies")
+
+
+def plan(of: Job) -> list[dict[str, object]]:
+    return PlanOperator(task_id="plan").run_job(SimpleNamespace(job=of, settings=SimpleNamespace(gpus=0)))
+
+
+def test_the_plan_has_an_entry_for_each_worker_but_none_without_a_trial(job, connection):
+    assert plan(job(2)) == [{"worker": 0, "engine": "cpu"}, {"worker": 1, "engine": "cpu"}]
+    assert len(plan(job(50))) == 3
+
+
+def test_several_workers_need_a_study_and_the_user_is_told_so(job, monkeypatch: pytest.MonkeyPatch):
+    def missing(_: str) -> Connection:
+        raise AirflowNotFoundException("no such connection")
+
+    monkeypatch.setattr(Connection, "get", missing)
+
+    assert plan(job(1)) == [{"worker": 0, "engine": "cpu"}]
+    with pytest.raises(SpecError, match="cannot share a search among trainers") as caught:
+        plan(job(2))
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.found, problem.expected) == ("search.workers", "2", "1")
+    assert "dmls_study" in problem.hint
+
+
+def test_the_studys_address_is_in_the_environment_and_nowhere_else(job, connection, tmp_path: Path):
+    environment = study_environment(job(2))
+
+    assert environment == {STUDY_VARIABLE: "postgresql+psycopg://me:secret@db.example.com:5433/studies"}
+    assert STUDY_VARIABLE == READ_BY_THE_TRAINER
+    assert study_environment(job(1)) == {}
+    store = open_store(str(tmp_path))
+    arguments = [trainer_arguments(job(2), store, entry) for entry in plan(job(2))]
+    labels = trainer_labels(job(2), "run", "search", 1, 1)
+    assert "secret" not in json.dumps([arguments, labels])
+    assert "--worker" not in arguments[0]
+    assert arguments[1][arguments[1].index("--worker") + 1] == "1"
+    assert labels["dmls.worker"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("connection", "url"),
+    [
+        (
+            {"host": "db", "login": "a@b", "password": "p/w:x", "schema": "s"},
+            "postgresql+psycopg://a%40b:p%2Fw%3Ax@db/s",
+        ),
+        (
+            {"host": "/run/pg", "port": 5433, "login": "u", "password": "p", "schema": "s"},
+            "postgresql+psycopg://u:p@/s?host=%2Frun%2Fpg&port=5433",
+        ),
+        (
+            {"host": "db", "login": "u", "password": "p", "schema": "s", "extra": '{"sslmode": "require"}'},
+            "postgresql+psycopg://u:p@db/s?sslmode=require",
+        ),
+    ],
+)
+def test_a_connection_becomes_an_address_that_sqlalchemy_reads(connection, url):
+    import sqlalchemy
+
+    made = study_url(Connection(conn_id="dmls_study", conn_type="postgres", **connection))
+
+    assert made == url
+    read = sqlalchemy.make_url(made)
+    assert (read.username, read.password) == (connection["login"], connection["password"])
+
+
+def test_the_first_trainer_of_every_run_goes_before_the_second_of_any():
+    weights = [LeadersFirst().get_weight(SimpleNamespace(map_index=index)) for index in (-1, 0, 1, 5)]
+    assert weights == [LEADER, LEADER, HELPER, HELPER]
+    assert LEADER > HELPER
+
+
+def test_the_scheduler_reads_that_priority_from_the_serialised_dag(accept, bundle):
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    from dmls_core.orchestration import factory
+
+    accept("lab", "iris", spec=SPEC.format(models=BOTH, workers=2).encode())
+    made = bundle()
+    made.initialize()
+    (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.iris" in p.read_text()]
+    dag = factory.load_shard(str(path))["dmls.lab.iris"]
+
+    again = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
+
+    assert isinstance(again.get_task("search").weight_rule, LeadersFirst)
+    assert again.get_task("evaluate").trigger_rule == "none_failed_min_one_success"
+
+
+def test_each_of_several_models_chooses_its_engine_where_there_is_a_gpu(job):
+    both, forest = job(1, BOTH).spec, job(1).spec
+    assert choose_engine(both, gpus=1) == "gpu"
+    assert trainer_engine(both, "gpu") == "auto"
+    assert trainer_engine(both, "cpu") == "cpu"
+    assert trainer_engine(forest, "gpu") == "gpu"
+    assert choose_engine(both, gpus=0) == "cpu"
+
+
+def test_a_helper_answers_without_a_result_and_its_last_failure_skips_it(job, tmp_path: Path):
+    helper, store = {"worker": 1, "engine": "cpu"}, open_store(str(tmp_path))
+
+    def context(try_number: int) -> dict[str, object]:
+        return {"task_instance": SimpleNamespace(try_number=try_number, max_tries=3)}
+
+    assert answer(job(), store, helper) == {"worker": 1}
+    assert (runner_file(helper), runner_file({"worker": 0})) == ("runner-1.json", "runner.json")
+    with pytest.raises(RunnerError, match="was killed"):
+        raise_failure(job(), store, "was killed", helper, context(3))
+    with pytest.raises(AirflowSkipException, match="go on without it"):
+        raise_failure(job(), store, "was killed", helper, context(4))

@@ -1,0 +1,88 @@
+"""One configuration as a trial by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmls_core.search import Space
+from dmls_core.search.arm import Arm
+from dmls_core.search.nested import NestedForestSearcher
+from dmls_core.search.nested.evaluator import NestedEvaluator
+from dmls_core.search.strategies import Plan
+from dmls_core.spec import Choice, Range
+from tests.unit.search.nested.conftest import SPACE, make_problem
+
+STRUCTURE = {"max_features": "sqrt", "min_samples_leaf": 1}
+
+
+def never(*_: object) -> bool:
+    return False
+
+
+@pytest.fixture
+def space() -> Space:
+    return Space.of(SPACE | {"n_estimators": Range(min=4, max=200)})
+
+
+def test_only_what_needs_a_forest_of_its_own_is_suggested(space: Space):
+    evaluator = NestedEvaluator(make_problem(), space)
+    assert set(evaluator.suggested(space).searched) == set(STRUCTURE)
+
+
+def test_a_trial_that_is_not_given_up_has_grown_to_the_end(space: Space):
+    problem = make_problem()
+    trial = NestedEvaluator(problem, space).evaluate(problem, space, 7, STRUCTURE, give_up=never, stop=never)
+
+    assert trial is not None
+    assert (trial.number, trial.state, trial.steps) == (7, "finished", 200)
+    assert set(trial.params) == set(SPACE)
+    assert trial.surface is not None
+    assert trial.value in trial.surface.values[-6:]
+    assert trial.params["n_estimators"] == 200
+    assert trial.value > 0.5
+    assert len(trial.course) > 1
+
+
+def test_it_is_given_up_by_the_scores_of_its_rungs(space: Space):
+    problem = make_problem()
+    asked: list[tuple[int, float]] = []
+
+    def give_up(step: int, score: float) -> bool:
+        asked.append((step, score))
+        return True
+
+    trial = NestedEvaluator(problem, space).evaluate(
+        problem, space, 0, STRUCTURE, give_up=give_up, stop=never
+    )
+
+    assert trial is not None
+    assert trial.state == "pruned"
+    assert trial.steps is not None
+    assert trial.steps < 200
+    assert asked == [(1, trial.course[0])]
+
+
+def test_it_stops_between_rungs_and_leaves_no_trial(space: Space):
+    problem = make_problem()
+    evaluator = NestedEvaluator(problem, space)
+    assert evaluator.evaluate(problem, space, 0, STRUCTURE, give_up=never, stop=lambda: True) is None
+
+
+def test_what_cannot_be_scored_is_a_failed_trial():
+    space = Space.of({"n_estimators": Range(min=4, max=200), "max_samples": Choice(values=(10_000, 20_000))})
+    problem = make_problem()
+
+    trial = NestedEvaluator(problem, space).evaluate(
+        problem, space, 0, {"max_samples": 10_000}, give_up=never, stop=never
+    )
+
+    assert trial is not None
+    assert trial.state == "failed"
+    assert trial.message
+
+
+@pytest.mark.parametrize(("sampler", "pruning"), [("tpe", "halving"), ("grid", "none"), ("cma-es", "none")])
+def test_an_arm_takes_it_from_the_searcher(space: Space, sampler, pruning):
+    arm = Arm.of(make_problem(), space, NestedForestSearcher(Plan(sampler)))
+    assert isinstance(arm.evaluator, NestedEvaluator)
+    assert arm.plan == Plan(sampler, pruning)
