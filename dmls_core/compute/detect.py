@@ -65,8 +65,13 @@ def _describe(cuda: ctypes.CDLL, index: int) -> Gpu | None:
 def available_cpus(
     cgroups: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
 ) -> int:
-    """Return how many CPUs this process may keep busy: its affinity, cut to its cgroup's quota."""
+    """Return how many CPUs this process may keep busy: its affinity, cut to its cgroup's quota.
+
+    ``OMP_NUM_THREADS`` lowers it: Treelite refuses to use more threads than OpenMP may.
+    """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if (threads := os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()).isdecimal() and int(threads):
+        allowed = min(allowed, int(threads))
     quota = min(_quotas(cgroups, membership), default=math.inf)
     return max(1, min(allowed, math.ceil(quota))) if quota < math.inf else allowed
 

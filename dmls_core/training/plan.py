@@ -17,7 +17,9 @@ from typing import Any
 from dmls_core.compute.memory import parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import load_engine
-from dmls_core.search import Space
+from dmls_core.search import PlainSearcher, Searcher, Space, choose_searcher
+from dmls_core.search.boosted import BoostedEvaluator
+from dmls_core.search.nested import NestedForestSearcher
 from dmls_core.spec import Spec
 from dmls_core.spec.model import ModelSearch
 from dmls_core.training.engine_choice import choose_engine, missing_for_gpu
@@ -26,6 +28,12 @@ from dmls_core.training.prepare import Prepared, prepare
 
 MATRICES = 2.5
 """Most memory that loading and searching take, in sizes of the matrix."""
+
+NESTED_FITS = 2.5
+"""What a nested search of a forest costs, in fits of its largest forest (``tests/bench/search.py``)."""
+
+BOOSTED_SHARE = 0.2
+"""What a search of boosted trees costs of a plain one (``tests/bench/search_boosted.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +123,26 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
     engine, hyperparameters = choose_engine(spec.resources.engine, model, search.hyperparameters)
     space = Space.of(hyperparameters)
     cost = largest_fit(load_engine(engine, model.family), model, space, data, spec.search.seed)
-    sizes = sizes_of(model, space)
-    mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
-    trials = spec.n_trials if space.searched else 1
+    fits = _fits(choose_searcher(spec.search.strategy, model, engine), spec, sizes_of(model, space))
     return ModelPlan(
         name=model.name,
         engine=engine,
         why=missing_for_gpu(model) if engine == "cpu" and "gpu" in model.engines else "",
         searched=tuple(space.searched),
         fit_seconds=cost.seconds,
-        search_seconds=cost.seconds * trials * (spec.search.folds - 1) * mean,
+        search_seconds=cost.seconds * (fits if space.searched else 1),
         model_bytes=cost.model_bytes,
     )
+
+
+def _fits(searcher: Searcher, spec: Spec, sizes: tuple[int, ...]) -> float:
+    """Return what a search costs, in fits of the largest model on all training rows."""
+    if isinstance(searcher, NestedForestSearcher):
+        return NESTED_FITS
+    mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
+    plain = spec.n_trials * (spec.search.folds - 1) * mean
+    evaluator = searcher.evaluator if isinstance(searcher, PlainSearcher) else None
+    return BOOSTED_SHARE * plain if isinstance(evaluator, BoostedEvaluator) else plain
 
 
 def _peak_bytes() -> int:

@@ -115,3 +115,13 @@ def test_versions_name_the_library_whatever_its_build():
 
     assert set(found) == {"python", "dmls", "xgboost", "numpy"}
     assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"), [("1", 1), ("1,2", 1), ("999", None), ("0", None), ("many", None)]
+)
+def test_openmp_s_own_limit_is_kept(monkeypatch, value: str, wanted: int | None):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    unlimited = available_cpus()
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert available_cpus() == (wanted or unlimited)
