@@ -102,6 +102,8 @@ class Progress:
         """Tell about a trial that has just ended, or has gone further than it was told of before."""
         known = trial.number in self._known
         self._count(problem, trial)
+        if known and trial.same_as is not None:
+            return  # the line of the trial that it repeats says it
         if trial.same_as is None and not known:
             self._paid.append(trial.seconds)
         if trial.value is None:
