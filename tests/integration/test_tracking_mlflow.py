@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import textwrap
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,13 @@ from tests.services.seaweed import free_ports
 from tests.trained_run import spec_json, trained_run, user_rows
 
 jobs = (f"parts{number}" for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def forgotten_address() -> Iterator[None]:
+    """`mlflow.set_tracking_uri` leaves its address in the environment, where later tests would find it."""
+    yield
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 
 @pytest.fixture

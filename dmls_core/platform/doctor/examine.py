@@ -25,7 +25,9 @@ def examine(state: State, ports: dict[str, int]) -> list[Check]:
     """
     checks: list[Callable[[], Iterable[Check]]] = [
         lambda: [machine.check_python()],
-        *(lambda extra=extra: [machine.check_packages(extra)] for extra in machine.EXTRAS),
+        # One after the other: packaging reads markers with `ast`, which fails when two threads of Python
+        # 3.11 do so at once (SystemError: AST constructor recursion depth mismatch).
+        lambda: [machine.check_packages(extra) for extra in machine.EXTRAS],
         lambda: [machine.check_uv(state.folder.parent)],
         lambda: [machine.check_disk(state.folder)],
         lambda: [machine.check_docker()],
