@@ -81,6 +81,10 @@ class Candidate:
         """Return the position of the best cut."""
         return pick_cut(self.means(), self._problem.direction)
 
+    def progress(self) -> dict[int, float]:
+        """Return the score of the best cut by number of trees, ascending."""
+        return dict(zip(sorted(self._scores), self.means()[:, self.best_cut()].tolist(), strict=True))
+
     def score(self) -> float:
         """Return the score of the best cut at the size reached."""
         return float(self.means()[-1, self.best_cut()])

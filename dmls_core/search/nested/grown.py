@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from dmls_core.models.engines.cpu.forests import unfitted
 from dmls_core.search.interface import Problem
 from dmls_core.search.nested.axes import Layout
 from dmls_core.search.nested.ground import Ground
-from dmls_core.search.nested.walk import Nodes
+from dmls_core.search.nested.growing import Recipe, grow_all
+from dmls_core.search.nested.walk import Nodes, Tree
 from dmls_core.spec.definitions import Scalar
 
 NODE_BYTES = 64
@@ -25,12 +27,31 @@ NODE_BYTES = 64
 CHUNK = 16_384
 """Rows that are walked at once."""
 
+CHECKED = 2
+"""Trees that scikit-learn's forest grows itself, with all its checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What one tree says of the rows that it is scored on.
+
+    Attributes:
+        tree: the tree.
+        rows: (n_answered,) positions among the scored rows.
+        leaves: (n_answered,) the node in which each ends.
+        landings: (n_cuts, n_nodes); see ``Nodes.landings``.
+    """
+
+    tree: Tree
+    rows: NDArray[np.int64]
+    leaves: NDArray[np.int64]
+    landings: NDArray[np.int32]
+
 
 class GrownForest:
     """One forest on one ground. Grown in steps, it is the forest that one fit would have grown.
 
-    Attributes:
-        forest: scikit-learn's forest; its trees split codes where the ground holds codes.
+    Its trees split codes where the ground holds codes.
     """
 
     def __init__(
@@ -39,25 +60,31 @@ class GrownForest:
         self._problem = problem
         self._layout = layout
         self._ground = ground
+        self._threads = threads
         settings = effective(problem.model, problem.engine.name, layout.grown(params, 1))
-        self.forest: Any = unfitted(problem.model, settings, seed=problem.seed, threads=threads)
-        self.forest.set_params(warm_start=True, n_estimators=0)
+        self._forest: Any = unfitted(problem.model, settings, seed=problem.seed, threads=threads)
+        self._forest.set_params(warm_start=True, n_estimators=0)
+        self._recipe: Recipe | None = None
+        self._trees: list[Tree] = []
         # Sums take the forest's classes; a fold may lack some of the problem's.
         self._codes = np.unique(ground.target) if problem.n_classes else None
         outputs = 1 if self._codes is None else len(self._codes)
-        self._sums = np.zeros((len(layout.cuts), len(ground.truth), outputs))
+        # Cuts that have made no difference to any tree so far share their sums.
+        self._sums = [np.zeros((len(ground.truth), outputs))]
+        self._slots = [0] * len(layout.cuts)
         self._counts = np.zeros(len(ground.truth), np.int64)
 
     @property
     def trees(self) -> int:
         """How many trees it has."""
-        return int(self.forest.n_estimators)
+        return len(self._trees)
 
     @property
     def nbytes(self) -> int:
         """How much memory it takes, about."""
-        trees = sum(estimator.tree_.node_count for estimator in self.forest.estimators_)
-        return int(trees * (NODE_BYTES + 8 * self._sums.shape[2]) + self._sums.nbytes)
+        nodes = sum(tree.node_count for tree in self._trees)
+        sums = sum(one.nbytes for one in self._sums)
+        return int(nodes * (NODE_BYTES + 8 * self._sums[0].shape[1]) + sums)
 
     def grow(self, trees: int) -> None:
         """Grow to ``trees`` trees.
@@ -65,10 +92,21 @@ class GrownForest:
         Raises:
             DataError: scikit-learn refuses the hyperparameters.
         """
+        if self.trees < CHECKED < trees:
+            self.grow(CHECKED)
+            self._recipe = Recipe.of(self._forest, self._ground.features, self._ground.target)
+        if self._recipe is None:
+            for tree, counts in self._fit(trees):
+                self._add(self._answers(tree, counts))
+        else:
+            seeds = self._recipe.seeds(self.trees, trees)
+            for answers in grow_all(self._recipe, seeds, self._threads, self._answers):
+                self._add(answers)
+
+    def _fit(self, trees: int) -> list[tuple[Tree, NDArray[np.int64] | None]]:
+        """Have scikit-learn grow the trees that are missing; return them as ``Recipe.grow`` does."""
         before = self.trees
-        if trees <= before:
-            return
-        self.forest.set_params(n_estimators=trees)
+        self._forest.set_params(n_estimators=trees)
         try:
             # What the first trees' fit has checked is not checked again: on few rows that takes longer than
             # the trees.
@@ -78,32 +116,66 @@ class GrownForest:
             ):
                 # Balanced classes and a warm start: the rows are the same at every step.
                 warnings.filterwarnings("ignore", "class_weight presets", UserWarning)
-                self.forest.fit(self._ground.features, self._ground.target)
+                self._forest.fit(self._ground.features, self._ground.target)
         except ValueError as error:
             raise refusal(self._problem.model, error) from error
-        self._add(before)
-
-    def _add(self, first: int) -> None:
-        new = copy.copy(self.forest)
-        new.estimators_ = self.forest.estimators_[first:]
-        drawn = new.estimators_samples_ if self._ground.positions is not None else None
+        new = copy.copy(self._forest)
+        new.estimators_ = self._forest.estimators_[before:]
         rows = len(self._ground.features)
-        for number, estimator in enumerate(new.estimators_):
-            tree = estimator.tree_
-            landings = Nodes.of(tree).landings(self._layout.cuts, rows)
-            values = tree.value[:, 0, :]
-            scored = self._unseen(drawn[number]) if drawn else np.arange(len(self._ground.truth))
-            self._counts[scored] += 1
-            for start in range(0, len(scored), CHUNK):
-                chunk = scored[start : start + CHUNK]
-                leaves = tree.apply(self._ground.probe[chunk])
-                for sums, landing in zip(self._sums, landings, strict=True):
-                    sums[chunk] += values[landing[leaves]]
+        drawn = [
+            np.bincount(chosen, minlength=rows) if self._forest.bootstrap else None
+            for chosen in new.estimators_samples_
+        ]
+        return [(one.tree_, counts) for one, counts in zip(new.estimators_, drawn, strict=True)]
 
-    def _unseen(self, drawn: NDArray[Any]) -> NDArray[np.int64]:
-        seen = np.zeros(len(self._ground.features), np.bool_)
-        seen[drawn] = True
-        return np.flatnonzero(~seen[self._ground.positions])
+    def _answers(self, tree: Tree, counts: NDArray[np.int64] | None) -> Answers:
+        ground = self._ground
+        landings = Nodes.of(tree).landings(self._layout.cuts, len(ground.features))
+        scored = np.arange(len(ground.truth))
+        if ground.positions is not None and counts is not None:
+            scored = np.flatnonzero(counts[ground.positions] == 0)
+        leaves = [
+            tree.apply(ground.probe[scored[start : start + CHUNK]]) for start in range(0, len(scored), CHUNK)
+        ]
+        return Answers(tree, scored, np.concatenate([*leaves, np.empty(0, np.int64)]), landings)
+
+    def _add(self, answers: Answers) -> None:
+        self._trees.append(answers.tree)
+        self._counts[answers.rows] += 1
+        values = answers.tree.value[:, 0, :]
+        self._part(answers.landings)
+        for slot, sums in enumerate(self._sums):
+            landing = answers.landings[self._slots.index(slot)]
+            for start in range(0, len(answers.rows), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                sums[answers.rows[chunk]] += values[landing[answers.leaves[chunk]]]
+
+    def _part(self, landings: NDArray[np.int32]) -> None:
+        """Give cuts sums of their own from the first tree on to which they do different things."""
+        places: dict[tuple[int, bytes], int] = {}
+        taken: set[int] = set()
+        for cut, slot in enumerate(self._slots):
+            key = slot, landings[cut].tobytes()
+            if key not in places:
+                places[key] = slot
+                if slot in taken:
+                    places[key] = len(self._sums)
+                    self._sums.append(self._sums[slot].copy())
+                taken.add(slot)
+            self._slots[cut] = places[key]
+
+    def whole(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
+        """Return scikit-learn's forest with all its trees."""
+        template = self._forest.estimators_[0]
+        if self._recipe is not None:
+            grown = []
+            for seed, tree in zip(self._recipe.seeds(0, self.trees), self._trees, strict=True):
+                estimator = copy.copy(template)
+                estimator.random_state, estimator.tree_ = seed, tree
+                grown.append(estimator)
+            self._forest.estimators_ = grown
+        self._forest.set_params(n_estimators=self.trees)
+        return self._forest
 
     def answered(self) -> NDArray[np.bool_]:
         """Say of each scored row whether any tree has answered it."""
@@ -116,7 +188,7 @@ class GrownForest:
             cut: position in the layout's ``cuts``.
             rows: which of the scored rows.
         """
-        mean: NDArray[np.float64] = self._sums[cut, rows] / self._counts[rows, None]
+        mean: NDArray[np.float64] = self._sums[self._slots[cut]][rows] / self._counts[rows, None]
         if self._codes is None:
             return mean[:, 0]
         if len(self._codes) == self._problem.n_classes:
@@ -133,9 +205,11 @@ class GrownForest:
         """
         rows = np.flatnonzero(self.answered())
         truth = self._ground.truth[rows]
-        return tuple(
-            self._problem.score(truth, self.prediction(cut, rows)) for cut in range(len(self._layout.cuts))
-        )
+        found = {
+            slot: self._problem.score(truth, self.prediction(self._slots.index(slot), rows))
+            for slot in set(self._slots)
+        }
+        return tuple(found[slot] for slot in self._slots)
 
     def scores_without(self, cut: int, groups: NDArray[Any]) -> NDArray[np.float64]:
         """Return the score under a cut without the rows of each group in turn.

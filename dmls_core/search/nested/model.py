@@ -36,7 +36,7 @@ def cut_model(
     ground = field.grounds[0]
     forest: Any
     if winner is not None and winner.number == best.number:
-        forest = winner.forests[0].forest
+        forest = winner.forests[0].whole()
     else:
         structural = {name: best.params[name] for name in layout.structural.searched}
         grown = effective(problem.model, problem.engine.name, layout.grown(structural, trees))

@@ -56,7 +56,7 @@ def narrow(
     first.held.clear()
     last = layout.sizes[-1]
     while len(alive) > 1:
-        trees = min(last, alive[0].trees * REDUCTION)
+        trees = _next_size(layout, alive[0].trees * REDUCTION)
         for candidate in alive:
             if stop():
                 return None
@@ -72,19 +72,39 @@ def narrow(
             why = f"given up after {trees} trees: {sure[position]:.0%} sure that trial {winner} is better"
             end(alive[position], "pruned", why)
         alive = [alive[position] for position in kept]
-    if not _finish(alive[0], layout, late, stop):
+    if not _finish(alive[0], layout, sign, late, stop):
         return None
     # Told last, and the only finished one: with it the search has ended, whenever it is started again.
     end(alive[0], "finished")
     return alive[0]
 
 
-def _finish(candidate: Candidate, layout: Layout, late: Callable[[], bool], stop: Callable[[], bool]) -> bool:
-    """Grow to the largest size, or to the next one if it is late; say whether that was not stopped."""
+def _next_size(layout: Layout, trees: int) -> int:
+    """Return so many trees, or as many more as make a size of the space."""
+    if trees < layout.sizes[0]:
+        return trees
+    return next((size for size in layout.sizes if size >= trees), layout.sizes[-1])
+
+
+def _finish(
+    candidate: Candidate, layout: Layout, sign: int, late: Callable[[], bool], stop: Callable[[], bool]
+) -> bool:
+    """Grow until more trees would not tell, or to the next size if it is late; say if that was not stopped.
+
+    Args:
+        candidate: the winner.
+        layout: its space.
+        sign: 1 if more is better, else -1.
+        late: whether the time is up.
+        stop: whether to end without a result.
+    """
+    last = layout.sizes[-1]
     for size in (size for size in layout.sizes if size > candidate.trees):
         if stop():
             return False
-        if late() and candidate.trees in layout.sizes:
-            break
+        if candidate.trees in layout.sizes:
+            scores = {trees: sign * score for trees, score in candidate.progress().items()}
+            if late() or rungs.converged(scores, last, rungs.standard_error(candidate.jackknife())):
+                break
         candidate.grow(size)
     return True

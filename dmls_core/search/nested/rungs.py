@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,12 @@ SURE = 1.645
 """Standard errors between two scores that make 95 % sure which one is better."""
 
 
+WORTH = 0.1
+"""A forest grows on while that may change its score by more than this share of its standard error."""
+
+
 def first_rung(trees: int, configurations: int, rows: int) -> int:
-    """Return the trees that every configuration gets: together about half of one full forest.
+    """Return the trees that every configuration gets: together about a third of one full forest.
 
     Args:
         trees: of a full forest.
@@ -33,7 +37,7 @@ def first_rung(trees: int, configurations: int, rows: int) -> int:
         rows: rows to grow on.
     """
     few = min(MOST_FIRST, FIRST_ROWS // max(1, rows))
-    return min(trees, max(LEAST_TREES, few, trees // (2 * configurations)))
+    return min(trees, max(LEAST_TREES, few, trees // (3 * configurations)))
 
 
 def room(count: int) -> int:
@@ -48,6 +52,28 @@ def standard_error(parts: NDArray[np.float64]) -> float:
     """
     groups = len(parts)
     return float(np.sqrt((groups - 1) / groups * ((parts - parts.mean()) ** 2).sum()))
+
+
+def converged(scores: Mapping[int, float], last: int, error: float) -> bool:
+    """Say whether a forest is as good as a larger one would be.
+
+    What is still to be gained falls as one over the number of trees (Probst and Boulesteix, 2018, "To tune
+    or not to tune the number of trees in random forest"): the gain so far, from a third of the trees on,
+    tells how much is left until ``last``.
+
+    Args:
+        scores: by number of trees; more is better.
+        last: the largest number of trees.
+        error: standard error of the score, 0 or more.
+    """
+    trees = max(scores)
+    before = [size for size in scores if size <= trees / 3]
+    if not before:
+        return False
+    third = max(before)
+    gained = scores[trees] - scores[third]
+    left = gained * (1 / trees - 1 / last) / (1 / third - 1 / trees)
+    return left <= WORTH * error
 
 
 def certainty(ahead: float, parts: NDArray[np.float64]) -> float:

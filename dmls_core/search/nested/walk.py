@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,12 +28,14 @@ class Nodes:
         depths: (n_nodes,) int64; 0 at the root.
         rows: (n_nodes,) different training rows in the node.
         gains: (n_nodes,) weighted decrease of impurity by the node's split; infinite in a leaf.
+        levels: the nodes of each depth, from the root down.
     """
 
     parents: NDArray[np.int64]
     depths: NDArray[np.int64]
     rows: NDArray[np.int64]
     gains: NDArray[np.float64]
+    levels: tuple[NDArray[np.int64], ...]
 
     @classmethod
     def of(cls, tree: Tree) -> Nodes:
@@ -45,21 +46,17 @@ class Nodes:
         parents[left[inner]] = inner
         parents[right[inner]] = inner
         depths = np.zeros(len(left), np.int64)
-        level = np.zeros(1, np.int64)
-        depth = 0
-        while True:
-            level = level[left[level] >= 0]
-            if not len(level):
-                break
-            level = np.concatenate([left[level], right[level]])
-            depth += 1
-            depths[level] = depth
+        levels = [np.zeros(1, np.int64)]
+        while len(split := levels[-1][left[levels[-1]] >= 0]):
+            level = np.concatenate([left[split], right[split]])
+            depths[level] = len(levels)
+            levels.append(level)
         weight, impurity = tree.weighted_n_node_samples, tree.impurity
         gains = np.full(len(left), np.inf)
         down, up = left[inner], right[inner]
         kept = (weight[down] * impurity[down] + weight[up] * impurity[up]) / weight[inner]
         gains[inner] = weight[inner] / weight[0] * (impurity[inner] - kept)
-        return cls(parents, depths, tree.n_node_samples, gains)
+        return cls(parents, depths, tree.n_node_samples, gains, tuple(levels))
 
     def stops(self, cut: Mapping[str, Scalar], rows: int) -> NDArray[np.bool_]:
         """Say of each node whether a tree that is cut so would not have split it.
@@ -87,10 +84,7 @@ class Nodes:
         """
         stops = np.stack([self.stops(cut, rows) for cut in cuts])
         landing = np.tile(np.arange(len(self.parents), dtype=np.int32), (len(cuts), 1))
-        order = np.argsort(self.depths, kind="stable")
-        ends = np.cumsum(np.bincount(self.depths))
-        for start, end in pairwise(ends):
-            nodes = order[start:end]
+        for nodes in self.levels[1:]:
             above = self.parents[nodes]
             ahead = landing[:, above]
             stopped = (ahead != above) | stops[:, above]

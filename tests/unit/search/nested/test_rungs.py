@@ -8,9 +8,9 @@ import pytest
 from dmls_core.search.nested import rungs
 
 
-def test_all_configurations_together_get_about_half_a_forest():
+def test_all_configurations_together_get_about_a_third_of_a_forest():
     assert rungs.first_rung(500, 30, 100_000) == 10
-    assert rungs.first_rung(500, 5, 100_000) == 50
+    assert rungs.first_rung(500, 5, 100_000) == 33
     assert rungs.first_rung(500, 30, 1_500) == 32
     assert rungs.first_rung(500, 30, 150) == 64
     assert rungs.first_rung(20, 30, 150) == 20
@@ -46,3 +46,16 @@ def test_a_third_goes_on_at_most_and_none_that_is_surely_worse():
 
     kept, _ = rungs.remaining([0.70, 0.72, 0.10, 0.11, 0.12, 0.13], [n / 100 for n in noise])
     assert kept == [1]
+
+
+def test_a_forest_grows_on_while_the_rest_of_its_trees_may_tell():
+    error = 0.01
+    # From 100 trees to 300 it gained 0.01: a fifth of that is left until 500.
+    assert not rungs.converged({100: 0.90, 300: 0.91}, 500, error)
+    assert rungs.converged({100: 0.90, 300: 0.904}, 500, error)
+    assert rungs.converged({100: 0.90, 300: 0.899}, 500, error)
+    assert rungs.converged({100: 0.90, 300: 0.90}, 500, 0.0)
+    # The less is left to grow, the less there is to gain.
+    assert rungs.converged({100: 0.90, 300: 0.91}, 320, error)
+    # A third of its trees was never scored.
+    assert not rungs.converged({150: 0.90, 300: 0.90}, 500, error)
