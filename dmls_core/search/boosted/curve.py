@@ -58,6 +58,10 @@ class Curve:
         """
         return max(self._common(), key=lambda rounds: self._sign * self._told_apart(rounds))
 
+    def earliest(self) -> int:
+        """Return the first rounds with the best score so far: more rounds have brought none better since."""
+        return max(sorted(self._common()), key=lambda rounds: self._sign * self._mean(rounds))
+
     def score(self) -> float:
         """Return the best score so far, the mean over the folds."""
         return self._mean(self.best())

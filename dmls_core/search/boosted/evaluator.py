@@ -108,7 +108,7 @@ class BoostedEvaluator:
                 self._score(problem, 0, growing, rounds, curve, stop)
                 if rounds in read:
                     grown.append(rounds)
-                    if grown_enough(rounds, curve.best(), rate):
+                    if grown_enough(rounds, curve.earliest(), rate):
                         ahead.clear()
             yield
         for fold in range(1, len(problem.folds)):

@@ -18,7 +18,7 @@ COMPARED, BY_RATE = 6.0, 0.7
 learners, often the better ones in the end, would be given up; at equal progress (an exponent of 1) they
 would cost most. Measured against the ranks that whole cross-validations gave, this lies well between."""
 
-PATIENCE = 0.25
+PATIENCE = 0.4
 """A booster has grown enough once this share of its rounds has brought no better score ..."""
 
 LEAST_PATIENCE = 2.0

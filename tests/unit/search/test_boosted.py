@@ -257,6 +257,6 @@ def test_slow_learners_get_more_rounds_before_they_are_compared_and_stopped():
     assert first_compared(0.3, 500) < first_compared(0.03, 500) < first_compared(0.01, 500) == 151
     assert first_compared(0.001, 500) == 500
     assert first_compared(1.0, 5) == 5
-    assert grown_enough(60, 40, 0.3)
+    assert grown_enough(60, 30, 0.3)
     assert not grown_enough(60, 40, 0.01)
     assert not grown_enough(400, 350, 0.3)
