@@ -35,7 +35,8 @@ def check_csv_head(file: str, head: bytes, spec: Spec, *, complete: bool, max_co
         return list(error.problems)
     if not rows:
         return [Problem("the header is longer than what is looked at", hint="shorten it", file=file, line=1)]
-    header, body = rows[0], rows[1:]
+    # Training takes names without the blanks around them.
+    header, body = Row(rows[0].line, [name.strip() for name in rows[0].cells]), rows[1:]
     problems = check_header(file, header, spec, max_columns)
     if not body and complete:
         problems.append(

@@ -18,6 +18,18 @@ _OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[Problem]:
     """Return what is wrong with the header: delimiter, empty and double names, columns that are missing."""
+    return _check_shape(file, header, max_columns) or [
+        *_check_each(file, header),
+        *check_columns(file, header, spec),
+    ]
+
+
+def check_names(file: str, header: Row, max_columns: int) -> list[Problem]:
+    """Return what is wrong with the header whatever the spec: delimiter, empty and double names."""
+    return _check_shape(file, header, max_columns) or _check_each(file, header)
+
+
+def _check_shape(file: str, header: Row, max_columns: int) -> list[Problem]:
     names = header.cells
     if len(names) == 1:
         for delimiter, plural in _OTHER_DELIMITERS.items():
@@ -43,6 +55,11 @@ def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[P
                 expected=f"at most {max_columns}",
             )
         ]
+    return []
+
+
+def _check_each(file: str, header: Row) -> list[Problem]:
+    names = header.cells
     problems = [
         Problem(
             f"column {position} has no name",
@@ -64,14 +81,15 @@ def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[P
         for name, count in Counter(names).items()
         if count > 1 and name.strip()
     ]
-    return problems + _missing_columns(file, header, spec)
+    return problems
 
 
-def _missing_columns(file: str, header: Row, spec: Spec) -> list[Problem]:
+def check_columns(file: str, header: Row, spec: Spec) -> list[Problem]:
+    """Return which of the spec's columns the header lacks."""
     present = set(header.cells)
     columns = spec.columns
     wanted: dict[str, list[str]] = {}
-    for key in ("features", "target", "categorical", "drop", "id", "time", "weight"):
+    for key in ("features", "target", "categorical", "drop", "sensitive", "id", "time", "weight"):
         value = getattr(columns, key)
         for name in (value,) if isinstance(value, str) else value or ():
             wanted.setdefault(name, []).append(key)

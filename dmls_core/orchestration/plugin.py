@@ -1,12 +1,14 @@
-"""The Airflow plugin: registers the timetables that job DAGs are scheduled by."""
+"""The Airflow plugin: timetables, priorities, links, and the DMLS page."""
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
 from dmls_core.orchestration.links import MlflowRunLink, ReportLink
+from dmls_core.orchestration.metrics import METRICS_APPS
 from dmls_core.orchestration.priority import LeadersFirst
 from dmls_core.orchestration.timetable import IntervalTimetable, SubmissionTimetable
+from dmls_core.orchestration.web.mount import EXTERNAL_VIEWS, FASTAPI_APPS
 
 
 class DmlsPlugin(AirflowPlugin):
@@ -16,3 +18,5 @@ class DmlsPlugin(AirflowPlugin):
     timetables = [SubmissionTimetable, IntervalTimetable]  # noqa: RUF012 - as Airflow declares it
     priority_weight_strategies = [LeadersFirst]  # noqa: RUF012
     operator_extra_links = [MlflowRunLink(), ReportLink()]  # noqa: RUF012
+    fastapi_apps = [*FASTAPI_APPS, *METRICS_APPS]  # noqa: RUF012
+    external_views = EXTERNAL_VIEWS

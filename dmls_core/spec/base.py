@@ -72,6 +72,22 @@ Memory = Annotated[
 ]
 """An amount of memory: ``"8 GiB"``, or ``"8g"`` as Docker writes it."""
 
+CHANNEL = r"(email|slack|webhook)(:[a-z0-9][a-z0-9_-]{0,62})?"
+
+
+def _channel(value: str) -> str:
+    if re.fullmatch(CHANNEL, value) is None:
+        raise PydanticCustomError("channel", "must be a channel")
+    return value
+
+
+Channel = Annotated[
+    str,
+    AfterValidator(_channel),
+    WithJsonSchema({"type": "string", "pattern": f"^{CHANNEL}$", "examples": ["webhook:alerts"]}),
+]
+"""A way to tell people: ``"email"``, or ``"webhook:alerts"``."""
+
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 """The name of a column, as the header of the data spells it."""
 

@@ -20,7 +20,7 @@ def check_columns(columns: Columns, table: dict[str, Any], findings: Findings, l
         name = getattr(columns, role)
         if name is not None and roles.setdefault(name, role) != role:
             findings.add(("columns", role), f"is the {roles[name]} column too", found=name)
-    for key in ("features", "categorical", "drop"):
+    for key in ("features", "categorical", "drop", "sensitive"):
         _check_names(getattr(columns, key), ("columns", key), findings, limits)
     if table.get("features") == []:
         findings.add(
@@ -28,7 +28,8 @@ def check_columns(columns: Columns, table: dict[str, Any], findings: Findings, l
         )
     _check_roles("features", columns.features, roles, findings)
     _check_roles("drop", columns.drop, roles | dict.fromkeys(columns.features, "feature"), findings)
-    _check_categorical(columns, roles, findings)
+    _check_features("categorical", columns, roles, findings)
+    _check_features("sensitive", columns, roles, findings)
 
 
 def _check_names(names: Sequence[str], path: Path, findings: Findings, limits: SpecLimits) -> None:
@@ -52,10 +53,11 @@ def _check_roles(key: str, names: Sequence[str], roles: dict[str, str], findings
             )
 
 
-def _check_categorical(columns: Columns, roles: dict[str, str], findings: Findings) -> None:
+def _check_features(key: str, columns: Columns, roles: dict[str, str], findings: Findings) -> None:
+    """Each column of the list ``key`` is a feature, as far as the spec alone tells."""
     features, dropped = set(columns.features), set(columns.drop)
-    for index, name in enumerate(columns.categorical):
-        path = ("columns", "categorical", index)
+    for index, name in enumerate(getattr(columns, key)):
+        path = ("columns", key, index)
         if name in roles:
             findings.add(path, f"is the {roles[name]} column, not a feature", found=name)
         elif name in dropped:

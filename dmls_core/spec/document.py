@@ -54,7 +54,7 @@ def read_document(source: bytes, file: str, limits: SpecLimits) -> Document:
         raise SpecError(Problem(f"is not TOML: {error}", file=file, line=1, column=1)) from None
     positions = Positions(text)
     findings = Findings(file, positions, limits)
-    _inspect(data, findings, limits)
+    inspect_values(data, findings, limits)
     findings.raise_any()
     return Document(data, positions)
 
@@ -131,7 +131,7 @@ def _refusal(text: str, token: Token, file: str, message: str, most: str) -> Spe
     return SpecError(Problem(message, file=file, line=line, column=column, expected=f"at most {most}"))
 
 
-def _inspect(data: dict[str, Any], findings: Findings, limits: SpecLimits) -> None:
+def inspect_values(data: dict[str, Any], findings: Findings, limits: SpecLimits) -> None:
     """Report numbers that are not finite or too large, strings that are too long or not text."""
     open_: list[tuple[Path, object]] = [((), data)]
     while open_:

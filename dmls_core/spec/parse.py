@@ -18,7 +18,7 @@ from dmls_core.spec.read_models import read_models
 from dmls_core.spec.read_searches import read_searches
 from dmls_core.spec.read_tables import read_table
 from dmls_core.spec.reserved import TABLES, TAGS
-from dmls_core.spec.tables import Columns, Data, Evaluation, Expectations, Resources, Schedule, Search
+from dmls_core.spec.tables import Columns, Data, Evaluation, Expectations, Owner, Resources, Schedule, Search
 
 Check = Callable[[Spec, Findings], None]
 """A further check of a spec that is otherwise in order."""
@@ -46,8 +46,30 @@ def parse_spec(
     """
     limits = limits or SpecLimits.from_environment()
     document = read_document(source, file, limits)
-    findings = Findings(file, document.positions, limits)
-    top = document.data
+    return check_document(
+        document.data, catalogue, Findings(file, document.positions, limits), limits, checks
+    )
+
+
+def check_document(
+    top: dict[str, Any],
+    catalogue: Mapping[str, ModelDefinition],
+    findings: Findings,
+    limits: SpecLimits,
+    checks: Sequence[Check] = (),
+) -> Spec:
+    """Validate the content of a spec, as ``parse_spec`` does.
+
+    Args:
+        top: the tables.
+        catalogue: the models that there are.
+        findings: takes what is wrong, and knows where things stand.
+        limits: how large it may be.
+        checks: further checks, made once all else is in order.
+
+    Raises:
+        SpecError: with every problem, in file order.
+    """
     models = read_models(top, catalogue, findings, limits)
     searches = read_searches(top, models, catalogue, findings, limits)
     n_trials = read_trials(top.get("n_trials"), searches, findings, limits)
@@ -98,6 +120,8 @@ def _check_table(table: Table, top: dict[str, Any], findings: Findings, limits: 
             table_rules.check_schedule(table, findings)
         case Resources():
             table_rules.check_resources(table, findings)
+        case Owner():
+            table_rules.check_owner(table, findings)
 
 
 def _check_intervals(tables: dict[str, Table], findings: Findings) -> None:

@@ -9,7 +9,7 @@ from dmls_core.spec.findings import Findings
 from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
-from dmls_core.spec.tables import Columns, Data, Expectations, Resources, Schedule
+from dmls_core.spec.tables import Columns, Data, Expectations, Owner, Resources, Schedule
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]{0,99}")
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
@@ -111,6 +111,13 @@ def _is_zone(name: str) -> bool:
     except (KeyError, ValueError, OSError):
         return False
     return True
+
+
+def check_owner(owner: Owner, findings: Findings) -> None:
+    """Who is told by email has an address."""
+    if owner.email is None and any(channel.partition(":")[0] == "email" for channel in owner.notify):
+        hint = 'write email = "…" in [owner]'
+        findings.add(("owner", "notify"), "names email, and there is no address", hint=hint)
 
 
 def check_resources(resources: Resources, findings: Findings) -> None:

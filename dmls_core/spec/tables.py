@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from dmls_core.spec.base import Memory, Name, Names, Number, Table, Value, Window
+from dmls_core.spec.base import Channel, Memory, Name, Names, Number, Table, Value, Window
 
 
 class Columns(Table):
@@ -19,6 +19,7 @@ class Columns(Table):
         (), description="Features that are categories even where they look like numbers."
     )
     drop: Names = Field((), description="Columns to leave out.")
+    sensitive: Names = Field((), description="Features that are never written into the inference log.")
     id: Name | None = Field(None, description="The column that names a row; never a feature.")
     time: Name | None = Field(None, description="The column that says when a row was true.")
     weight: Name | None = Field(None, description="The column that says how much a row counts.")
@@ -183,9 +184,21 @@ class Deploy(Table):
 
     mode: Literal["manual", "auto", "never"] = Field(
         "manual",
-        description="manual waits for an approval; auto deploys a model that beats the present one.",
+        description="manual waits for an approval; auto deploys a model that beats the present one, if "
+        "there is one, on the same rows.",
     )
     min_metric: float | None = Field(None, description="The worst score that is still deployed.")
+    min_improvement: float = Field(
+        0.0,
+        description="With auto: by how much the model must beat the present one on the same rows, with 95 % "
+        "confidence, in units of the metric. Below 0: how much worse it may be at most.",
+    )
+    approval_timeout: float | None = Field(
+        None,
+        gt=0,
+        le=365 * 86400,
+        description="With manual: seconds after which an approval that nobody gave counts as declined.",
+    )
     max_latency_ms: float | None = Field(
         None, gt=0, description="Slowest answer for one row that is still deployed, in milliseconds."
     )
@@ -199,6 +212,12 @@ class Drift(Table):
     )
     action: Literal["report", "retrain"] = Field(
         "report", description="What drift does besides being reported; retrain starts a new run."
+    )
+    sample: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="Share of the rows asked of the table endpoint that are logged, to be compared.",
     )
 
 
@@ -218,4 +237,11 @@ class Owner(Table):
     name: str | None = Field(None, min_length=1, max_length=200, description="A person or a team.")
     email: str | None = Field(
         None, max_length=254, pattern=r"^[^@\s]+@[^@\s]+$", description="Where to reach them."
+    )
+    notify: Annotated[tuple[Channel, ...], Field(strict=False)] = Field(
+        (),
+        max_length=10,
+        description="Where to tell what becomes of the job: email, slack or webhook, or one of them with the "
+        "name of a connection behind a colon.",
+        examples=[["email"], ["webhook:alerts"]],
     )

@@ -15,7 +15,9 @@ SNAPSHOTS = "registry/snapshots/"
 RUNS = "runs/"
 INFERENCE = "inference/"
 MONITOR = "monitor/"
+METRICS = "metrics/"
 MODELS = "models/"
+WAITING = "waiting/"
 
 SPEC_FILE = "spec.toml"
 STATUS_JSON = "_status.json"
@@ -23,9 +25,15 @@ STATUS_MD = "_status.md"
 
 RUN = "run.json"
 """Says which run the folder belongs to, and what it reads; written first."""
+SPEC = "spec.json"
+"""The run's own spec, where a user changed the job's for this run."""
 RESULT = "result.json"
+DECISION = "decision.json"
+"""What became of the model; written by the task that decides."""
 ERROR = "error.json"
 PROGRESS = "progress.json"
+CLOCK = "clock.json"
+"""The time that a search with a timeout has taken, over all attempts."""
 REPORT = "report.html"
 TRIALS = "trials/"
 MODEL = "model/"
@@ -120,6 +128,16 @@ def run_folder(team: str, job: str, run_key: str) -> str:
     return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
 
 
+def line_folder(engine: str) -> str:
+    """Who waits for a trainer of an engine."""
+    return f"{WAITING}{engine}/"
+
+
+def waiting(engine: str, team: str, job: str, run_key: str) -> str:
+    """One run that waits for its first trainer."""
+    return f"{line_folder(engine)}{check_name('team', team)}.{check_name('job', job)}.{run_key}.json"
+
+
 def inference_folder(team: str, job: str) -> str:
     """Logged requests to a job's model."""
     return f"{INFERENCE}{check_name('team', team)}/{check_name('job', job)}/"
@@ -128,6 +146,11 @@ def inference_folder(team: str, job: str) -> str:
 def monitor_folder(team: str, job: str) -> str:
     """What the monitor found of a job."""
     return f"{MONITOR}{check_name('team', team)}/{check_name('job', job)}/"
+
+
+def metrics_folder(team: str, job: str) -> str:
+    """What Prometheus is told of a job."""
+    return f"{METRICS}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 def trial(number: int) -> str:

@@ -70,13 +70,13 @@ class S3Store(Store):
         part: dict[str, Any] = {} if limit is None else {"Range": f"bytes=0-{max(limit, 1) - 1}"}
         with translated(f"read {self._url(key)}"):
             try:
-                response = dict(self.client.get_object(**self._at(key), **part))
+                response = dict(self.client.get_object(**self.at(key), **part))
             except self.client.exceptions.ClientError as error:
                 if error.response["Error"]["Code"] != "InvalidRange":
                     raise
-                response = dict(self.client.get_object(**self._at(key)))  # empty: it has no first byte
+                response = dict(self.client.get_object(**self.at(key)))  # empty: it has no first byte
             info = _info(key, response)
-            with ResumingBody(self.client, self._at(key), response) as body:
+            with ResumingBody(self.client, self.at(key), response) as body:
                 data = body.read()
         if limit is None:
             self._check(key, hashlib.sha256(data).hexdigest(), response)
@@ -135,12 +135,13 @@ class S3Store(Store):
     def delete(self, key: str) -> None:
         """See ``Store.delete``."""
         with translated(f"delete {self._url(key)}"):
-            self.client.delete_object(**self._at(key))
+            self.client.delete_object(**self.at(key))
 
     def _full(self, key: str) -> str:
         return self._prefix + check_key(key)
 
-    def _at(self, key: str) -> dict[str, Any]:
+    def at(self, key: str) -> dict[str, Any]:
+        """Return where an object lies, as the client's calls take it: ``Bucket`` and ``Key``."""
         return {"Bucket": self.bucket, "Key": self._full(key)}
 
     def _url(self, key: str) -> str:
@@ -148,13 +149,13 @@ class S3Store(Store):
 
     def _head(self, key: str) -> dict[str, Any]:
         with translated(f"read {self._url(key)}"):
-            return dict(self.client.head_object(**self._at(key)))
+            return dict(self.client.head_object(**self.at(key)))
 
     def _body(self, key: str, etag: str | None) -> ResumingBody:
         match: dict[str, Any] = {} if etag is None else {"IfMatch": f'"{etag}"'}
         with translated(f"read {self._url(key)}"):
-            response = dict(self.client.get_object(**self._at(key), **match))
-        body = ResumingBody(self.client, self._at(key), response)
+            response = dict(self.client.get_object(**self.at(key), **match))
+        body = ResumingBody(self.client, self.at(key), response)
         if etag is not None and _etag(response) != etag:  # a server that ignores the condition
             body.close()
             raise ConflictError(f"{self._url(key)} has changed since it was listed")
@@ -194,7 +195,7 @@ class S3Store(Store):
     ) -> ObjectInfo:
         with translated(f"write {self._url(key)}"):
             response = self.client.put_object(
-                **self._at(key),
+                **self.at(key),
                 Body=data,
                 ContentType=content_type or _content_type(key),
                 ContentMD5=_md5(data),

@@ -49,6 +49,8 @@ def _from_code(action: str, error: ClientError) -> StoreError:
         return ObjectMissingError(f"cannot {action}: there is no such object")
     if code in _CONFLICT:
         return ConflictError(f"cannot {action}: it was changed by another writer")
+    if code == "NoSuchUpload":
+        return ConflictError(f"cannot {action}: this upload was finished or given up; send the file again")
     if code == "NoSuchBucket":
         mend = "the bucket does not exist; create it, or correct the root (DMLS_ROOT)"
     elif code in _DENIED:

@@ -1,0 +1,179 @@
+"""What a column seems to be, from a sample of its values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, time, timedelta
+from itertools import pairwise
+from typing import Any, Literal
+
+from dmls_core.data.encoder import category_text, is_missing, number
+
+Kind = Literal["number", "code", "category", "date", "id", "text", "constant", "empty", "unusable"]
+"""What a column is taken for.
+
+A ``code`` holds a few integers that come again and again: a number that may stand for a category. An ``id``
+names rows; ``text`` has too many distinct values to be a category.
+"""
+
+TOP = 20
+"""Values that are listed with how often they come."""
+
+SHOWN = 80
+"""Characters of a value that is listed."""
+
+BINS = 16
+"""Bars of a histogram."""
+
+FEW = 20
+"""Distinct integers up to which a column may be a code, and a target a class."""
+
+_CODE_ROWS = 5
+"""Rows per distinct value from which a column of integers is a code."""
+
+_CATEGORIES = 100
+"""Distinct texts up to which a column is a category if each comes ``_CATEGORY_ROWS`` times."""
+
+_CATEGORY_ROWS = 3
+
+_ID_NAME = re.compile(
+    r"(?:^|[ _.-])(?:id|ids|uuid|guid|key|index|idx|no|nr|number|rownum|row)$", re.IGNORECASE
+)
+_CAMEL_ID = re.compile(r"[a-z]I[dD]$")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_DATE = re.compile(r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?")
+_MOSTLY = 0.9
+"""Share of the values that decides on what a column is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the sample shows it.
+
+    Attributes:
+        name: as the header spells it.
+        kind: what it is taken for.
+        missing: rows of the sample without a value.
+        distinct: different values in the sample.
+        top: the most frequent values and how often each comes.
+        low: smallest number, of a number or code.
+        high: largest number.
+        whole: whether all numbers are whole.
+        histogram: rows in each of ``BINS`` equal steps from ``low`` to ``high``, of a number.
+    """
+
+    name: str
+    kind: Kind
+    missing: int
+    distinct: int
+    top: tuple[tuple[str, int], ...] = ()
+    low: float | None = None
+    high: float | None = None
+    whole: bool = False
+    histogram: tuple[int, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the column as plain JSON data."""
+        return asdict(self)
+
+
+def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column:
+    """Say what a column is taken for.
+
+    Args:
+        name: as the header spells it.
+        values: raw values of the sample, all rows.
+        kind_of_file: the type that the file itself gives the column, if it does.
+    """
+    present = [value for value in values if not is_missing(value)]
+    missing = len(values) - len(present)
+    if not values:
+        return Column(name, _kind_of_type(kind_of_file), 0, 0)
+    if any(isinstance(value, bytes | list | dict) for value in present) or _nested(kind_of_file):
+        return Column(name, "unusable", missing, 0)
+    if not present:
+        return Column(name, "empty", missing, 0)
+    counts = Counter(category_text(value) or "" for value in present)
+    top = tuple((text[:SHOWN], count) for text, count in counts.most_common(TOP))
+    if any(isinstance(value, date | datetime | time | timedelta) for value in present):
+        return Column(name, "date", missing, len(counts), top)
+    numbers = _numbers(present, counts)
+    kind = _kind(name, present, counts, numbers)
+    if numbers is None:
+        return Column(name, kind, missing, len(counts), top)
+    low, high = min(numbers), max(numbers)
+    whole = all(value.is_integer() for value in numbers)
+    bins = _histogram(numbers, low, high) if kind == "number" else ()
+    return Column(name, kind, missing, len(counts), top, low, high, whole, bins)
+
+
+def _kind(name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None) -> Kind:
+    distinct, rows = len(counts), len(present)
+    if distinct == 1:
+        return "constant"
+    if numbers is None:
+        if _share(present, _DATE) >= _MOSTLY:
+            return "date"
+        if distinct == rows and rows > FEW and (_names_rows(name) or _share(present, _UUID) >= _MOSTLY):
+            return "id"
+        most = min(_CATEGORIES, max(FEW // 2, rows // _CATEGORY_ROWS))
+        return "category" if distinct <= most else "text"
+    if not all(value.is_integer() for value in numbers):
+        return "number"
+    if distinct == rows and rows > FEW and (_names_rows(name) or _counts_up(numbers)):
+        return "id"
+    return "code" if distinct <= FEW and rows >= _CODE_ROWS * distinct else "number"
+
+
+def _numbers(present: Sequence[Any], counts: Counter[str]) -> list[float] | None:
+    """Return finite numbers, or None if the column holds anything else, truth values among it."""
+    if set(counts) <= {"true", "false"}:
+        return None
+    try:
+        if any("_" in text for text in counts):
+            return None  # Python reads 1_000 as a number; a CSV does not mean it
+        numbers = [number(value) for value in present]
+    except ValueError:
+        return None
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
+def _histogram(numbers: Sequence[float], low: float, high: float) -> tuple[int, ...]:
+    width = (high - low) / BINS
+    if not (width > 0 and math.isfinite(width)):
+        return ()
+    bins = [0] * BINS
+    for value in numbers:
+        bins[min(BINS - 1, int((value - low) / width))] += 1
+    return tuple(bins)
+
+
+def _names_rows(name: str) -> bool:
+    return bool(_ID_NAME.search(name) or _CAMEL_ID.search(name))
+
+
+def _counts_up(numbers: Sequence[float]) -> bool:
+    return all(later == earlier + 1 for earlier, later in pairwise(numbers))
+
+
+def _share(present: Sequence[Any], pattern: re.Pattern[str]) -> float:
+    return sum(bool(pattern.fullmatch(str(value).strip())) for value in present) / len(present)
+
+
+def _nested(kind: str) -> bool:
+    return kind.startswith(("List", "Array", "Struct", "Binary", "Object"))
+
+
+def _kind_of_type(kind: str) -> Kind:
+    """Return the kind of a column of which no value is at hand."""
+    if _nested(kind):
+        return "unusable"
+    if kind.startswith(("Date", "Time", "Duration")):
+        return "date"
+    if kind.startswith(("Int", "UInt", "Float", "Decimal")):
+        return "number"
+    return "category" if kind.startswith(("Bool", "Cat", "Enum")) else "text"

@@ -1,0 +1,232 @@
+"""The beginning of a CSV or Parquet file as columns of raw values."""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmls_core.errors import DataError, Problem
+from dmls_core.intake.csv_header import check_names
+from dmls_core.intake.csv_rows import Row, read_rows
+from dmls_core.intake.limits import IntakeLimits
+from dmls_core.intake.text_head import decode_head
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROWS = 2_000
+"""Rows that are looked at, at most."""
+
+HEAD = 1 << 20
+"""Bytes of a CSV's beginning, or of a large Parquet file's end, that are looked at."""
+
+WHOLE_PARQUET = 8 << 20
+"""Bytes of a Parquet file that is looked at as a whole; of a larger one its end is, which has the types."""
+
+LONGEST_NAME = 256
+"""Characters of a column's name in a spec."""
+
+SHOWN = 80
+
+_PARQUET_MARK = b"PAR1"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The first rows of a file.
+
+    Attributes:
+        names: of the columns, without blanks around them.
+        columns: raw values of each column: texts of a CSV, values of a Parquet file. All of one length.
+        complete: whether these are all rows of the file.
+        rows: of the whole file, where that is known.
+        types: the type of each column, where the file says it; empty for a CSV.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[Sequence[Any], ...]
+    complete: bool
+    rows: int | None = None
+    types: tuple[str, ...] = ()
+
+    @property
+    def seen(self) -> int:
+        """How many rows there are in the sample."""
+        return len(self.columns[0]) if self.columns else 0
+
+
+def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits | None = None) -> Sample:
+    """Read the first rows of a file.
+
+    Args:
+        file: its name, whose ending says the format.
+        head: the first bytes of a CSV, or a whole Parquet file.
+        complete: whether these are the whole file.
+        limits: bounds on columns; those of the environment if left out.
+
+    Raises:
+        DataError: this is no such file, or it is empty, odd or too large.
+    """
+    limits = limits or IntakeLimits.from_environment()
+    ending = file.lower().rpartition(".")[2]
+    if ending == "csv":
+        return _csv(file, head, complete, limits)
+    if ending != "parquet":
+        raise DataError(
+            Problem("this is no data file", hint="its name must end in .csv or .parquet", file=file)
+        )
+    if not head.startswith(_PARQUET_MARK):
+        raise _no_parquet(file, head)
+    if not complete:
+        raise DataError(
+            Problem(
+                "the file is too large to be looked at as a whole",
+                hint="its end tells the columns and their types",
+                file=file,
+                expected=f"at most {WHOLE_PARQUET:,} bytes",
+            )
+        )
+    return _parquet(file, io.BytesIO(head), limits, ROWS)
+
+
+def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
+    """Read the first rows of a file on disk.
+
+    Raises:
+        DataError: see ``read_sample``; or it cannot be read at all.
+    """
+    parquet = path.suffix.lower() == ".parquet"
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            if parquet and size > WHOLE_PARQUET:
+                file.seek(-HEAD, io.SEEK_END)
+                return parquet_tail(path.name, file.read(), size, limits=limits)
+            head = file.read(WHOLE_PARQUET if parquet else HEAD)
+    except OSError as error:
+        raise DataError(Problem(f"cannot be read: {error.strerror}", file=str(path))) from error
+    return read_sample(path.name, head, complete=len(head) >= size, limits=limits)
+
+
+def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | None = None) -> Sample:
+    """Read columns, types and the number of rows from the end of a Parquet file.
+
+    Args:
+        file: its name, for messages.
+        tail: the last bytes.
+        size: bytes of the whole file.
+        limits: bounds on columns; those of the environment if left out.
+
+    Raises:
+        DataError: it is not the end of a Parquet file, or its description is longer than ``tail``.
+    """
+    limits = limits or IntakeLimits.from_environment()
+    if not tail.endswith(_PARQUET_MARK):
+        raise _no_parquet(file, tail)
+    if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
+        raise DataError(Problem("the description of its columns is too long to be shown", file=file))
+    if size > limits.data_bytes:
+        raise DataError(
+            Problem("the data is too large", file=file, expected=f"at most {limits.data_bytes:,} bytes")
+        )
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:  # takes as much disk as the tail does
+        sparse.seek(max(0, size - len(tail)))
+        sparse.write(tail)
+        sparse.flush()
+        return _parquet(file, Path(sparse.name), limits, 0)
+
+
+def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample:
+    rows = read_rows(file, decode_head(file, head, complete=complete), complete=complete)
+    first = next(rows, None)
+    if first is None:
+        raise DataError(
+            Problem("the header is longer than what is looked at", hint="shorten it", file=file, line=1)
+        )
+    header = Row(first.line, [name.strip() for name in first.cells])
+    if problems := [*check_names(file, header, limits.columns), *_unfit(file, header.cells)]:
+        raise DataError(problems)
+    width = len(header.cells)
+    body = list(islice(rows, ROWS + 1))
+    if not body:
+        problem = (
+            "the file has a header and no rows"
+            if complete
+            else "the first row is longer than what is looked at"
+        )
+        raise DataError(Problem(problem, file=file))
+    if odd := next((row for row in body if len(row.cells) != width), None):
+        raise DataError(
+            Problem(
+                f"the row has too {'many' if len(odd.cells) > width else 'few'} cells",
+                hint="is a comma missing, or one within a cell that needs quotation marks?",
+                file=file,
+                line=odd.line,
+                found=f"{len(odd.cells)} cells",
+                expected=f"{width} cells",
+            )
+        )
+    whole = complete and len(body) <= ROWS
+    cells = [row.cells for row in body[:ROWS]]
+    return Sample(tuple(header.cells), tuple(zip(*cells, strict=True)), whole, len(body) if whole else None)
+
+
+def _unfit(file: str, names: Iterable[str]) -> list[Problem]:
+    """Return the names that no spec can hold."""
+    return [
+        Problem(
+            f"column {position} has a name that cannot be written into a spec",
+            hint="rename it",
+            file=file,
+            line=1,
+            found=repr(name[:SHOWN]),
+            expected=f"at most {LONGEST_NAME} characters, without control characters",
+        )
+        for position, name in enumerate(names, start=1)
+        if len(name) > LONGEST_NAME or _CONTROL.search(name)
+    ]
+
+
+def _parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: int) -> Sample:
+    import polars as pl
+
+    try:
+        schema = pl.read_parquet_schema(source)
+        if problems := [*check_names(file, Row(1, list(schema)), limits.columns), *_unfit(file, schema)]:
+            raise DataError([replace(problem, line=None) for problem in problems])
+        scan = pl.scan_parquet(source, glob=False)
+        total = int(scan.select(pl.len()).collect().item())
+        frame = scan.head(rows).collect() if rows else pl.DataFrame(schema=schema)
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        reason = str(error).split("\n", 1)[0][:200]
+        raise DataError(Problem("the file cannot be read as Parquet", file=file, found=reason)) from None
+    if not total:
+        raise DataError(Problem("there are no rows", file=file, expected="rows"))
+    columns = tuple(_values(frame[name]) for name in schema)
+    return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))
+
+
+def _values(series: pl.Series) -> Sequence[Any]:
+    """Return a column as Python's own values; nothing is made of those that are nested."""
+    if series.dtype.is_nested():
+        return [None] * len(series)
+    return series.to_list()
+
+
+def _no_parquet(file: str, found: bytes) -> DataError:
+    return DataError(
+        Problem(
+            "the file is empty" if not found else "the file is not Parquet",
+            hint="give it the ending of what it is, or write it again",
+            file=file,
+            found=repr(found[:4]),
+            expected=repr(_PARQUET_MARK),
+        )
+    )

@@ -1,0 +1,6 @@
+"""The DMLS page in Airflow: a FastAPI app behind Airflow's own login and roles."""
+
+from __future__ import annotations
+
+PREFIX = "/dmls"
+"""Where Airflow's API server mounts the app."""

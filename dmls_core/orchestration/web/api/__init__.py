@@ -1,0 +1,1 @@
+"""REST API of the page: JSON, below ``/api/v1``."""

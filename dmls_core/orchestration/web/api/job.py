@@ -1,0 +1,157 @@
+"""One job: what it is, its versions, and what the caller may do with it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
+
+from dmls_core.orchestration.web.backend import open_store
+from dmls_core.orchestration.web.job.about import About, describe
+from dmls_core.orchestration.web.job.differences import Difference, differences
+from dmls_core.orchestration.web.job.history import Version, read_versions
+from dmls_core.orchestration.web.security import JobCaller, job_may, may
+from dmls_core.store import Registry, Store
+
+router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Job"])
+
+Viewer = Annotated[JobCaller, Depends(job_may("GET"))]
+
+
+class Rights(BaseModel):
+    """What Airflow lets the caller do with the job."""
+
+    deploy: bool
+    run: bool
+    change: bool
+    retire: bool
+
+
+class JobDetails(BaseModel):
+    """A job now."""
+
+    job: str
+    state: str
+    message: str
+    errors: list[dict[str, Any]] = Field(description="What is wrong with the drop or its run.")
+    links: dict[str, str]
+    updated: str
+    version: int | None
+    spec: dict[str, Any] | None
+    data: list[dict[str, Any]]
+    run_key: str | None
+    served: int | None = Field(description="The version in Triton that is served.")
+    drift: dict[str, Any] | None
+    paused: bool
+    next_run: str | None
+    schedule: str
+    queue: int | None
+    waiting: str
+    may: Rights
+
+
+class Change(BaseModel):
+    """One key of the spec that a version changed."""
+
+    key: str
+    before: Any
+    after: Any
+
+
+class JobVersion(BaseModel):
+    """One accepted version."""
+
+    version: int
+    admitted: str
+    since: datetime = Field(description="Since when Airflow has its DAG.")
+    spec_sha256: str
+    run_key: str
+    data: list[dict[str, Any]]
+    changes: list[Change] = Field(description="Of the spec and of the data, beside the version before.")
+
+
+def rights(caller: JobCaller) -> Rights:
+    """Return what Airflow lets the caller do with the job, in its own words for a DAG."""
+    job = caller.team, caller.name
+    return Rights(
+        deploy=may(caller.user, "PUT", *job, DagAccessEntity.HITL_DETAIL),
+        run=may(caller.user, "POST", *job, DagAccessEntity.RUN),
+        change=may(caller.user, "PUT", *job),
+        retire=may(caller.user, "DELETE", *job),
+    )
+
+
+@router.get("", summary="Show a job")
+def job_details(caller: Viewer, session: SessionDep) -> JobDetails:
+    """Return a job's state, its current spec and data, and what the caller may do with it."""
+    about = describe(session, open_store(), caller.team, caller.name)
+    return details(about, rights(caller))
+
+
+def details(about: About, granted: Rights) -> JobDetails:
+    """Return a job as JSON."""
+    status, record, row = about.status, about.record, about.row
+    return JobDetails(
+        job=f"{about.team}/{about.name}",
+        state=about.state,
+        message=status.message if status else "",
+        errors=[problem.as_json() for problem in status.errors] if status else [],
+        links=dict(status.links) if status else {},
+        updated=status.updated if status else "",
+        version=record.version if record else None,
+        spec=about.spec,
+        data=record.as_json()["data"] if record else [],
+        run_key=(status.run_folder_key if status else None) or (record.run_key if record else None),
+        served=row.served if row else None,
+        drift=about.drift,
+        paused=about.paused,
+        next_run=about.next_run,
+        schedule=about.schedule,
+        queue=row.queue if row else None,
+        waiting=row.waiting if row else "",
+        may=granted,
+    )
+
+
+@router.get("/versions", summary="List a job's versions")
+def job_versions(caller: Viewer, session: SessionDep) -> list[JobVersion]:
+    """Return the accepted versions, the newest first, each with what it changed."""
+    return version_list(session, open_store(), caller.team, caller.name)
+
+
+def version_list(session: SessionDep, store: Store, team: str, name: str) -> list[JobVersion]:
+    """Return a job's versions with their differences."""
+    versions = read_versions(session, team, name)
+    registry = Registry(store)
+    documents = [_document(registry, version) for version in versions]
+    return [
+        JobVersion(
+            version=version.record.version,
+            admitted=version.record.admitted,
+            since=version.since,
+            spec_sha256=version.record.spec_sha256,
+            run_key=version.record.run_key,
+            data=version.record.as_json()["data"],
+            changes=[
+                _change(row)
+                for row in (differences(documents[i + 1], documents[i]) if i + 1 < len(versions) else ())
+            ],
+        )
+        for i, version in enumerate(versions)
+    ]
+
+
+def _document(registry: Registry, version: Version) -> dict[str, Any]:
+    """Return what is compared between versions: the spec's keys, and each data file by its name."""
+    data = {
+        item.key.rpartition("/")[2]: f"{item.size:,} bytes, ETag {item.etag}" for item in version.record.data
+    }
+    return {**registry.spec(version.record.spec_sha256), "data file": data}
+
+
+def _change(row: Difference) -> Change:
+    return Change(key=row.key, before=row.values[0], after=row.values[1])

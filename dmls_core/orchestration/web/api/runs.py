@@ -1,0 +1,215 @@
+"""A job's runs: live while they go, side by side when they are over."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from dmls_core.errors import NotFoundError, Problem
+from dmls_core.orchestration.web.airflow_calls import AirflowCalls
+from dmls_core.orchestration.web.backend import open_store
+from dmls_core.orchestration.web.job.differences import differences
+from dmls_core.orchestration.web.job.history import MAX_RUNS, Run, read_run, read_runs, read_tasks
+from dmls_core.orchestration.web.job.log_tail import read_log_tail
+from dmls_core.orchestration.web.job.run_files import RunFiles, read_run_files
+from dmls_core.orchestration.web.security import JobCaller, job_may
+from dmls_core.store import layout
+
+router = APIRouter(prefix="/jobs/{team}/{name}/runs", tags=["Runs"])
+
+RunId = Annotated[str, Path(max_length=250, description="Airflow's name of the run.")]
+RunViewer = Annotated[JobCaller, Depends(job_may("GET", DagAccessEntity.RUN))]
+LogReader = Annotated[JobCaller, Depends(job_may("GET", DagAccessEntity.TASK_LOGS))]
+
+PASSED_POLICY = "sandbox allow-scripts; frame-ancestors 'self'"
+"""Of the report: it runs its own scripts in an origin of its own; its own policy lets nothing else in."""
+
+PASSED_THROUGH = {"report": layout.REPORT, "validation": f"{layout.VALIDATION}data_docs/index.html"}
+"""Page -> its file in the run's folder."""
+
+
+class RunEntry(BaseModel):
+    """One run of a job."""
+
+    run_id: str
+    state: str
+    kind: str
+    started: datetime | None
+    ended: datetime | None
+    asked_by: str | None
+    changes: dict[str, Any] = Field(description="What the user changed for this run alone.")
+    version: int | None
+    run_key: str | None
+    interval: tuple[str, str] | None
+    metric: str
+    score: float | None
+    direction: str
+    registered: int | None = Field(description="Version of the model in MLflow.")
+    served_as: int | None = Field(description="Version in Triton, if it was deployed.")
+    mlflow: str
+
+
+class TaskEntry(BaseModel):
+    """One task of a run."""
+
+    task_id: str
+    map_index: int
+    state: str
+    try_number: int
+    started: datetime | None
+    ended: datetime | None
+
+
+class RunDetails(BaseModel):
+    """One run, as far as it is."""
+
+    run: RunEntry
+    tasks: list[TaskEntry]
+    progress: dict[str, Any] | None
+    seconds_left: float | None
+    trials: list[dict[str, Any]]
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    runner: dict[str, Any] | None
+    has_report: bool
+
+
+class Row(BaseModel):
+    """Something that is not the same in all runs."""
+
+    key: str
+    values: list[Any]
+
+
+class Comparison(BaseModel):
+    """Runs side by side."""
+
+    runs: list[RunEntry]
+    scores: list[Row] = Field(description="Metrics on the holdout; all of them.")
+    differences: list[Row] = Field(description="Parameters, data and versions that differ.")
+
+
+def run_entry(run: Run) -> RunEntry:
+    """Return a run as JSON."""
+    return RunEntry(**asdict(run))
+
+
+@router.get("", summary="List a job's runs")
+def list_runs(
+    caller: RunViewer, session: SessionDep, limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 50
+) -> list[RunEntry]:
+    """Return the latest runs, the newest first."""
+    return [run_entry(run) for run in read_runs(session, caller.team, caller.name, limit=limit)]
+
+
+@router.get("/compare", summary="Compare runs")
+def compare_runs(
+    caller: RunViewer,
+    session: SessionDep,
+    run: Annotated[list[str], Query(min_length=2, max_length=8, description="Runs, by `run_id`.")],
+) -> Comparison:
+    """Return what differs between runs, and all their scores."""
+    return comparison(session, caller, run)
+
+
+def comparison(session: SessionDep, caller: JobCaller, run_ids: list[str]) -> Comparison:
+    """Put runs side by side.
+
+    Raises:
+        NotFoundError: one of them does not exist.
+    """
+    runs = [read_run(session, caller.team, caller.name, run_id) for run_id in run_ids]
+    results = [(_files(caller, run).result if run.run_key else None) or {} for run in runs]
+    metrics = [result.get("holdout", {}).get("metrics", {}) for result in results]
+    facts = [
+        {
+            "version": run.version,
+            "interval": " to ".join(run.interval) if run.interval else None,
+            **{key: result.get(key) for key in ("model", "engine", "n_trials", "seed")},
+            "parameters": result.get("best_params", {}),
+            "data": {key: result.get("data", {}).get(key) for key in ("rows", "hash")},
+            "versions": result.get("versions", {}),
+        }
+        for run, result in zip(runs, results, strict=True)
+    ]
+    names = sorted(set().union(*metrics))
+    return Comparison(
+        runs=[run_entry(run) for run in runs],
+        scores=[Row(key=name, values=[found.get(name) for found in metrics]) for name in names],
+        differences=[Row(key=row.key, values=list(row.values)) for row in differences(*facts)],
+    )
+
+
+@router.get("/{run_id}", summary="Show a run")
+def run_details(caller: RunViewer, session: SessionDep, run_id: RunId) -> RunDetails:
+    """Return a run: its tasks, its trials as they end, and its result once it is there."""
+    return run_view(session, caller, run_id)
+
+
+def run_view(session: SessionDep, caller: JobCaller, run_id: str) -> RunDetails:
+    """Return all of one run.
+
+    Raises:
+        NotFoundError: there is none of that name.
+    """
+    run = read_run(session, caller.team, caller.name, run_id)
+    tasks = read_tasks(session, caller.team, caller.name, run_id)
+    files = _files(caller, run)
+    return RunDetails(
+        run=run_entry(run),
+        tasks=[TaskEntry(**asdict(task)) for task in tasks],
+        progress=files.progress,
+        seconds_left=files.seconds_left,
+        trials=files.trials,
+        result=files.result,
+        error=files.error if not files.result else None,
+        runner=files.runner,
+        has_report=files.has_report,
+    )
+
+
+@router.get("/{run_id}/log", summary="Read the end of a run's log")
+async def run_log(
+    caller: LogReader,
+    request: Request,
+    run_id: RunId,
+    task: Annotated[str, Query(max_length=100)] = "search",
+    lines: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> list[str]:
+    """Return the last lines of a task's latest try, as Airflow has them."""
+    return await read_log_tail(AirflowCalls(request), caller.dag_id, run_id, task, lines)
+
+
+@router.get("/{run_id}/report", summary="Show a run's report", response_class=Response)
+def run_report(caller: RunViewer, session: SessionDep, run_id: RunId) -> Response:
+    """Pass the report through; the browser keeps it away from the page that frames it."""
+    return _pass_through(caller, session, run_id, "report")
+
+
+@router.get("/{run_id}/validation", summary="Show the validation of a run's data", response_class=Response)
+def run_validation(caller: RunViewer, session: SessionDep, run_id: RunId) -> Response:
+    """Pass Great Expectations' Data Docs through, likewise kept away from the page that frames it."""
+    return _pass_through(caller, session, run_id, "validation")
+
+
+def _pass_through(caller: JobCaller, session: SessionDep, run_id: str, page: str) -> Response:
+    run = read_run(session, caller.team, caller.name, run_id)
+    key = layout.run_folder(caller.team, caller.name, run.run_key or "none") + PASSED_THROUGH[page]
+    store = open_store()
+    if store.head(key) is None:
+        raise NotFoundError(Problem(f"the run has no {page} (yet)", hint="a finished run has one"))
+    headers = {"Content-Security-Policy": PASSED_POLICY}
+    return Response(store.get(key), media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _files(caller: JobCaller, run: Run) -> RunFiles:
+    if run.run_key is None:
+        return RunFiles(None, None, None, None, [], has_report=False)
+    return read_run_files(open_store(), caller.team, caller.name, run.run_key)

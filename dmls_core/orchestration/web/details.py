@@ -1,0 +1,47 @@
+"""Problem details (RFC 9457): the JSON by which the API says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from dmls_core.errors import Problem
+
+MEDIA_TYPE = "application/problem+json"
+
+PROBLEM_RESPONSE: dict[str, Any] = {
+    "description": "A problem: what is wrong, where and how to mend it.",
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {
+                "type": "object",
+                "required": ["type", "title", "status", "detail"],
+                "properties": {
+                    "type": {"type": "string"},
+                    "title": {"type": "string"},
+                    "status": {"type": "integer"},
+                    "detail": {"type": "string"},
+                    "problems": {"type": "array", "items": {"type": "object"}},
+                },
+            }
+        }
+    },
+}
+"""Every answer but that of success, in the OpenAPI document."""
+
+
+def problem_details(
+    status: int, detail: str, problems: Sequence[Problem | Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the JSON object of a problem.
+
+    Args:
+        status: of the answer.
+        detail: what is wrong, where and how to mend it.
+        problems: each thing that is wrong with the user's input, as in ``_status.json``.
+    """
+    found = [problem.as_json() if isinstance(problem, Problem) else dict(problem) for problem in problems]
+    title = HTTPStatus(status).phrase
+    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    return {**body, "problems": found} if found else body

@@ -1,0 +1,144 @@
+"""What the store says of jobs: the registry, answers beside drops, drift."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dmls_core.errors import ObjectMissingError, StoreError
+from dmls_core.intake.status import Status
+from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store.registry import Cache
+
+log = logging.getLogger(__name__)
+
+THREADS = 10
+"""As many as the S3 client has connections."""
+
+STATUS_BYTES = 1 << 20
+DRIFT_FILE = "drift.json"
+
+Place = tuple[str, str]
+"""(Team, job)."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecGist:
+    """What the table shows of a spec."""
+
+    owner: str
+    models: tuple[str, ...]
+
+
+@dataclass
+class StoredJobs:
+    """What was read of the store, kept so that only what has changed is read again."""
+
+    store: Store
+    records: dict[Place, JobRecord] = field(default_factory=dict)
+    specs: dict[str, SpecGist] = field(default_factory=dict)
+    statuses: dict[Place, Status] = field(default_factory=dict)
+    drift: dict[Place, str] = field(default_factory=dict)
+    _records: Cache = field(default_factory=dict)
+    _seen: dict[str, str] = field(default_factory=dict)
+
+    def read_snapshot(self, version: str) -> None:
+        """Take all active jobs from one version of the registry: one object, whatever their number.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        snapshot = json.loads(self.store.get(layout.snapshot(version)))
+        for entry in snapshot["jobs"]:
+            record = JobRecord.from_json(entry)
+            self.records[record.team, record.name] = record
+
+    def refresh(self) -> None:
+        """Read what has changed since the last call.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        found = Registry(self.store).jobs(self._records)
+        self.records = {(record.team, record.name): record for record in found}
+        with ThreadPoolExecutor(THREADS) as threads:
+            self._refresh_statuses(threads)
+            self._refresh_drift(threads)
+            self._refresh_specs(threads)
+
+    def _refresh_statuses(self, threads: ThreadPoolExecutor) -> None:
+        listed: dict[str, tuple[Place, str]] = {}
+        for info in self.store.list(layout.INCOMING):
+            drop = layout.parse_incoming(info.key)
+            if drop and drop.filename == layout.STATUS_JSON:
+                listed[info.key] = (drop.team, drop.job), info.etag
+        self._take(threads, listed, self._read_status, self.statuses)
+
+    def _refresh_drift(self, threads: ThreadPoolExecutor) -> None:
+        listed: dict[str, tuple[Place, str]] = {}
+        for info in self.store.list(layout.MONITOR):
+            team, _, rest = info.key.removeprefix(layout.MONITOR).partition("/")
+            job, _, file = rest.partition("/")
+            if file == DRIFT_FILE:
+                listed[info.key] = (team, job), info.etag
+        self._take(threads, listed, self._read_drift, self.drift)
+
+    def _take(
+        self,
+        threads: ThreadPoolExecutor,
+        listed: dict[str, tuple[Place, str]],
+        read: Callable[[str], T | None],
+        known: dict[Place, T],
+    ) -> None:
+        """Read the objects that are new or changed into ``known``; forget those that are gone."""
+        for gone in known.keys() - {place for place, _ in listed.values()}:
+            del known[gone]
+        changed = [key for key, (_, etag) in listed.items() if self._seen.get(key) != etag]
+        for key, value in zip(changed, threads.map(read, changed), strict=True):
+            place, self._seen[key] = listed[key]
+            if value is None:
+                known.pop(place, None)
+            else:
+                known[place] = value
+
+    def _refresh_specs(self, threads: ThreadPoolExecutor) -> None:
+        wanted = {record.spec_sha256 for record in self.records.values()} - self.specs.keys()
+        shas = sorted(wanted)
+        for sha, gist in zip(shas, threads.map(self._read_spec, shas), strict=True):
+            if gist:
+                self.specs[sha] = gist
+
+    def _read_status(self, key: str) -> Status | None:
+        content = self._json(key)
+        try:
+            return Status.from_json(content)
+        except ValueError:
+            return None
+
+    def _read_drift(self, key: str) -> str | None:
+        content = self._json(key)
+        verdict = content.get("verdict") if isinstance(content, dict) else None
+        return verdict if isinstance(verdict, str) else None
+
+    def _read_spec(self, sha256: str) -> SpecGist | None:
+        spec = self._json(layout.spec(sha256))
+        if not isinstance(spec, dict):
+            return None
+        models = tuple(str(model["name"]) for model in spec.get("models", ()))
+        owner = (spec.get("owner") or {}).get("name") or (spec.get("owner") or {}).get("email") or ""
+        return SpecGist(str(owner), models)
+
+    def _json(self, key: str) -> Any:
+        try:
+            return json.loads(self.store.read(key, limit=STATUS_BYTES)[0])
+        except ObjectMissingError:
+            return None
+        except (StoreError, ValueError, RecursionError) as error:
+            log.warning("%s is left out of the table of jobs: %s", key, error)
+            return None

@@ -1,0 +1,1 @@
+"""One job: its versions, its runs, what they left, and what can be done with it."""

@@ -1,0 +1,67 @@
+"""Give or refuse the approval that a job's run waits for, as on Airflow's own page."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Literal
+
+from dmls_core.errors import ConflictError
+from dmls_core.orchestration.web.airflow_calls import AirflowCalls, part
+
+Answer = Literal["Approve", "Reject"]
+"""Options of Airflow's approval."""
+
+TASK = "approve"
+
+ASKING_SECONDS = 10.0
+"""Airflow lists an approval some moments after the status beside the drop speaks of it."""
+
+SETTLING_SECONDS = 20.0
+"""An answer given within moments of the question can be lost: Airflow then asks again, within this time."""
+
+UNSETTLED = {"scheduled", "queued", "running", "up_for_retry", "deferred", "awaiting_input"}
+
+
+async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) -> str:
+    """Answer the newest approval that the job's runs wait for; return its subject.
+
+    Args:
+        airflow: Airflow's API in the caller's name: it checks whether they may, and records it.
+        dag_id: of the job.
+        answer: the option chosen.
+
+    Raises:
+        ConflictError: nothing waits.
+        HTTPException: Airflow refuses.
+    """
+    subject, task = "", ""
+    end = time.monotonic() + ASKING_SECONDS
+    while True:
+        asked = await _pending(airflow, dag_id, answer)
+        if asked:
+            if not subject:
+                end = time.monotonic() + SETTLING_SECONDS
+            subject = asked["subject"]
+            run = part(asked["task_instance"]["dag_run_id"])
+            task = f"/dags/{part(dag_id)}/dagRuns/{run}/taskInstances/{TASK}"
+            await airflow.call(
+                "PATCH", f"{task}/-1/hitlDetails", {"chosen_options": [answer], "params_input": {}}
+            )
+        late = time.monotonic() > end
+        if subject and (late or await _has_settled(airflow, task)):
+            return subject
+        if late:
+            raise ConflictError(f"no run of {dag_id} waits for an approval")
+        await asyncio.sleep(0.5)
+
+
+async def _pending(airflow: AirflowCalls, dag_id: str, answer: Answer) -> dict[str, Any] | None:
+    path = f"/dags/{part(dag_id)}/dagRuns/~/hitlDetails?response_received=false&order_by=-run_after"
+    listed = (await airflow.call("GET", path))["hitl_details"]
+    return next((entry for entry in listed if answer in entry["options"]), None)
+
+
+async def _has_settled(airflow: AirflowCalls, task: str) -> bool:
+    state = (await airflow.call("GET", task))["state"]
+    return state is not None and state not in UNSETTLED

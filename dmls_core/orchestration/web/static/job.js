@@ -1,0 +1,185 @@
+// A job's pages: refreshed while a run goes, the log's tail, the buttons and their dialogs.
+import { ApiError, api, poll, toast } from "./app.js";
+
+const head = document.getElementById("job");
+const path = `/jobs/${encodeURIComponent(head.dataset.team)}/${encodeURIComponent(head.dataset.name)}`;
+
+// --- what changes while a run goes -------------------------------------------------------------------
+const live = document.querySelector("[data-live]");
+
+async function refresh() {
+  const url = new URL(location.href);
+  url.searchParams.set("part", "live");
+  const answer = await fetch(url, { credentials: "same-origin", redirect: "error" }).catch(() => null);
+  if (!answer?.ok) return;
+  const fresh = document.createElement("div");
+  fresh.innerHTML = await answer.text();
+  const before = live.querySelector("#log");
+  const after = fresh.querySelector("#log");
+  if (before && after && before.dataset.run === after.dataset.run) {
+    after.replaceWith(before); // keeps what it shows, how far it is scrolled, and whether it is open
+  }
+  const places = [...live.querySelectorAll(".scroll")].map((box) => [box.scrollLeft, box.scrollTop]);
+  if (signature(live) !== signature(fresh)) {
+    const focused = document.activeElement?.closest?.("[data-live]") === live ? document.activeElement.textContent : null;
+    live.replaceChildren(...fresh.childNodes);
+    [...live.querySelectorAll(".scroll")].forEach((box, i) => places[i] && ([box.scrollLeft, box.scrollTop] = places[i]));
+    if (focused) [...live.querySelectorAll("a, summary, [tabindex]")].find((item) => item.textContent === focused)?.focus();
+  } else if (before) {
+    live.append(before);
+  }
+  await readLog();
+  await refreshState();
+}
+
+/** What is compared to see whether anything is new; the log is refreshed by itself. */
+function signature(root) {
+  const copy = root.cloneNode(true);
+  copy.querySelector("#log")?.remove();
+  for (const time of copy.querySelectorAll("time")) time.textContent = "";
+  return copy.innerHTML.trim();
+}
+
+let known = null;
+
+/** Offer the buttons that fit: a new state of the job brings the page anew, unless a dialog is open. */
+async function refreshState() {
+  const now = await api(path).catch(() => null);
+  if (!now) return;
+  const state = `${now.state} ${now.paused} ${now.served}`;
+  if (known !== null && known !== state && !document.querySelector("dialog[open]")) location.reload();
+  known ??= state;
+}
+
+async function readLog() {
+  const log = live?.querySelector("#log");
+  if (!log?.open) return;
+  const box = log.querySelector("pre");
+  const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 8;
+  try {
+    const lines = await api(`${path}/runs/${encodeURIComponent(log.dataset.run)}/log?lines=300`);
+    const text = lines.join("\n") || "Nothing yet.";
+    if (box.textContent !== text) {
+      box.textContent = text;
+      if (atEnd) box.scrollTop = box.scrollHeight;
+    }
+  } catch (error) {
+    box.textContent = error.message;
+  }
+}
+
+if (live) {
+  live.addEventListener("toggle", readLog, true);
+  readLog();
+  refreshState();
+  poll(refresh, 2.5);
+}
+
+// --- the buttons -------------------------------------------------------------------------------------
+async function act(name, json) {
+  const done = await api(`${path}/${name}`, { method: "POST", json });
+  toast(done.message);
+  return done;
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-act]");
+  if (!button) return;
+  button.disabled = true;
+  try {
+    const name = button.dataset.act;
+    await act(name, name === "pause" ? { paused: button.dataset.paused !== "true" } : undefined);
+    setTimeout(() => location.reload(), 900);
+  } catch (error) {
+    toast(error.message, "bad");
+    button.disabled = false;
+  }
+});
+
+const forms = {
+  async again(data, form) {
+    if (form.classList.contains("spec")) return dropSpec(data, form);
+    const changes = {};
+    if (data.get("n_trials")) changes.n_trials = Number(data.get("n_trials"));
+    if (data.get("seed")) changes.seed = Number(data.get("seed"));
+    if (data.get("deploy")) changes.deploy = true;
+    const text = data.get("hyperparameters").trim();
+    if (text) {
+      try {
+        changes.hyperparameters = JSON.parse(text);
+      } catch (error) {
+        throw new Error(`The hyperparameters are not JSON: ${error.message}`);
+      }
+    }
+    await act("runs", { changes });
+  },
+  async back(data) {
+    await act("rollback", { version: Number(data.get("version")) });
+  },
+  async retire() {
+    await act("retire");
+  },
+};
+
+async function dropSpec(data, form) {
+  const body = { toml: data.get("toml"), etag: form.dataset.etag };
+  toast((await api(`${path}/spec`, { method: "PUT", json: body })).message);
+}
+
+const openers = {
+  async again(dialog) {
+    const form = dialog.querySelector("form.spec");
+    const spec = await api(`${path}/spec`);
+    form.elements.toml.value = spec.toml;
+    form.dataset.etag = spec.etag;
+  },
+  async back(dialog) {
+    const versions = await api(`${path}/served`);
+    const earlier = versions.kept.filter((version) => version !== versions.serving).reverse();
+    const select = dialog.querySelector("select");
+    select.replaceChildren(...earlier.map((version) => new Option(`version ${version}`, version)));
+    dialog.querySelector("button[value=go]").disabled = earlier.length === 0;
+    if (!earlier.length) select.append(new Option("no other version is kept"));
+  },
+};
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-dialog]");
+  if (!button) return;
+  const dialog = document.getElementById(button.dataset.dialog);
+  for (const problem of dialog.querySelectorAll(".problem")) problem.hidden = true;
+  dialog.showModal();
+  try {
+    await openers[dialog.id]?.(dialog);
+  } catch (error) {
+    toast(error.message, "bad");
+  }
+});
+
+for (const form of document.querySelectorAll("dialog form")) {
+  form.addEventListener("submit", async (event) => {
+    if (event.submitter?.value === "cancel") return;
+    event.preventDefault();
+    const dialog = form.closest("dialog");
+    const problem = form.querySelector(".problem");
+    event.submitter.disabled = true;
+    try {
+      await forms[dialog.id](new FormData(form), form);
+      dialog.close();
+      setTimeout(() => location.reload(), 900);
+    } catch (error) {
+      const found = error instanceof ApiError ? (error.problem.problems ?? []) : [];
+      problem.textContent = found.length ? found.map(describe).join("\n") : error.message;
+      problem.hidden = false;
+    } finally {
+      event.submitter.disabled = false;
+    }
+  });
+}
+
+/** One thing that is wrong, with its place. */
+function describe(problem) {
+  const place = problem.line ? `line ${problem.line}: ` : "";
+  const rest = [problem.found && `found ${problem.found}`, problem.hint].filter(Boolean).join("; ");
+  return `${place}${problem.key ? `${problem.key}: ` : ""}${problem.message}${rest ? ` (${rest})` : ""}`;
+}

@@ -1,0 +1,293 @@
+// The submit page: data, columns, models, the spec that they make, and the drop.
+// One document is the truth: the form changes it, the TOML is written from it, and the TOML read back makes it.
+
+import { api, ApiError, toast } from "./app.js";
+import { byId, bytes, debounced, h } from "./dom.js";
+import { showColumns } from "./submit_columns.js";
+import { onEdit, setText, showProblems, text } from "./submit_editor.js";
+import { showForm } from "./submit_form.js";
+import { Upload, follow, wireNames } from "./submit_send.js";
+
+const HEAD = 1 << 20;
+const WHOLE_PARQUET = 8 << 20;
+const MOST_SPEC = 256 * 1024;
+const AGAIN = 3000; // milliseconds until a service that failed is asked again
+
+const state = {
+  file: null, // chosen from the disk
+  stored: null, // {team, name, file}: lies in S3 already
+  sniffed: null,
+  document: null,
+  valid: false,
+  catalogue: null,
+  names: { team: "", name: "", ok: false, files: [] },
+  sending: false,
+};
+let asked = 0;
+
+const columnNames = () => (state.sniffed ? state.sniffed.columns.map((column) => column.name) : []);
+
+/** Ask the server to write or to check the spec; an answer that is late is dropped. */
+async function ask(path, body) {
+  const mine = ++asked;
+  try {
+    const answer = await api(path, { method: "POST", json: { ...body, columns: columnNames() } });
+    if (mine === asked) return answer;
+  } catch (error) {
+    if (mine === asked) {
+      state.valid = false;
+      showProblems([{ message: error.message, hint: "", key: "" }]);
+      update();
+      if (!(error.problem?.status >= 400 && error.problem?.status < 500)) {
+        await new Promise((done) => setTimeout(done, AGAIN));
+        if (mine === asked) return ask(path, body);
+      }
+    }
+  }
+  return null;
+}
+
+/** The form has changed the document. */
+async function formChanged() {
+  const answer = await ask("/specs/toml", { document: state.document });
+  if (!answer) return;
+  setText(answer.toml);
+  judge(answer);
+}
+
+/** The TOML was edited. */
+async function textChanged() {
+  const answer = await ask("/specs/check", { toml: text() });
+  if (!answer) return;
+  if (answer.document) {
+    state.document = answer.document;
+    draw();
+  }
+  judge(answer);
+}
+
+function judge(answer) {
+  state.valid = answer.valid;
+  showProblems(answer.problems, answer.gist);
+  update();
+}
+
+const formChangedSoon = debounced(formChanged, 150);
+
+/** Show columns and form anew; where the cursor is, it stays. */
+function draw() {
+  const focused = document.activeElement?.id;
+  if (state.sniffed) showColumns(state, changed);
+  if (state.catalogue && state.document) {
+    byId("models").hidden = false;
+    showForm(state, changed);
+  }
+  if (focused && focused !== "toml") byId(focused)?.focus();
+}
+
+/** Take up a change by the form; `again` if the form itself looks different now. */
+function changed(again = false) {
+  if (again) draw();
+  formChangedSoon();
+}
+
+/** Say what is still missing, and whether the button may be pressed. */
+function update() {
+  const data = state.file || state.stored || state.names.files.length;
+  const missing = [];
+  if (!text().trim()) missing.push("a spec");
+  else if (!state.valid) missing.push("a spec without errors");
+  if (!data) missing.push("data");
+  if (!state.names.ok) missing.push("a team and a name");
+  byId("missing").textContent = missing.length && !state.sending ? `Still needed: ${missing.join(", ")}.` : "";
+  byId("submit").disabled = missing.length > 0 || state.sending;
+}
+
+function note(kind, ...children) {
+  byId("data-note").replaceChildren(h("div", { class: `note ${kind}` }, ...children));
+}
+
+function listed(problem) {
+  const items = problem.problems ?? [];
+  if (!items.length) return h("p", { text: problem.detail ?? String(problem) });
+  return h("ul", {}, items.map((item) => {
+    const place = item.line ? ` (line ${item.line})` : "";
+    const found = item.found ? ` Found ${item.found}.` : "";
+    return h("li", {}, `${item.message}${place}.${found}`, item.hint ? h("span", { class: "hint", text: ` ${item.hint}` }) : null);
+  }));
+}
+
+async function useSniffed(sniffed, what) {
+  state.sniffed = sniffed;
+  state.document = structuredClone(sniffed.document);
+  byId("look").hidden = false;
+  note("good", h("p", {}, h("strong", { text: sniffed.file }), ` ${what}`));
+  keepToPath();
+  draw();
+  await formChanged();
+}
+
+/** Where the job's folder holds other data, the spec says which file is meant. */
+function keepToPath() {
+  const file = state.file?.name ?? state.stored?.file;
+  if (!state.document || !file) return;
+  const others = state.names.files.filter((name) => name !== file);
+  if (others.length && !state.document.data?.path) state.document.data = { ...state.document.data, path: file };
+}
+
+async function takeFile(file) {
+  if (state.sending) return;
+  if (file.name.toLowerCase().endsWith(".toml")) {
+    if (file.size > MOST_SPEC) return note("bad", h("p", { text: `${file.name} is too large to be a spec.` }));
+    setText(await file.text());
+    note("good", h("p", {}, h("strong", { text: file.name }), " is the spec."));
+    return textChanged();
+  }
+  byId("data-note").replaceChildren(h("p", { class: "muted", text: `Looking at ${file.name} …` }));
+  const parquet = file.name.toLowerCase().endsWith(".parquet");
+  const tail = parquet && file.size > WHOLE_PARQUET;
+  const part = tail ? file.slice(-HEAD) : file.slice(0, parquet ? WHOLE_PARQUET : HEAD);
+  try {
+    const query = new URLSearchParams({ file: file.name, size: file.size });
+    const sniffed = await api(`/sniff?${query}`, {
+      method: "POST",
+      body: part,
+      headers: { "Content-Type": "application/octet-stream" },
+    });
+    Object.assign(state, { file, stored: null });
+    if (!byId("name").value) {
+      byId("name").value = slug(file.name);
+      byId("name").dispatchEvent(new Event("input"));
+    }
+    await useSniffed(sniffed, `(${bytes(file.size)}) is ready to be submitted.`);
+  } catch (error) {
+    note("bad", h("p", {}, h("strong", { text: file.name }), " cannot be used:"), listed(error.problem ?? error));
+  }
+  update();
+}
+
+const slug = (name) =>
+  name.toLowerCase().replace(/\.[^.]*$/, "").replace(/[^a-z0-9_-]+/g, "-").replace(/^[-_]+|[-_]+$/g, "").slice(0, 63);
+
+// ---- data -------------------------------------------------------------------------------------------------
+
+const drop = byId("drop");
+function takeChosen() {
+  const [file] = byId("file").files;
+  if (file) takeFile(file);
+  byId("file").value = "";
+}
+byId("file").addEventListener("change", takeChosen);
+takeChosen(); // one that was chosen before this script ran
+for (const kind of ["dragenter", "dragover"]) {
+  addEventListener(kind, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    drop.classList.add("over");
+  });
+}
+addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) drop.classList.remove("over");
+});
+addEventListener("drop", async (event) => {
+  if (!event.dataTransfer?.files.length) return;
+  event.preventDefault();
+  drop.classList.remove("over");
+  // The data first: a spec that came with it has the last word.
+  const files = [...event.dataTransfer.files].sort((a, b) => a.name.endsWith(".toml") - b.name.endsWith(".toml"));
+  for (const file of files) await takeFile(file);
+});
+
+byId("stored-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const box = byId("stored-files");
+  const team = byId("stored-team").value.trim();
+  if (!team) return;
+  try {
+    const { files } = await api(`/drops/${encodeURIComponent(team)}`);
+    box.replaceChildren(
+      files.length
+        ? h("ul", { class: "files" }, files.map((found) =>
+            h("li", {},
+              h("button", { type: "button", onclick: () => takeStored(found), text: `${found.name}/${found.file}` }),
+              h("span", { class: "hint", text: ` ${bytes(found.size)}, ${new Date(found.modified).toLocaleString()}` }),
+            )))
+        : h("p", { class: "muted", text: "There are no data files that you may use." }),
+    );
+  } catch (error) {
+    box.replaceChildren(h("div", { class: "note bad" }, h("p", { text: error.message })));
+  }
+});
+
+async function takeStored(found) {
+  byId("data-note").replaceChildren(h("p", { class: "muted", text: `Looking at ${found.file} …` }));
+  try {
+    const path = `/drops/${encodeURIComponent(found.team)}/${encodeURIComponent(found.name)}/sniff`;
+    const sniffed = await api(`${path}?${new URLSearchParams({ file: found.file })}`);
+    Object.assign(state, { file: null, stored: found });
+    byId("team").value = found.team;
+    byId("name").value = found.name;
+    byId("name").dispatchEvent(new Event("input"));
+    await useSniffed(sniffed, `(${bytes(found.size)}) lies in S3 already.`);
+  } catch (error) {
+    note("bad", h("p", {}, h("strong", { text: found.file }), " cannot be used:"), listed(error.problem ?? error));
+  }
+  update();
+}
+
+// ---- names, and sending -----------------------------------------------------------------------------------
+
+const lookAgain = wireNames((names) => {
+  state.names = names;
+  const before = state.document?.data?.path;
+  keepToPath();
+  if (state.document?.data?.path !== before) formChanged();
+  update();
+});
+
+byId("send").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (byId("submit").disabled) return;
+  const { team, name } = state.names;
+  const path = `/drops/${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
+  const upload = state.file ? new Upload(path, state.file) : null;
+  state.sending = true;
+  update();
+  byId("answer").replaceChildren();
+  byId("cancel").hidden = !upload;
+  byId("cancel").onclick = () => upload.cancel();
+  try {
+    if (upload) await upload.run();
+    byId("cancel").hidden = true;
+    const { fingerprint } = await api(`${path}/spec`, { method: "PUT", json: { toml: text() } });
+    await follow(path, fingerprint, { team, name });
+    lookAgain();
+  } catch (error) {
+    if (error.name === "AbortError") toast("The upload was given up; nothing was submitted.", "bad");
+    else {
+      const words = error instanceof ApiError ? listed(error.problem) : h("p", { text: String(error.message) });
+      byId("answer").replaceChildren(h("div", { class: "note bad" }, h("p", { text: "It was not submitted:" }), words));
+    }
+  } finally {
+    state.sending = false;
+    byId("cancel").hidden = true;
+    byId("progress").hidden = true;
+    update();
+  }
+});
+addEventListener("beforeunload", (event) => {
+  if (state.sending) event.preventDefault();
+});
+
+// ---- the spec ---------------------------------------------------------------------------------------------
+
+onEdit(debounced(textChanged, 300), update);
+while (!state.catalogue) {
+  try {
+    state.catalogue = await api("/catalogue");
+  } catch (error) {
+    toast(error.message, "bad");
+    await new Promise((done) => setTimeout(done, AGAIN));
+  }
+}
+draw();

@@ -1,0 +1,172 @@
+// Sending: the names, the upload in parts, and the answer to the drop.
+
+import { api, ApiError } from "./app.js";
+import { byId, bytes, debounced, h } from "./dom.js";
+
+const BASE = document.body.dataset.base;
+const NAME = /^[a-z0-9][a-z0-9_-]{0,62}$/;
+const ATTEMPTS = 4;
+const AGAIN = 3000; // milliseconds until a service that failed is asked again
+const ENDED = new Set(["rejected", "accepted", "running", "awaiting approval", "deployed", "failed"]);
+const KINDS = { rejected: "bad", failed: "bad", waiting: "warn", accepted: "good", deployed: "good", running: "busy", "awaiting approval": "wait" };
+
+/** Watch team and name; `told` hears whether they will do, and which data lies there. Returns what looks again. */
+export function wireNames(told) {
+  const team = byId("team");
+  const name = byId("name");
+  const note = byId("names-note");
+  let asked = 0;
+  team.value = localStorage.getItem("dmls.team") ?? "";
+
+  const look = async () => {
+    const mine = ++asked;
+    const names = { team: team.value, name: name.value, ok: false, files: [] };
+    try {
+      const found = await api(`/drops/${encodeURIComponent(names.team)}/${encodeURIComponent(names.name)}`);
+      if (mine !== asked) return;
+      Object.assign(names, { ok: true, files: found.files });
+      localStorage.setItem("dmls.team", names.team);
+      note.textContent = found.version
+        ? `${names.team}/${names.name} is there: this becomes its version ${found.version + 1}, if it is a change.`
+        : `${names.team}/${names.name} is a new job.`;
+    } catch (error) {
+      if (mine !== asked) return;
+      const refused = error.problem?.status >= 400 && error.problem?.status < 500;
+      note.textContent = error.problem?.status === 403 ? `You may not submit for ${names.team}/${names.name}.` : error.message;
+      if (!refused) setTimeout(() => mine === asked && look(), AGAIN);
+    }
+    told(names);
+  };
+  const soon = debounced(look, 250);
+  const input = () => {
+    asked += 1;
+    const wrong = [team, name].filter((field) => field.value && !NAME.test(field.value));
+    for (const field of [team, name]) field.setAttribute("aria-invalid", String(wrong.includes(field)));
+    told({ team: team.value, name: name.value, ok: false, files: [] });
+    if (wrong.length) note.textContent = "Small letters, digits, - and _, beginning with a letter or a digit; at most 63.";
+    else if (team.value && name.value) soon();
+    else note.textContent = "Small letters, digits, - and _.";
+  };
+  team.addEventListener("input", input);
+  name.addEventListener("input", input);
+  return look;
+}
+
+/** A file on its way to S3: a part per request, each tried again a few times. */
+export class Upload {
+  constructor(path, file) {
+    this.path = path;
+    this.file = file;
+    this.query = new URLSearchParams({ file: file.name, size: file.size });
+    this.request = null;
+    this.cancelled = false;
+  }
+
+  async run() {
+    byId("progress").hidden = false;
+    byId("progress").scrollIntoView({ block: "nearest" });
+    this.show(0);
+    const { upload, part_bytes: size } = await api(`${this.path}/uploads?${this.query}`, { method: "POST" });
+    const at = `${this.path}/uploads/${encodeURIComponent(upload)}`;
+    try {
+      for (let number = 1, start = 0; start < this.file.size; number += 1, start += size) {
+        await this.part(`${at}/${number}?${this.query}`, this.file.slice(start, start + size), start);
+      }
+      await api(`${at}/finish?${this.query}`, { method: "POST" });
+    } catch (error) {
+      api(`${at}?${this.query}`, { method: "DELETE" }).catch(() => {});
+      throw error;
+    }
+  }
+
+  cancel() {
+    this.cancelled = true;
+    this.request?.abort();
+  }
+
+  async part(path, content, start) {
+    for (let attempt = 1; ; attempt += 1) {
+      if (this.cancelled) throw new DOMException("given up", "AbortError");
+      try {
+        return await this.put(path, content, start);
+      } catch (error) {
+        const hopeless = error.problem?.status >= 400 && error.problem?.status < 500;
+        if (error.name === "AbortError" || hopeless || attempt === ATTEMPTS) throw error;
+        await new Promise((done) => setTimeout(done, 500 * 2 ** attempt));
+      }
+    }
+  }
+
+  /** `fetch` cannot say how much of a body has been sent. */
+  put(path, content, start) {
+    return new Promise((done, fail) => {
+      const request = new XMLHttpRequest();
+      this.request = request;
+      request.open("PUT", `${BASE}/api/v1${path}`);
+      request.setRequestHeader("Content-Type", "application/octet-stream");
+      request.upload.addEventListener("progress", (event) => this.show(start + event.loaded));
+      request.addEventListener("load", () => {
+        if (request.status < 300) return done();
+        let problem = { status: request.status, detail: request.statusText };
+        try {
+          problem = JSON.parse(request.responseText);
+        } catch {
+          // A proxy's own words are no use to anybody.
+        }
+        return fail(new ApiError(problem));
+      });
+      request.addEventListener("error", () => fail(new ApiError({ status: 0, detail: "The connection broke while the file was sent." })));
+      request.addEventListener("abort", () => fail(new DOMException("given up", "AbortError")));
+      request.send(content);
+    });
+  }
+
+  show(sent) {
+    const now = Math.min(sent, this.file.size);
+    byId("bar").value = (100 * now) / this.file.size;
+    byId("bar-text").textContent = `Uploading ${this.file.name}: ${bytes(now)} of ${bytes(this.file.size)}`;
+  }
+}
+
+/** Show the answer to a drop as it comes, until it is accepted or rejected. */
+export async function follow(path, fingerprint, job) {
+  byId("progress").hidden = true;
+  const box = byId("answer");
+  const begun = Date.now();
+  box.replaceChildren(h("p", { class: "muted", text: "Dropped. Waiting for the answer …" }));
+  for (;;) {
+    let found = null;
+    try {
+      found = await api(`${path}?${new URLSearchParams({ fingerprint })}`);
+    } catch (error) {
+      if (error.problem?.status >= 400 && error.problem?.status < 500) throw error;
+      box.replaceChildren(h("p", { class: "muted", text: `${error.message} Trying again …` }));
+    }
+    if (found?.answered) {
+      show(box, found.status, job);
+      box.scrollIntoView({ block: "nearest" });
+      if (ENDED.has(found.status.state)) return;
+    } else if (found && Date.now() - begun > 60_000) {
+      box.replaceChildren(h("div", { class: "note warn" }, h("p", {
+        text: "It was dropped, and there is no answer yet: is the DAG dmls.intake paused? This page goes on looking.",
+      })));
+    }
+    await new Promise((done) => setTimeout(done, 1000));
+  }
+}
+
+function show(box, status, { team, name }) {
+  const kind = KINDS[status.state] ?? "";
+  box.replaceChildren(
+    h("div", { class: `note ${kind === "busy" || kind === "wait" ? "good" : kind}` },
+      h("p", {}, h("span", { class: `badge ${kind}`, id: "state", text: status.state }), ` ${status.message}`),
+      status.errors.length > 1
+        ? h("ul", {}, status.errors.map((error) =>
+            h("li", { text: [error.file && error.line ? `${error.file}, line ${error.line}: ` : "", error.key ? `${error.key}: ` : "", error.message, error.hint ? ` (${error.hint})` : ""].join("") })))
+        : null,
+      ENDED.has(status.state) && status.state !== "rejected"
+        ? h("p", {}, h("a", { class: "button primary", id: "to-job", href: `${BASE}/jobs/${team}/${name}`, text: "Watch the job" }))
+        : null,
+    ),
+  );
+}

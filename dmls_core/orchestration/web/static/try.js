@@ -1,0 +1,131 @@
+// Try the served model: a row from a form, the very request to copy, and a whole CSV.
+
+import { api, toast } from "./app.js";
+import { bar, byId, bytes, h, shown } from "./dom.js";
+
+const BASE = document.body.dataset.base;
+const { team, name } = byId("try").dataset;
+const job = `${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
+const MOST_CHOICES = 50;
+let signature = null;
+
+function field(column, at) {
+  const id = `field-${at}`;
+  const hint = column.range ? `${shown(column.range[0])} to ${shown(column.range[1])} in training` : column.kind;
+  const props = { id, "data-column": column.name, "aria-describedby": `${id}-hint` };
+  const few = column.categories && column.categories.length <= MOST_CHOICES;
+  const example = column.example === null ? "" : String(column.example);
+  return h("div", { class: "field" },
+    h("label", { for: id, text: column.name }),
+    few
+      ? h("select", props,
+          h("option", { value: "", text: "(missing)" }),
+          column.categories.map((category) => h("option", { value: category, selected: category === example, text: category })))
+      : h("input", { ...props, type: "text", inputmode: column.kind === "number" ? "decimal" : null, value: example, autocomplete: "off", spellcheck: "false", list: column.categories ? `${id}-list` : null }),
+    column.categories && !few
+      ? h("datalist", { id: `${id}-list` }, column.categories.slice(0, 1000).map((category) => h("option", { value: category })))
+      : null,
+    h("span", { class: "hint", id: `${id}-hint`, text: column.categories ? `${column.categories.length} categories` : hint }),
+  );
+}
+
+function failed(box, error, words) {
+  const items = error.problem?.problems ?? [];
+  box.replaceChildren(h("div", { class: "note bad" },
+    h("p", { text: words }),
+    items.length ? h("ul", {}, items.map((item) => h("li", { text: [item.message, item.hint].filter(Boolean).join(": ") }))) : h("p", { text: error.message })));
+}
+
+function call(title, code) {
+  return h("div", { class: "snippet" },
+    h("div", { class: "snippet-head" },
+      h("h3", { text: title }),
+      h("button", { type: "button", onclick: () => copy(code, title), "aria-label": `Copy ${title}`, text: "Copy" })),
+    h("pre", { tabindex: "0", role: "region", "aria-label": title, text: code }));
+}
+
+async function copy(code, title) {
+  try {
+    await navigator.clipboard.writeText(code);
+  } catch {
+    // Without a secure context there is no clipboard: the old way, by a selection.
+    const area = h("textarea", { class: "sr", value: code });
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (!done) return toast("The browser does not let this page copy.", "bad");
+  }
+  toast(`${title} is copied.`);
+}
+
+byId("row").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const row = {};
+  for (const input of byId("fields").querySelectorAll("[data-column]")) row[input.dataset.column] = input.value;
+  byId("ask").disabled = true;
+  try {
+    const answer = await api(`/jobs/${job}/predict`, { method: "POST", json: { row } });
+    const likely = [...answer.probabilities].sort((a, b) => b.probability - a.probability);
+    byId("answer").replaceChildren(
+      h("p", { class: "muted", text: answer.target }),
+      h("p", { class: "verdict-line", id: "prediction", text: likely.length ? answer.prediction : shown(answer.prediction, 6) }),
+      likely.length
+        ? h("ul", { class: "chances" }, likely.slice(0, 20).map(({ label, probability }) =>
+            h("li", {}, h("span", { class: "label", text: label }), bar(probability), h("span", { class: "number", text: `${(100 * probability).toFixed(1)} %` }))))
+        : null,
+      h("p", { class: "hint", text: `Version ${answer.version} answered in ${shown(answer.milliseconds, 3)} ms.` }),
+    );
+    byId("calls").hidden = false;
+    byId("answer").scrollIntoView({ block: "nearest" });
+    byId("calls").replaceChildren(call("The same with curl", answer.curl), call("The same in Python", answer.python));
+  } catch (error) {
+    failed(byId("answer"), error, "There is no answer:");
+    byId("calls").hidden = true;
+  }
+  byId("ask").disabled = false;
+});
+
+byId("score").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const [file] = byId("csv").files;
+  const box = byId("scored");
+  if (!file) return;
+  const button = event.submitter ?? event.target.querySelector("button");
+  button.disabled = true;
+  box.replaceChildren(h("p", { class: "muted", text: `Sending ${file.name} (${bytes(file.size)}) …` }));
+  try {
+    const answer = await fetch(`${BASE}/api/v1/scores/${job}?${new URLSearchParams({ file: file.name })}`, {
+      method: "POST", body: file, headers: { "Content-Type": "text/csv" }, credentials: "same-origin",
+    });
+    if (!answer.ok) {
+      const problem = await answer.json().catch(() => ({ detail: answer.statusText }));
+      throw Object.assign(new Error(problem.detail), { problem });
+    }
+    const parts = [];
+    let size = 0;
+    for (const reader = answer.body.getReader(); ;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      parts.push(value);
+      size += value.length;
+      box.replaceChildren(h("p", { class: "muted", text: `${bytes(size)} have come …` }));
+    }
+    const link = h("a", { class: "button", id: "download", download: file.name.replace(/\.csv$/i, "") + "-predicted.csv", href: URL.createObjectURL(new Blob(parts, { type: "text/csv" })), text: "Save it again" });
+    box.replaceChildren(h("div", { class: "note good" }, h("p", { text: `Scored: ${bytes(size)}.` }), h("p", {}, link)));
+    link.click();
+  } catch (error) {
+    failed(box, error, `${file.name} was not scored to its end:`);
+  }
+  button.disabled = false;
+});
+
+try {
+  signature = await api(`/jobs/${job}/signature`);
+  byId("version").textContent = `version ${signature.version}`;
+  byId("fields").replaceChildren(...signature.columns.map(field));
+  byId("tools").hidden = false;
+  byId("state").replaceChildren();
+} catch (error) {
+  failed(byId("state"), error, error.problem?.status === 404 ? "This job has no model in service yet." : "The model cannot be asked now.");
+}

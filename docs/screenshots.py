@@ -1,0 +1,113 @@
+"""The pictures of the page in README and docs, made by a real run: ``python -m docs.screenshots``.
+
+A browser goes a newcomer's whole way on a running platform (``dmls up``): log in, choose a CSV, submit,
+watch, deploy, try. Pictures are written to ``docs/images/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.services.browser import find_chromium
+from tests.services.newcomer import NARROW, WIDE, Newcomer, arrive
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+IMAGES = Path(__file__).parent / "images"
+TEAM, NAME = "shop", "customers"
+PICTURES = ("columns", "submitted", "trained", "try")
+"""Steps of the way that are kept as pictures."""
+
+ROWS = 1_500
+
+
+def main() -> int:
+    """Make the pictures; return the exit code."""
+    from playwright.sync_api import sync_playwright
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--home", type=Path, default=Path(".dmls"), help="state folder of the platform")
+    parser.add_argument("--out", type=Path, default=IMAGES, help="where the pictures go")
+    arguments = parser.parse_args()
+    state = arguments.home / "platform.json"
+    chromium = find_chromium()
+    if not state.exists() or not chromium:
+        sys.stderr.write("start a platform first (dmls up), and have Chromium installed\n")
+        return 1
+    settings = json.loads(state.read_text())["settings"]
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        table = write_customers(Path(folder) / "customers.csv")
+        whole_way(browser, settings, table, arguments.out)
+        browser.close()
+    return 0
+
+
+def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path) -> None:
+    """Go the way once, and then look at its pages in dark and on a telephone."""
+
+    def look(page: Page, step: str) -> None:
+        if step in PICTURES:
+            page.mouse.move(0, 0)
+            page.screenshot(path=out / f"page-{step}.png")
+
+    newcomer = arrive(browser, settings, look, color_scheme="light")
+    newcomer.log_in()
+    newcomer.choose(table, team=TEAM, name=NAME)
+    newcomer.set_range("n_estimators", 20, 80)
+    newcomer.page.get_by_label("Trials").fill("8")
+    newcomer.submit()
+    newcomer.watch()
+    newcomer.deploy()
+    newcomer.ask({"monthly_fee": "39.5", "support_calls": "6"})
+    signed_in = newcomer.page.context.storage_state()
+    for name, scheme, size in (("dark", "dark", WIDE), ("narrow", "light", NARROW)):
+        again = arrive(browser, settings, color_scheme=scheme, size=size, storage_state=signed_in)
+        show(again, table, out, name)
+
+
+def show(newcomer: Newcomer, table: Path, out: Path, name: str) -> None:
+    """Take pictures of the form, the job and the trial."""
+    page = newcomer.page
+    page.goto(f"{newcomer.home}/submit")
+    newcomer.choose(table, team=TEAM, name="another")
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=out / f"page-columns-{name}.png")
+    page.goto(f"{newcomer.home}/jobs/{TEAM}/{NAME}")
+    page.get_by_role("link", name="Try it").wait_for()
+    page.screenshot(path=out / f"page-job-{name}.png")
+    newcomer.ask({})
+    page.screenshot(path=out / f"page-try-{name}.png")
+
+
+def write_customers(file: Path) -> Path:
+    """Write made-up customers, of whom some leave."""
+    draw = random.Random(7)  # noqa: S311 - made-up data
+    with file.open("w", newline="", encoding="utf-8") as target:
+        writer = csv.writer(target)
+        writer.writerow(
+            ["customer_id", "joined", "plan", "age", "monthly_fee", "support_calls", "newsletter", "churned"]
+        )
+        for number in range(ROWS):
+            plan = draw.choices(["basic", "plus", "premium"], [5, 3, 1])[0]
+            calls = min(9, int(draw.expovariate(0.6)))
+            fee = {"basic": 15, "plus": 30, "premium": 55}[plan] + draw.gauss(0, 4)
+            leaves = 0.03 + 0.09 * calls + (0.1 if plan == "basic" else 0)
+            joined = f"20{draw.randint(18, 24)}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}"
+            age = "" if draw.random() < 0.08 else draw.randint(18, 80)
+            newsletter = draw.choice(["yes", "no"])
+            churned = "yes" if draw.random() < leaves else "no"
+            writer.writerow([f"C-{number:05}", joined, plan, age, f"{fee:.2f}", calls, newsletter, churned])
+    return file
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""A newcomer's way through the page, in a real Chromium against the real platform."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.data import iris
+from tests.e2e.test_web import viewer_token
+from tests.services.demo_platform import Demo
+from tests.services.newcomer import PATIENCE, Newcomer, arrive
+from tests.services.platform_client import PlatformClient
+
+SETOSA = {"sepal_length": "5.0", "sepal_width": "3.4", "petal_length": "1.5", "petal_width": "0.2"}
+AXE = Axe()
+
+
+@pytest.fixture
+def looked() -> list[str]:
+    """The steps that were looked at."""
+    return []
+
+
+@pytest.fixture
+def newcomer(browser: Browser, platform: PlatformClient, looked: list[str]) -> Iterator[Newcomer]:
+    def look(page: Page, step: str) -> None:
+        looked.append(step)
+        if page.url.startswith(newcomer.home):
+            assert serious(page) == [], step
+
+    expect.set_options(timeout=PATIENCE)
+    newcomer = arrive(browser, platform.settings, look, accept_downloads=True)
+    yield newcomer
+    newcomer.page.context.close()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A CSV on the newcomer's disk."""
+    file = tmp_path / "iris.csv"
+    file.write_text(iris())
+    return file
+
+
+def serious(page: Page) -> list[tuple[str, Any]]:
+    """Return what axe finds serious on a page."""
+    found = AXE.run(page).response["violations"]
+    return [
+        (violation["id"], [node["target"] for node in violation["nodes"]])
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+    ]
+
+
+def test_from_a_csv_to_an_answer_without_writing_a_line(
+    newcomer: Newcomer, platform: PlatformClient, table: Path, looked: list[str]
+):
+    page = newcomer.page
+    newcomer.log_in()
+    newcomer.choose(table, team="web", name="iris")
+    assert "150 rows, 5 columns" in page.locator("#look-summary").inner_text()
+    assert "species" in page.locator("#look-summary").inner_text()
+    newcomer.set_range("n_estimators", 10, 30)
+    page.get_by_label("Trials").fill("2")
+    expect(page.locator("#toml")).to_have_value(lines("[n_estimators]", "min = 10", "max = 30"))
+
+    said = newcomer.submit()
+    assert "accepted" in said.lower(), said
+    assert platform.get("incoming/web/iris/iris.csv") == table.read_bytes()
+    assert platform.get("incoming/web/iris/spec.toml").decode() == page.locator("#toml").input_value()
+
+    newcomer.watch()
+    newcomer.deploy()
+    assert newcomer.ask(SETOSA) == "setosa"
+    curl = page.get_by_role("region", name="The same with curl").inner_text()
+    answer = subprocess.run(curl, shell=True, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    assert "setosa" in answer.stdout
+
+    scored = Path(newcomer.score(table).path()).read_text()
+    rows = list(csv.DictReader(scored.splitlines()))
+    assert len(rows) == 150
+    assert sum(row["prediction"] == row["species"] for row in rows) > 120
+    assert looked == ["login", "columns", "submitted", "training", "trained", "deployed", "try"]
+    assert newcomer.errors == []
+
+
+def test_errors_are_shown_where_they_are_and_nothing_is_sent(
+    newcomer: Newcomer, platform: PlatformClient, table: Path
+):
+    page = newcomer.page
+    newcomer.log_in()
+    newcomer.choose(table, team="web", name="typing")
+    expect(page.locator("#verdict")).to_have_text("valid")
+
+    good = page.locator("#toml").input_value()
+    page.locator("#toml").fill(good.replace("[n_estimators]", "[n_estimater]"))
+    expect(page.locator("#problems")).to_contain_text("did you mean n_estimators?")
+    expect(page.locator("#problems")).to_contain_text(f"line {line_of(good, '[n_estimators]')}")
+    expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
+    page.locator("#toml").fill(good.replace('"species"', '"specis"'))
+    expect(page.locator("#problems")).to_contain_text("did you mean 'species'?")
+
+    page.locator("#toml").fill(good.replace("max = 500", "max = 90"))
+    expect(page.locator("#verdict")).to_have_text("valid")
+    row = page.get_by_role("group", name="n_estimators")
+    expect(row.get_by_label("to", exact=True)).to_have_value("90")
+    page.get_by_label("Job", exact=True).fill("Not a name")
+    expect(page.locator("#names-note")).to_contain_text("Small letters")
+    expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
+    assert platform.keys("incoming/web/typing/") == []
+    assert newcomer.errors == []
+
+
+def test_a_file_that_is_no_table_is_refused_before_it_is_sent(newcomer: Newcomer, tmp_path: Path):
+    page = newcomer.page
+    newcomer.log_in()
+    workbook = tmp_path / "sales.csv"
+    workbook.write_bytes(b"PK\x03\x04" + bytes(100))
+
+    page.set_input_files("#file", workbook)
+
+    expect(page.locator("#data-note")).to_contain_text("a zip archive or an Excel workbook")
+    expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
+
+
+def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: PlatformClient):
+    url = platform.settings["airflow_url"].rstrip("/") + "/dmls/api/v1"
+    headers = {"Authorization": f"Bearer {viewer_token(demo)}"}
+    with httpx.Client(base_url=url, headers=headers, timeout=120) as viewer:
+        answer = viewer.post("/jobs/demo/iris/predict", json={"row": SETOSA})
+        refused = [
+            viewer.get("/drops/web/theirs"),
+            viewer.post("/drops/web/theirs/uploads", params={"file": "a.csv", "size": 1}),
+            viewer.put("/drops/web/theirs/spec", json={"toml": "model = 1"}),
+        ]
+
+    assert answer.json()["prediction"] == "setosa"
+    assert [found.status_code for found in refused] == [403] * 3
+    assert platform.keys("incoming/web/theirs/") == []
+
+
+def lines(*wanted: str) -> Any:
+    """Return a pattern of a text that has these lines one below the other."""
+    return re.compile(re.escape("\n".join(wanted)))
+
+
+def line_of(text: str, line: str) -> int:
+    return text.splitlines().index(line) + 1

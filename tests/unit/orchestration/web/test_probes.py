@@ -1,0 +1,43 @@
+"""A service that is slow or broken shows as such and holds nothing up."""
+
+from __future__ import annotations
+
+import threading
+
+from dmls_core.orchestration.web.platform.probes import probe_all
+
+
+def test_each_service_shows_how_it_is():
+    release = threading.Event()
+    asked = []
+
+    def hang() -> str:
+        asked.append(1)
+        release.wait(30)
+        return "late"
+
+    def fail() -> str:
+        raise OSError("connection refused")
+
+    probes = {
+        "good": ("here", lambda: "1.2.3"),
+        "hanging": ("there", hang),
+        "dead": ("nowhere", fail),
+        "unset": ("", lambda: "never asked"),
+    }
+    try:
+        found = {health.name: health for health in probe_all(probes, 0.5)}
+        assert {name: health.state for name, health in found.items()} == {
+            "good": "ok",
+            "hanging": "slow",
+            "dead": "broken",
+            "unset": "missing",
+        }
+        assert found["good"].message == "1.2.3"
+        assert "refused" in found["dead"].message
+        # A service that hangs is not asked once more before it has answered.
+        assert {health.name: health.state for health in probe_all(probes, 0.1)}["hanging"] == "slow"
+        assert len(asked) == 1
+    finally:
+        release.set()
+    assert {health.name: health.message for health in probe_all(probes, 10)}["hanging"] == "late"
