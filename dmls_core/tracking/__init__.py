@@ -9,19 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmls_core.tracking.champion import Champion, find_champion, tag_version
+    from dmls_core.tracking.champion import Champion, find_challenger, find_champion, tag_version
     from dmls_core.tracking.deployed import champions, registered_as
     from dmls_core.tracking.links import model_url, report_url, run_url
     from dmls_core.tracking.recording import TrackedRun, log_run
-    from dmls_core.tracking.registry import champion, champion_metric, champion_tag, promote
+    from dmls_core.tracking.registry import promote
+    from dmls_core.tracking.served import champion_of
 
 __all__ = [
     "Champion",
     "TrackedRun",
-    "champion",
-    "champion_metric",
-    "champion_tag",
+    "champion_of",
     "champions",
+    "find_challenger",
     "find_champion",
     "log_run",
     "model_url",
@@ -35,10 +35,9 @@ __all__ = [
 _MODULES = {
     "Champion": "champion",
     "TrackedRun": "recording",
-    "champion": "registry",
-    "champion_metric": "registry",
-    "champion_tag": "registry",
+    "champion_of": "served",
     "champions": "deployed",
+    "find_challenger": "champion",
     "find_champion": "champion",
     "log_run": "recording",
     "model_url": "links",

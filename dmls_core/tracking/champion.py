@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 from dmls_core.errors import NotFoundError, Problem
 from dmls_core.tracking.connection import connect, reaching
-from dmls_core.tracking.models import CHAMPION, aliases
+from dmls_core.tracking.models import CHALLENGER, CHAMPION, aliases
 from dmls_core.tracking.recording import RUN_KEY_TAG
+from dmls_core.tracking.registry import INTERVAL_END_TAG
 
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """The version of a registered model that is served.
+    """The version of a registered model that is served, or waits to be.
 
     Attributes:
         version: in MLflow's registry.
         run_key: of the run that made it.
+        until: end of the interval that it was trained on, ISO 8601 in UTC; empty: its data is of none.
     """
 
     version: int
     run_key: str
+    until: str = ""
 
 
 def find_champion(uri: str, name: str) -> Champion:
@@ -35,13 +38,22 @@ def find_champion(uri: str, name: str) -> Champion:
         NotFoundError: there is no champion.
         TrackingError: MLflow does not answer.
     """
+    return _find(uri, name, CHAMPION, "deploy a model of the job first")
+
+
+def find_challenger(uri: str, name: str) -> Champion:
+    """Return what waits to be the champion of a model; arguments and errors as of ``find_champion``."""
+    return _find(uri, name, CHALLENGER, "train one: it is challenger until it is deployed")
+
+
+def _find(uri: str, name: str, alias: str, hint: str) -> Champion:
     client = connect(uri)
-    with reaching(uri, f"look up the champion of {name}"):
-        version = aliases(client, name).get(CHAMPION)
+    with reaching(uri, f"look up the {alias} of {name}"):
+        version = aliases(client, name).get(alias)
         tags = client.get_model_version(name, str(version)).tags if version else {}
     if version is None or RUN_KEY_TAG not in tags:
-        raise NotFoundError(Problem(f"{name} has no champion", hint="deploy a model of the job first"))
-    return Champion(version, tags[RUN_KEY_TAG])
+        raise NotFoundError(Problem(f"{name} has no {alias}", hint=hint))
+    return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
 
 
 def tag_version(uri: str, name: str, version: int, tags: Mapping[str, str]) -> None:

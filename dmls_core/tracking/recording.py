@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 RUN_KEY_TAG = "dmls.run_key"
 
+COMPARED = ("champion_score", "challenger_score", "difference", "probability")
+"""Numbers of the comparison with the champion that are metrics of the run."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
@@ -130,6 +133,11 @@ def _tags(result: Mapping[str, Any], airflow_url: str) -> dict[str, str]:
         "dmls.data_hash": result["data"]["hash"],
         "mlflow.source.name": "dmls",
     }
+    if comparison := result.get("comparison"):
+        tags |= {
+            "dmls.compared_with": str(comparison["champion_version"]),
+            "dmls.comparison": comparison["reason"][:5000],
+        }
     if airflow_url:
         tags |= {
             "dmls.airflow_url": airflow_url,
@@ -168,5 +176,6 @@ def _metrics(result: Mapping[str, Any]) -> dict[str, float]:
         "n_trials": result["n_trials"],
         **result["holdout"]["metrics"],
         **{f"seconds.{phase}": seconds for phase, seconds in result["seconds"].items()},
+        **{f"comparison.{name}": (result.get("comparison") or {}).get(name) for name in COMPARED},
     }
     return {name: float(value) for name, value in metrics.items() if value is not None}

@@ -25,6 +25,8 @@ def run_train(
     etags: Sequence[str] = (),
     since: datetime | None = None,
     until: datetime | None = None,
+    champion: str = "",
+    champion_version: int = 0,
     worker: int = 0,
     as_json: bool = False,
 ) -> None:
@@ -41,6 +43,8 @@ def run_train(
         etags: what the data's ETags must be.
         since: leaves out rows before it.
         until: leaves out rows at it and later.
+        champion: folder or URL of the champion's run.
+        champion_version: the champion's version in the registry.
         worker: which of the run's trainers this is.
         as_json: print ``result.json`` rather than a summary.
 
@@ -51,7 +55,19 @@ def run_train(
     # An orderly exit: the scratch folder goes, and so does the validation's process.
     signal.signal(signal.SIGTERM, _exit)
     request = TrainRequest(
-        spec, tuple(data), out, team, name, run_key, engine, tuple(etags), since, until, worker
+        spec,
+        tuple(data),
+        out,
+        team,
+        name,
+        run_key,
+        engine,
+        tuple(etags),
+        since,
+        until,
+        champion,
+        champion_version,
+        worker,
     )
     result = train(request)
     if as_json:

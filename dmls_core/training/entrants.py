@@ -10,6 +10,7 @@ from dmls_core.search import Problem, Searcher, Space, choose_searcher
 from dmls_core.search.arm import Arm
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import Job
+from dmls_core.training.rival import find_rival
 from dmls_core.training.steps import make_problem
 
 
@@ -44,6 +45,7 @@ def enter(job: Job) -> list[Entrant]:
         DataError: the data does not fit the spec, or there is too little of it.
     """
     spec = job.spec
+    rival = find_rival(job) if job.request.champion and job.request.leads else None
     paths = [file.path for file in job.files]
     prepared: dict[bool, Prepared] = {}
     problems: dict[tuple[bool, str], Problem] = {}
@@ -51,7 +53,7 @@ def enter(job: Job) -> list[Entrant]:
     for contender in job.contenders:
         model, kind = contender.model, contender.model.missing_values
         if kind not in prepared:
-            prepared[kind] = prepare(spec, model, paths, contender.engine)
+            prepared[kind] = prepare(spec, model, paths, contender.engine, rival)
         data, engine = prepared[kind], load_engine(contender.engine, model.family)
         shared = problems.get((kind, contender.engine))
         problem = (

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data import Encoder, encode_in_place, encode_table, fit_encoder, read_table, split_holdout
+from dmls_core.data import Encoder, encode_in_place, fit_encoder, read_table, split_holdout
 from dmls_core.models.engines import load_reader
 from dmls_core.monitoring import Profile, profile_table
 from dmls_core.spec import ModelDefinition, Spec
+
+if TYPE_CHECKING:
+    from dmls_core.training.rival import Answers, Rival
 
 GOLDEN_ROWS = 100
 """Held-out rows that are kept with the model, to prove deployments by."""
@@ -33,6 +36,7 @@ class Prepared:
         labels: the classes; ``None`` for a regression.
         warnings: what the user should know about the data.
         profile: of all rows, to tell drift by.
+        rival: the champion's answers to the held-out rows; ``None`` where there is none.
     """
 
     encoder: Encoder
@@ -44,6 +48,7 @@ class Prepared:
     labels: tuple[str, ...] | None
     warnings: tuple[str, ...]
     profile: Profile
+    rival: Answers | None = None
 
     @property
     def n_classes(self) -> int:
@@ -51,8 +56,21 @@ class Prepared:
         return len(self.labels or ())
 
 
-def prepare(spec: Spec, model: ModelDefinition, paths: Sequence[Path], engine: str = "cpu") -> Prepared:
+def prepare(
+    spec: Spec,
+    model: ModelDefinition,
+    paths: Sequence[Path],
+    engine: str = "cpu",
+    rival: Rival | None = None,
+) -> Prepared:
     """Read, split and encode the data; the engine decides who reads, not what comes of it.
+
+    Args:
+        spec: the spec.
+        model: what is to be fitted.
+        paths: the data files.
+        engine: what fits it.
+        rival: the champion, to be asked about the held-out rows while they are here as the files have them.
 
     Raises:
         DataError: it does not fit the spec, or there is too little of it.
@@ -72,16 +90,18 @@ def prepare(spec: Spec, model: ModelDefinition, paths: Sequence[Path], engine: s
     encoder = fit_encoder(table, train, fill_missing=not model.missing_values)
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     golden, profile = table.raw(test[:GOLDEN_ROWS]), profile_table(table)
-    encoded = encode_table(encoder, table, test)
+    answers = rival.ask(table, test) if rival else None
+    # Last, since it uses the table's memory: two matrices of this size are more than one.
+    fitted, held_out = encode_in_place(encoder, table, train, test)
     return Prepared(
         encoder=encoder,
-        # Last, since it uses the table's memory: two matrices of this size are more than one.
-        train=encode_in_place(encoder, table, train),
+        train=fitted,
         train_target=target[train],
-        test=encoded,
+        test=held_out,
         test_target=target[test],
         golden=golden,
         labels=table.labels,
         warnings=table.warnings,
         profile=profile,
+        rival=answers,
     )

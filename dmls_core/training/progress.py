@@ -79,6 +79,10 @@ class Progress:
         self._say(message)
         self._write(message)
 
+    def note(self, message: str) -> None:
+        """Tell something that changes nothing."""
+        self._say(message)
+
     def warn(self, message: str) -> None:
         """Say something that the user should know."""
         self._say(f"warning: {message}")

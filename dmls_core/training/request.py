@@ -30,6 +30,8 @@ class TrainRequest:
         etags: what the data's ETags must be, in the order of ``data``; empty does not check.
         since: rows before this moment, by ``[columns] time``, are left out.
         until: so are rows at this moment and later.
+        champion: folder or ``s3://`` URL of the run that made the champion; empty: there is none.
+        champion_version: the champion's version in MLflow's registry.
         worker: which of the run's trainers this is, where several share the search: 0 leads.
     """
 
@@ -43,6 +45,8 @@ class TrainRequest:
     etags: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    champion: str = ""
+    champion_version: int = 0
     worker: int = 0
 
     def __post_init__(self) -> None:

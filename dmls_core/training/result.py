@@ -57,18 +57,24 @@ def describe_run(
             "confusion": scores.confusion,
             "residuals": scores.residuals,
         },
-        "data": {
-            "rows": len(data.train) + len(data.test),
-            "train_rows": len(data.train),
-            "holdout_rows": len(data.test),
-            "hash": content_hash([file.path for file in job.files]),
-            "objects": [file.as_json() for file in job.files],
-            "since": _iso(job.request.since),
-            "until": _iso(job.request.until),
-        },
+        "data": describe_data(job, data),
         "warnings": list(data.warnings),
         "versions": versions((*problem.engine.libraries, *LIBRARIES)),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }
+
+
+def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
+    """Return what ``result.json`` says of the data: a later challenger tells by it which rows are new."""
+    return {
+        "rows": len(data.train) + len(data.test),
+        "train_rows": len(data.train),
+        "holdout_rows": len(data.test),
+        "hash": content_hash([file.path for file in job.files]),
+        "objects": [file.as_json() for file in job.files],
+        "since": _iso(job.request.since),
+        "until": _iso(job.request.until),
+        "split": {**job.spec.evaluation.model_dump(), "seed": job.spec.search.seed},
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from dmls_core.compute.allocator import return_large_blocks
 from dmls_core.errors import DmlsError, PlatformError, UserError
 from dmls_core.models import CATALOGUE
 from dmls_core.spec import Spec
@@ -97,6 +98,7 @@ def _train(
     # Polars keeps what it has freed for a while, by then the matrix is copied beside it: on 500,000 x 54 rows
     # three times the matrix in all instead of two and a half, for no time gained.
     os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
+    return_large_blocks()
     # Both import for seconds: the validation starts first, and the two import side by side.
     checked = SideBySide(spec, [file.path for file in files], out / layout.VALIDATION)
     with checked if request.leads else nullcontext() as validation:

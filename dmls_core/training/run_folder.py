@@ -112,6 +112,20 @@ class RunFolder:
         """Write a trial's file."""
         self._store.put(layout.trial(trial.number), _json(trial.as_json()))
 
+    def clock(self) -> tuple[float, int]:
+        """Return the seconds that all attempts to search have taken, and how many there were."""
+        try:
+            known = json.loads(self._store.get(layout.CLOCK))
+        except ObjectMissingError:
+            return 0.0, 0
+        return float(known["seconds"]), int(known["starts"])
+
+    def keep_clock(self, seconds: float, starts: int) -> None:
+        """Write what ``clock`` returns."""
+        self._store.put(
+            layout.CLOCK, _json({"schema": SCHEMA, "seconds": round(seconds, 3), "starts": starts})
+        )
+
     def upload(self, folder: Path) -> list[dict[str, Any]]:
         """Write every file below a local folder; return name, bytes and SHA-256 of each."""
         artifacts = []

@@ -11,6 +11,7 @@ from dmls_core.models.engines import Engine, Fitted
 from dmls_core.search import Problem, SearchOutcome, Space, Trial, choose_searcher, make_folds, unbroken
 from dmls_core.search.early_stop import enough_of
 from dmls_core.spec import ModelDefinition, Spec
+from dmls_core.training.clock import SearchClock
 from dmls_core.training.prepare import Prepared
 from dmls_core.training.progress import Progress
 from dmls_core.training.run_folder import RunFolder
@@ -53,16 +54,19 @@ def search(
         progress.trial(problem, spec.search.metric, trial)
 
     searcher = choose_searcher(spec.search.strategy, problem.model, problem.engine.name)
-    return searcher.run(
-        problem,
-        space,
-        spec.n_trials,
-        done=done,
-        timeout=spec.search.timeout,
-        enough=enough_of(spec.search.early_stop, problem.direction),
-        on_trial=on_trial,
-        stop=stop,
-    )
+    clock = SearchClock(folder, spec.search.timeout)
+    timeout = clock.left(done)
+    with clock:
+        return searcher.run(
+            problem,
+            space,
+            spec.n_trials,
+            done=done,
+            timeout=timeout,
+            enough=enough_of(spec.search.early_stop, problem.direction),
+            on_trial=on_trial,
+            stop=stop,
+        )
 
 
 def refit(problem: Problem, outcome: SearchOutcome) -> Fitted:

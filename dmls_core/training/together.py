@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import PlatformError
+from dmls_core.errors import PlatformError, StoreError
 from dmls_core.search import SearchOutcome, Trial, unbroken
 from dmls_core.search.arm import Arm
 from dmls_core.search.competition import compete, pick_winner
 from dmls_core.search.early_stop import enough_of
+from dmls_core.store import open_store
+from dmls_core.store.line import somebody_waits
+from dmls_core.training.clock import SearchClock
 from dmls_core.training.entrants import Entrant
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import Job
@@ -20,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dmls_core.search.shared.slots import Slot
+
+LINE_VARIABLE = "DMLS_LINE_URL"
+"""Environment variable with the folder in the store where runs wait for their first trainer."""
 
 
 def search_models(
@@ -75,15 +83,18 @@ def _compete(
         folder.keep(trial)
         progress.trial(first, job.spec.search.metric, trial)
 
-    return compete(
-        arms,
-        job.spec.n_trials,
-        done=done,
-        timeout=job.spec.search.timeout,
-        enough=enough_of(job.spec.search.early_stop, first.direction),
-        on_trial=on_trial,
-        stop=stop,
-    )
+    clock = SearchClock(folder, job.spec.search.timeout)
+    timeout = clock.left(done)
+    with clock:
+        return compete(
+            arms,
+            job.spec.n_trials,
+            done=done,
+            timeout=timeout,
+            enough=enough_of(job.spec.search.early_stop, first.direction),
+            on_trial=on_trial,
+            stop=stop,
+        )
 
 
 def share(
@@ -114,19 +125,36 @@ def share(
     def on_slots(slots: Mapping[int, Slot]) -> None:
         progress.others(first, [slot for slot in slots.values() if slot.scored])
 
+    # The leader alone keeps the time: helpers come and go.
+    clock = SearchClock(folder, job.spec.search.timeout if member.leads else None)
+    timeout = clock.left(kept(), workers=member.workers) if member.leads else job.spec.search.timeout
     database = StudyDatabase(job.study)
     try:
         study = SharedStudy(database, study_name(job, folder), arms, job.spec.n_trials)
         if study.join(kept, finished=lambda: folder.result() is not None, leader=member.leads):
-            SharedSearch(study, member, kept).run(
-                timeout=job.spec.search.timeout,
-                enough=enough_of(job.spec.search.early_stop, first.direction),
-                on_trial=on_trial,
-                on_slots=on_slots,
-                stop=stop,
-            )
+            with clock:
+                SharedSearch(study, member, kept).run(
+                    timeout=timeout,
+                    enough=enough_of(job.spec.search.early_stop, first.direction),
+                    on_trial=on_trial,
+                    on_slots=on_slots,
+                    stop=stop,
+                    leave=partial(_needed_elsewhere, progress),
+                )
     finally:
         database.close()
+
+
+def _needed_elsewhere(progress: Progress) -> bool:
+    """Say whether a run waits for its first trainer while this one is an extra of another."""
+    url = os.environ.get(LINE_VARIABLE, "")
+    try:
+        waits = bool(url) and somebody_waits(open_store(url))
+    except StoreError:
+        return False  # who cannot know stays
+    if waits:
+        progress.note("another run waits for a trainer: this one leaves, the others go on")
+    return waits
 
 
 def study_name(job: Job, folder: RunFolder) -> str:

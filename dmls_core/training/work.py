@@ -7,6 +7,7 @@ from typing import Any
 from dmls_core.evaluate import score_holdout
 from dmls_core.serving.card import write_card
 from dmls_core.store import layout
+from dmls_core.training.contest import contest
 from dmls_core.training.entrants import describe, enter
 from dmls_core.training.model_folder import export_checkpoint, write_companions
 from dmls_core.training.progress import Progress
@@ -72,6 +73,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, served, model, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, problem, outcome, fitted, scores)
+        result["comparison"] = contest(spec, data, served, entrants[0].data.rival)
     with progress.phase("report"):
         insight = look_closer(spec, data, problem, fitted, served, result)
     for warning in insight.warnings:
@@ -83,5 +85,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
     result["seconds"] = progress.rounded()
     result = folder.finish(result)
     remove_study(job, folder, progress)
+    if found := result["comparison"]:
+        progress.note(f"against the champion, version {found['champion_version']}: {found['reason']}")
     progress.enter("finished", f"{result['metric']} {result['score']:.4f} on {len(data.test)} rows held out")
     return result

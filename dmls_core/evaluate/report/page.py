@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from dmls_core.evaluate.insight import Insight
-from dmls_core.evaluate.report import model_section, search_section
+from dmls_core.evaluate.report import comparison_section, model_section, search_section
 from dmls_core.evaluate.report.figures import Figures, style
 from dmls_core.evaluate.report.parts import facts, folded, number, table
 
@@ -18,6 +18,7 @@ SECTIONS = {
     "asked": "What was asked",
     "search": "The search",
     "model": "The model on the holdout",
+    "comparison": "Against the champion",
     "features": "The features",
     "details": "Details",
 }
@@ -37,11 +38,12 @@ def render_report(
         trials: the trials' JSON, by number.
         insight: what was found out about the model.
     """
-    figures = Figures()
+    figures, found = Figures(), result.get("comparison")
     contents = {
         "asked": _asked(spec, result),
         "search": search_section.render(figures, result, spec, trials),
         "model": model_section.render(figures, result, insight),
+        **({"comparison": comparison_section.render(figures, found)} if found else {}),
         "features": model_section.render_features(figures, result, insight),
         "details": _details(result),
     }

@@ -38,30 +38,36 @@ def history(figures: Figures, trials: Sequence[TrialData], metric: str, directio
     kept = [at for at in range(len(finished)) if at % every == 0 or (at and best[at] != best[at - 1])]
     pruned = [trial for trial in scored if trial.get("state") == "pruned"]
     pruned = pruned[:: max(1, math.ceil(len(pruned) / POINTS))]
-    traces: list[Trace] = [
-        _dots("finished", [finished[at] for at in kept], {"color": "@accent", "size": 7, "opacity": 0.75}),
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "best so far",
-            "x": [finished[at]["number"] for at in kept],
-            "y": [best[at] for at in kept],
-            "line": {"shape": "hv", "color": "@second", "width": 2},
-            "hoverinfo": "skip",
-        },
+    traces = [
+        _dots("finished", [finished[at] for at in kept], {"color": "@accent", "size": 7, "opacity": 0.75})
     ]
+    text = "In the order in which they were suggested"
+    if len(finished) > 1:
+        line = {"shape": "hv", "color": "@second", "width": 2}
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "best so far",
+                "x": [finished[at]["number"] for at in kept],
+                "y": [best[at] for at in kept],
+                "line": line,
+                "hoverinfo": "skip",
+            }
+        )
+        text += "; the line is the best so far"
     if pruned:
         style = {"color": "@muted", "size": 6, "symbol": "circle-open"}
         traces.insert(0, _dots("given up early", pruned, style))
     return figures.add(
         "Score of each trial",
-        "In the order in which they were suggested; the line is the best so far.",
+        f"{text}.",
         traces,
         {
             "xaxis": {"title": {"text": "trial"}, "tickformat": "d", "nticks": min(12, len(scored) + 1)},
             "yaxis": _scores(metric, scored),
             "showlegend": True,
-            "legend": {"orientation": "h", "y": 1.14, "x": 0},
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         },
     )
 
@@ -101,6 +107,8 @@ def parallel(
     logs: frozenset[str],
     metric: str,
     direction: str,
+    *,
+    note: str = "",
 ) -> str:
     """Draw each trial as a line across its settings to its score, the better the brighter.
 
@@ -130,7 +138,8 @@ def parallel(
         traces.append(_ticks(at, scale))
     return figures.add(
         "Settings and scores",
-        f"Each line is a trial, from its settings to its {metric}; bright ones are the best.",
+        f"Each line is a trial, from its settings to its {metric}; bright ones are the best."
+        + (f" Trials are compared {note}." if note else ""),
         traces,
         {
             "xaxis": {
@@ -200,13 +209,13 @@ def slices(
     return f'<div class="small">{html}</div>'
 
 
-def importances(figures: Figures, shares: Mapping[str, float]) -> str:
-    """Draw how much each hyperparameter mattered."""
+def importances(figures: Figures, shares: Mapping[str, float], note: str = "") -> str:
+    """Draw how much each hyperparameter mattered; the note says on which terms trials are compared."""
     return bar_figure(
         figures,
         "What mattered in the search",
         "Share of the difference between the best trials and all that each hyperparameter explains "
-        "(PED-ANOVA).",
+        "(PED-ANOVA)." + (f" Trials are compared {note}." if note else ""),
         shares,
         tick_format=".0%",
     )

@@ -9,10 +9,12 @@ from statistics import pstdev
 from typing import Any
 
 from dmls_core.evaluate.report import search_figures
+from dmls_core.evaluate.report.equal_terms import on_equal_terms
 from dmls_core.evaluate.report.figures import Figures
 from dmls_core.evaluate.report.importance import hyperparameter_importances
 from dmls_core.evaluate.report.parts import brief, cut, folded, paragraph, table
 from dmls_core.evaluate.report.surface import surface
+from dmls_core.models import CATALOGUE
 
 LEADERS = 10
 """Trials of the leaderboard that are shown at once."""
@@ -25,6 +27,8 @@ COLUMNS = 12
 
 MESSAGES = 5
 """Failed trials whose reason is shown."""
+
+FORESTS = ("random-forest", "extra-trees")
 
 WORDS = {"finished": "finished", "pruned": "given up early", "failed": "failed"}
 
@@ -40,10 +44,11 @@ def render(
     html += _failures(trials)
     if len(scored) > 1:
         html += search_figures.history(figures, trials, metric, direction)
-    models = list(dict.fromkeys(_model(trial, result) for trial in finished))
+    models = list(dict.fromkeys(_model(trial, result) for trial in scored))
     for model in models:
-        own = [trial for trial in finished if _model(trial, result) == model]
-        told = _explained(figures, own, _logs(spec, model), metric, direction)
+        own = [trial for trial in scored if _model(trial, result) == model]
+        forests = model in CATALOGUE and CATALOGUE[model].family in FORESTS
+        told = _explained(figures, own, _logs(spec, model), metric, direction, forests=forests)
         html += f"<h3>{escape(model)}</h3>{told}" if told and len(models) > 1 else told
     return html
 
@@ -128,20 +133,28 @@ def _explained(
     logs: frozenset[str],
     metric: str,
     direction: str,
+    *,
+    forests: bool,
 ) -> str:
     """Draw what the trials of one model tell about its hyperparameters."""
     html = ""
-    best = (max if direction == "maximize" else min)(trials, key=lambda trial: trial["value"])
+    better = max if direction == "maximize" else min
+    ended = [trial for trial in trials if trial.get("state") != "pruned"]
+    best = better(ended or trials, key=lambda trial: trial["value"])
     drawn = surface(figures, best, metric, direction) if best.get("surface") else ""
-    names = [name for name in trials[0]["params"] if all(name in trial["params"] for trial in trials)]
-    names = [name for name in names if len({repr(trial["params"][name]) for trial in trials}) > 1]
-    shares = hyperparameter_importances(trials, names, logs, direction)
+    compared = on_equal_terms(trials, direction, forests=forests)
+    shown, settings = compared.trials, compared.settings
+    names = list(dict.fromkeys(name for trial in shown for name in trial["params"]))
+    names = [name for name in names if all(name in trial["params"] for trial in shown)]
+    names = [name for name in names if len({repr(trial["params"][name]) for trial in settings}) > 1]
+    shares = hyperparameter_importances(settings, names, logs, direction)
     if shares:
         names.sort(key=lambda name: -shares.get(name, 0.0))
-    mattered = search_figures.importances(figures, shares) if shares else ""
+    mattered = search_figures.importances(figures, shares, compared.note) if shares else ""
     html += f'<div class="columns">{mattered}{drawn}</div>' if mattered or drawn else ""
-    if names and len(trials) > 2:
-        html += search_figures.parallel(figures, trials, names, logs, metric, direction)
+    if names and len(shown) > 2:
+        html += search_figures.parallel(figures, shown, names, logs, metric, direction, note=compared.note)
         html += "<h3>Score against each setting</h3>"
-        html += search_figures.slices(figures, trials, names, logs, metric)
+        html += paragraph(f"{compared.note[0].upper()}{compared.note[1:]}.") if compared.note else ""
+        html += search_figures.slices(figures, settings, names, logs, metric)
     return html

@@ -85,7 +85,18 @@ def surface(figures: Figures, trial: Mapping[str, Any], metric: str, direction: 
         "xaxis": {"title": {"text": label(shown[0])}, "type": "category", "nticks": 12},
         "yaxis": {"title": {"text": label(shown[1])}, "type": "category", "nticks": 12},
     }
-    return figures.add(title, text + " The star is the best.", [heat, mark], layout, height=400)
+    text += " The star is the best."
+    taken = [_name(trial["params"].get(name)) for name in shown]
+    traces: list[dict[str, Any]] = [heat, mark]
+    if taken[0] in columns and taken[1] in rows and taken != [columns[top[0]], rows[top[1]]]:
+        traces.append(_ring(*taken))
+        text += " The ring is what was taken: neighbours differ by chance, and so does the best of them."
+    return figures.add(title, text, traces, layout, height=400)
+
+
+def _ring(x: str, y: str) -> dict[str, Any]:
+    style = {"symbol": "circle-open", "size": 16, "color": "#ffffff", "line": {"width": 3}}
+    return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "marker": style, "hoverinfo": "skip"}
 
 
 def _thinned(count: int) -> list[int]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
+from dmls_core.orchestration.links import LINKS
 from dmls_core.orchestration.status import report_failure
-from dmls_core.orchestration.tasks.base import JobRun, deployment_asked_for, open_run
-from dmls_core.spec import Deploy
+from dmls_core.orchestration.tasks.base import JobRun, open_run
+from dmls_core.orchestration.tasks.decision import Decision, decide, mismatch, record
+
+if TYPE_CHECKING:
+    from dmls_core.tracking import Champion
 
 NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deployed: {reason}"
 
@@ -18,42 +23,76 @@ NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deplo
 class ApproveOperator(ApprovalOperator):
     """Airflow's own approval, asked only where the spec says ``[deploy] mode = "manual"``.
 
-    ``auto`` passes by itself when the candidate is better than the champion; ``never`` skips the
-    deployment. A score under ``[deploy] min_metric`` is never deployed.
+    ``auto`` passes by itself where the rule of ``dmls_core.evaluate.comparison`` holds; ``never`` skips the
+    deployment. A score under ``[deploy] min_metric`` is never deployed. Where nobody answers until
+    ``[deploy] approval_timeout``, the champion stays.
     """
 
     template_fields = ()
+    operator_extra_links = LINKS
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(subject="Deploy this model?", on_failure_callback=report_failure, **kwargs)
 
     def execute(self, context: Context) -> Any:
         """Decide, or ask and wait without holding a worker slot."""
+        from dmls_core.tracking import champion_of
+
         run = open_run(context)
         evaluated, tracked = run.result_of("evaluate"), run.result_of("register")
         run.reporter.links |= {"mlflow": tracked["url"], "report": tracked["report"]}
-        champion = _champion_score(run, evaluated["metric"])
+        champion = champion_of(run.settings.mlflow_uri, run.job.model_name)
         gist = f"{evaluated['metric']} {evaluated['score']:.4f} on the holdout"
-        gist += "; there is no champion yet" if champion is None else f"; the champion has {champion:.4f}"
-        if objection := _too_old(run) or _objection(run.job.spec.deploy, evaluated, champion):
-            self._decline(run, f"{objection} ({gist})")
+        decision = decide(run, evaluated, champion)
+        if decision is None:
+            return self._ask(run, evaluated, champion, gist)
+        record(run, decision)
+        if not decision.deploy:
+            self._decline(run, f"{decision.reason} ({gist})")
             return None
-        if run.job.spec.deploy.mode == "auto":
-            self.log.info("Deployed by rule: %s", gist)
-            return {"approved": True, "by": "rule"}
+        self.log.info("Deployed by %s: %s (%s)", decision.by, decision.reason, gist)
+        return {"approved": True, "by": decision.by, "reason": decision.reason}
+
+    def _ask(self, run: JobRun, evaluated: Mapping[str, Any], champion: Champion | None, gist: str) -> Any:
+        """Put both models' numbers on the page, and wait for a person."""
+        tracked, timeout = run.result_of("register"), run.job.spec.deploy.approval_timeout
         self.subject = f"Deploy {run.job.model_name} version {tracked['model_version']}?"
-        self.body = f"The candidate has {gist}.\n\n[The run in MLflow]({tracked['url']})"
-        run.reporter.report("awaiting approval", f"{gist}. Approve or reject it in Airflow.")
-        return super().execute(context)
+        told = side_by_side(run, evaluated, champion)
+        self.body = f"{told}\n\n[The report]({tracked['report']}) · [The run in MLflow]({tracked['url']})"
+        deadline = ""
+        if timeout:
+            self.response_timeout, self.defaults = timedelta(seconds=timeout), [self.REJECT]
+            deadline = f" Without an answer within {timeout:g} s the champion stays."
+            self.body += f"\n\n{deadline.strip()}"
+        versus = _in_short(run, evaluated, champion)
+        run.reporter.report(
+            "awaiting approval", f"{gist}; {versus}. Approve or reject it in Airflow.{deadline}"
+        )
+        return super().execute(run.context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on after a person's answer; what follows is skipped if it was a rejection."""
-        if self.REJECT in event.get("chosen_options", ()):
-            run = open_run(context)
-            version = run.result_of("register")["model_version"]
-            reason = "the approval was declined in Airflow; the champion stays"
-            # Before the base class, which ends the task by skipping what follows.
-            run.reporter.report("accepted", NOT_DEPLOYED.format(version=version, reason=reason))
+        """Go on after a person's answer or the deadline; what follows is skipped if it was a rejection."""
+        run = open_run(context)
+        rejected = self.REJECT in event.get("chosen_options", ())
+        if "error" not in event:
+            found = run.result_of("evaluate").get("comparison") or {}
+            late = bool(event.get("timedout"))
+            who = (event.get("responded_by_user") or {}).get("name") or "a user"
+            reason = (
+                "nobody answered the approval by its deadline; the champion stays"
+                if late
+                else "the approval was declined in Airflow; the champion stays"
+                if rejected
+                else f"approved in Airflow by {who}"
+            )
+            decision = Decision(
+                not rejected, "deadline" if late else "person", reason, found.get("champion_version")
+            )
+            record(run, decision)
+            if rejected:
+                version = run.result_of("register")["model_version"]
+                # Before the base class, which ends the task by skipping what follows.
+                run.reporter.report("accepted", NOT_DEPLOYED.format(version=version, reason=reason))
         return super().execute_complete(context, event)
 
     def _decline(self, run: JobRun, reason: str) -> None:
@@ -64,39 +103,38 @@ class ApproveOperator(ApprovalOperator):
         self.skip(ti=run.context["ti"], tasks=run.context["task"].get_direct_relatives(upstream=False))
 
 
-def _champion_score(run: JobRun, metric: str) -> float | None:
-    """Return the champion's holdout score by ``metric``, if there is a champion with one."""
-    from dmls_core.tracking import champion_metric
+def side_by_side(run: JobRun, evaluated: Mapping[str, Any], champion: Champion | None) -> str:
+    """Return both models' numbers in Markdown, for the page that asks."""
+    metric, score = evaluated["metric"], evaluated["score"]
+    if champion is None:
+        return f"The candidate has {metric} {score:.4f} on its holdout. There is no champion yet."
+    if problem := mismatch(run, evaluated["comparison"], champion):
+        return (
+            f"The candidate has {metric} {score:.4f} on its holdout. The champion is version "
+            f"{champion.version}: {problem}."
+        )
+    found = evaluated["comparison"]
+    low, high = found["interval"]
+    rows = [
+        f"| | {metric} |",
+        "| --- | --- |",
+        f"| champion, version {champion.version} | {found['champion_score']:.4f} |",
+        f"| **candidate** | **{found['challenger_score']:.4f}** |",
+        f"| improvement | {found['difference']:+.4f} |",
+        f"| 95 % interval | {low:+.4f} to {high:+.4f} |",
+        f"| probability of more than {found['min_improvement']:g} | {found['probability']:.1%} |",
+        f"| rows | {found['rows']:,} |",
+    ]
+    return "\n".join(rows) + f"\n\n{found['reason'][:1].upper()}{found['reason'][1:]}. {found['note']}"
 
-    return champion_metric(run.settings.mlflow_uri, run.job.model_name, metric)
 
-
-def _too_old(run: JobRun) -> str:
-    """Return why the candidate may not take the place of a champion of a later time; empty if it may.
-
-    A user may ask for the deployment all the same, with the run's configuration.
-    """
-    if run.job.inputs is None or deployment_asked_for(run):
-        return ""
-    if run.job.backfill:
-        return 'it was made by a backfill; run it again with {"deploy": true} to have it deployed'
-    from dmls_core.tracking import champion_tag
-    from dmls_core.tracking.registry import INTERVAL_END_TAG
-
-    latest = champion_tag(run.settings.mlflow_uri, run.job.model_name, INTERVAL_END_TAG) or ""
-    end = run.job.inputs.interval[1]
-    # Both in UTC and of one form: they compare as texts.
-    return f"the champion was trained on later data, until {latest}" if latest > end else ""
-
-
-def _objection(deploy: Deploy, evaluated: Mapping[str, Any], champion: float | None) -> str:
-    """Return why the spec's rules forbid the deployment; empty if they don't."""
-    if deploy.mode == "never":
-        return '[deploy] mode is "never"'
-    if not evaluated["good_enough"]:
-        return f"the score misses [deploy] min_metric {deploy.min_metric}"
-    if deploy.mode == "auto" and champion is not None:
-        score: float = evaluated["score"]
-        better = score > champion if evaluated["direction"] == "maximize" else score < champion
-        return "" if better else "it is not better than the champion"
-    return ""
+def _in_short(run: JobRun, evaluated: Mapping[str, Any], champion: Champion | None) -> str:
+    if champion is None:
+        return "there is no champion yet"
+    if problem := mismatch(run, evaluated["comparison"], champion):
+        return f"the champion is version {champion.version}: {problem}"
+    found = evaluated["comparison"]
+    return (
+        f"on {found['rows']:,} common rows {found['challenger_score']:.4f}, and the champion (version "
+        f"{champion.version}) {found['champion_score']:.4f}: {found['reason']}"
+    )

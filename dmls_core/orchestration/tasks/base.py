@@ -46,11 +46,6 @@ def open_run(context: Context) -> JobRun:
     return JobRun(job_of(context), context, airflow_settings())
 
 
-def deployment_asked_for(run: JobRun) -> bool:
-    """Say whether the run was started with the configuration ``{"deploy": true}``."""
-    return (run.context["dag_run"].conf or {}).get("deploy") is True
-
-
 class JobTask(BaseOperator):
     """A task of a job's DAG. Nothing of it is templated, so nothing from a spec ever is."""
 

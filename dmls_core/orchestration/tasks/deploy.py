@@ -8,19 +8,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.observability.stats import Stats
-
 from dmls_core.errors import ServingError
 from dmls_core.orchestration.connections import open_repository
+from dmls_core.orchestration.links import LINKS
 from dmls_core.orchestration.model_files import download_model
+from dmls_core.orchestration.notify import notify
 from dmls_core.orchestration.tasks.base import JobRun, JobTask
+from dmls_core.orchestration.tasks.decision import tag_decision
 
 if TYPE_CHECKING:
-    from dmls_core.serving import Repository, TritonClient
+    from dmls_core.serving import Repository, ServingOptions, TritonClient
+    from dmls_core.spec import Spec
 
 
 class DeployOperator(JobTask):
     """Writes the candidate into the Triton repository and has Triton load it; what is served stays."""
+
+    operator_extra_links = LINKS
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return the candidate's version, and the verified one before it."""
@@ -37,8 +41,11 @@ class DeployOperator(JobTask):
 class VerifyOperator(JobTask):
     """Sends golden rows through the candidate's endpoint; then, and only then, it is served and champion."""
 
+    operator_extra_links = LINKS
+
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return how many rows agreed over HTTP and gRPC, and how long one takes."""
+        from dmls_core.monitoring.counts import count
         from dmls_core.serving import go_live
         from dmls_core.tracking import promote
 
@@ -50,6 +57,7 @@ class VerifyOperator(JobTask):
             promote(
                 run.settings.mlflow_uri, name, tracked["model_version"], triton_version=served, deployed_by=by
             )
+            tag_decision(run)
 
         try:
             with _triton(run) as triton:
@@ -59,27 +67,38 @@ class VerifyOperator(JobTask):
                     version,
                     max_latency_ms=run.job.spec.deploy.max_latency_ms,
                     keep=run.settings.keep_versions,
+                    options=serving_options(run.job.spec),
                     finish=make_champion,
                 )
         except ServingError:
-            Stats.incr("dmls.verification_failures")
+            count(run.store, run.job.team, run.job.name, "verification_failures")
             raise
-        Stats.incr("dmls.deployments")
+        count(run.store, run.job.team, run.job.name, "deployments")
         evaluated = run.result_of("evaluate")
         run.reporter.links |= {
             "mlflow": tracked["url"],
             "report": tracked["report"],
             "model": f"http://{run.settings.triton_http.partition(',')[0]}/v2/models/{name}",
         }
-        run.reporter.report(
-            "deployed",
+        told = (
             f"deployed as {name} version {version}: {evaluated['metric']} {evaluated['score']:.4f} on rows "
-            "that the search never saw",
+            "that the search never saw"
         )
+        run.reporter.report("deployed", told)
+        notify(run.job.owner, "deployed", f"{run.job.team}/{run.job.name}", told, run.reporter.links)
         proof = done.proof
         return {"version": version} | (
             {"rows": proof.rows, "milliseconds": proof.milliseconds} if proof else {}
         )
+
+
+def serving_options(spec: Spec) -> ServingOptions:
+    """Return what a spec says of how its model is served: rows are logged where drift is watched."""
+    from dmls_core.serving import ServingOptions
+
+    if spec.drift is None:
+        return ServingOptions()
+    return ServingOptions(log_share=spec.drift.sample, log_leave_out=spec.columns.sensitive)
 
 
 @contextmanager

@@ -29,4 +29,10 @@ class EvaluateOperator(JobTask):
         score, metric = result["score"], result["metric"]
         enough = floor is None or (score >= floor if result["direction"] == "maximize" else score <= floor)
         run.reporter.running(f"trained: {metric} {score:.4f} on the holdout")
-        return {"score": score, "metric": metric, "direction": result["direction"], "good_enough": enough}
+        return {
+            "score": score,
+            "metric": metric,
+            "direction": result["direction"],
+            "good_enough": enough,
+            "comparison": result.get("comparison"),
+        }

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from dmls_core.orchestration.job import Job
-from dmls_core.orchestration.links import MlflowRunLink, ReportLink
+from dmls_core.orchestration.links import LINKS
 from dmls_core.orchestration.model_files import download_run
-from dmls_core.orchestration.tasks.base import JobRun, JobTask, deployment_asked_for
+from dmls_core.orchestration.tasks.base import JobRun, JobTask
 from dmls_core.orchestration.trainer.outcome import read_result
 from dmls_core.tracking.registry import INTERVAL_END_TAG
+
+CHANGES_TAG = "dmls.changes"
+"""Tag with what a user changed for a run, JSON as it was given."""
 
 
 class RegisterOperator(JobTask):
     """Logs the run, its trials and its model to MLflow; the model's version becomes the challenger."""
 
-    operator_extra_links = (MlflowRunLink(), ReportLink())
+    operator_extra_links = LINKS
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return the MLflow run's id, its address and its report's, and the registered model's version."""
@@ -35,7 +39,7 @@ class RegisterOperator(JobTask):
                 airflow_url=run.reporter.links["airflow"],
                 public_uri=run.settings.mlflow_public_uri,
                 tags=interval_tags(run.job),
-                challenger=not run.job.backfill or deployment_asked_for(run),
+                challenger=not run.job.backfill or run.job.deploy,
             )
         self.log.info("MLflow run: %s", tracked.url)
         return {
@@ -47,11 +51,12 @@ class RegisterOperator(JobTask):
 
 
 def interval_tags(job: Job) -> dict[str, str]:
-    """Return the tags that say which data a run was trained on, and whether a backfill asked for it."""
-    if job.inputs is None:
-        return {}
-    start, end = job.inputs.interval
-    return {
+    """Return the tags that say which data a run was trained on, and what of it a user asked for."""
+    tags = {CHANGES_TAG: json.dumps(dict(job.changes))[:5000]} if job.changed else {}
+    if job.interval is None:
+        return tags
+    start, end = job.interval
+    return tags | {
         "dmls.interval_start": start,
         INTERVAL_END_TAG: end,
         "dmls.window": str(job.spec.data.window),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pendulum
 from airflow.sdk import Context
@@ -13,7 +13,7 @@ from airflow.timetables.base import DataInterval
 
 from dmls_core.errors import ConflictError
 from dmls_core.intake import IntakeLimits
-from dmls_core.orchestration.inputs import Chooser, RunInputs, check_size, check_unchanged
+from dmls_core.orchestration.inputs import Chooser, RunInputs, check_size, check_unchanged, choose_whole
 from dmls_core.orchestration.job import INPUTS
 from dmls_core.orchestration.partition_trigger import PartitionTrigger
 from dmls_core.orchestration.tasks.base import JobRun, JobTask, open_run
@@ -39,19 +39,14 @@ class ValidateOperator(JobTask):
             DataError: an object is gone or was replaced since its admission.
         """
         run.reporter.running("validating the data")
-        data = run.job.record.data
-        chooser = Chooser(run.store, run.job.record, run.job.spec, run.job.grid) if run.job.grid else None
-        interval = _interval(run, chooser) if chooser else None
-        if chooser and interval:
-            inputs = chooser.choose(interval)
-            if inputs is None:
-                self._wait(run, chooser, interval)
-            else:
-                check_size(inputs.data, IntakeLimits.from_environment().data_bytes)
-                self._keep(run, inputs)
-                data = inputs.data
-        else:
+        inputs = self._choose(run)
+        if inputs is None:
+            data = run.job.record.data
             check_unchanged(run.store, data)
+        else:
+            data = inputs.data
+            check_size(data, IntakeLimits.from_environment().data_bytes)
+            self._keep(run, inputs)
         sizes = [item.size for item in data]
         return {"objects": len(sizes), "bytes": sum(sizes)}
 
@@ -65,7 +60,16 @@ class ValidateOperator(JobTask):
             )
         return self.execute(context)
 
-    def _wait(self, run: JobRun, chooser: Chooser, interval: DataInterval) -> None:
+    def _choose(self, run: JobRun) -> RunInputs | None:
+        """Return what this run reads where it is not simply what was admitted; wait for it if need be."""
+        record, spec, grid = run.job.record_of_run, run.job.spec, run.job.grid
+        chooser = Chooser(run.store, record, spec, grid) if grid else None
+        interval = _interval(run, chooser) if chooser else None
+        if chooser and interval:
+            return chooser.choose(interval) or self._wait(run, chooser, interval)
+        return choose_whole(run.store, record, spec) if run.job.changed else None
+
+    def _wait(self, run: JobRun, chooser: Chooser, interval: DataInterval) -> NoReturn:
         """Leave the worker until a partition of the interval is there."""
         spec, pattern = run.job.spec, run.job.spec.partitions
         if pattern is None:
@@ -95,10 +99,14 @@ class ValidateOperator(JobTask):
         for item in inputs.data:
             self.log.info("reading %s, ETag %s", item.key, item.etag)
         run.context["task_instance"].xcom_push(INPUTS, inputs.as_json())
-        key = layout.run_folder(run.job.team, run.job.name, inputs.run_key) + layout.RUN
+        folder = layout.run_folder(run.job.team, run.job.name, inputs.run_key)
         document = {"schema": 1, **inputs.as_json(), "run_id": run.context["run_id"]}
+        if run.job.changed:
+            document["changes"] = dict(run.job.changes)
+            self.log.info("changed for this run: %s", json.dumps(run.job.changes))
+            run.store.put(folder + layout.SPEC, run.job.spec.canonical())
         try:
-            run.store.create(key, json.dumps(document, indent=1).encode())
+            run.store.create(folder + layout.RUN, json.dumps(document, indent=1).encode())
         except ConflictError:
             self.log.info("the run %s was begun before: it goes on where it was", inputs.run_key)
 

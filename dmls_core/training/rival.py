@@ -1,0 +1,165 @@
+"""The champion, asked about the challenger's holdout: its own files, its own encoder, the very same rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.compute import available_cpus
+from dmls_core.data import CategoryFeature, Encoder, Table, encode_table
+from dmls_core.errors import DmlsError, ServingError
+from dmls_core.evaluate.comparison import Freshness
+from dmls_core.serving import checkpoint
+from dmls_core.store import layout, open_store
+from dmls_core.training.freshness import Seen, unseen_rows
+from dmls_core.training.request import Job
+
+ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
+FEWEST_FRESH = 30
+"""Held-out rows new to the champion from which they alone are compared on; of fewer little can be told."""
+
+_BLOCK = 65_536
+"""Rows encoded value by value at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the champion says of the held-out rows.
+
+    Attributes:
+        version: the champion's, in MLflow's registry.
+        run_key: of its run.
+        problem: why it cannot be asked; empty if it was.
+        labels: the classes of its answers; ``None`` for a regression.
+        values: float32 (n_rows, n_classes) probabilities or (n_rows,) values.
+        rows: which of the held-out rows it was asked about: positions in the holdout, ascending.
+        fresh: what it has seen of them.
+    """
+
+    version: int
+    run_key: str = ""
+    problem: str = ""
+    labels: tuple[str, ...] | None = None
+    values: NDArray[np.float32] | None = None
+    rows: NDArray[np.intp] | None = None
+    fresh: Freshness = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The champion's files, brought here; or why they could not be.
+
+    Attributes:
+        job: the challenger's run.
+        version: in MLflow's registry.
+        result: ``result.json`` of the champion's run.
+        encoder: how it reads rows.
+        checkpoint: the model.
+        problem: why it cannot be asked; empty if it can.
+    """
+
+    job: Job
+    version: int
+    result: dict[str, Any]
+    encoder: Encoder | None = None
+    checkpoint: Path | None = None
+    problem: str = ""
+
+    def ask(self, table: Table, test: NDArray[np.integer]) -> Answers:
+        """Have the champion answer the held-out rows of a table.
+
+        What it cannot read is no error of this run: the two are not comparable, and why is in the answer.
+
+        Args:
+            table: the challenger's data, not encoded yet.
+            test: indices of the held-out rows.
+        """
+        key = str(self.result.get("run_key", ""))
+        if self.encoder is None or self.checkpoint is None:
+            return Answers(self.version, key, self.problem)
+        try:
+            self._check_target(table)
+            rows, fresh = self._rows(table, test)
+            matrix = _encode(self.encoder, table, test[rows])
+            values = checkpoint.predict(checkpoint.load(self.checkpoint), matrix, threads=available_cpus())
+        except (ValueError, DmlsError) as error:
+            return Answers(self.version, key, f"the champion cannot read these rows: {error}")
+        return Answers(self.version, key, "", self.encoder.target.labels, values, rows, fresh)
+
+    def _check_target(self, table: Table) -> None:
+        target = self.encoder.target if self.encoder else None
+        if target is None or target.name != table.target_name:
+            raise ValueError(f"it predicts {target.name if target else '?'!r}, not {table.target_name!r}")
+        if (target.labels is None) != (table.labels is None):
+            raise ValueError("one of the two predicts classes, the other one numbers")
+
+    def _rows(self, table: Table, test: NDArray[np.integer]) -> tuple[NDArray[np.intp], Freshness]:
+        """Choose the held-out rows to compare on: those that are new to the champion, if they are enough."""
+        everything = np.arange(len(test))
+        seen = Seen.of(self.result)
+        unseen = unseen_rows(self.job, seen, table)
+        if unseen is None:
+            return everything, "unknown"
+        fresh = np.flatnonzero(unseen[test])
+        if len(fresh) == len(test):
+            return everything, "all"
+        if len(fresh) >= FEWEST_FRESH:
+            return fresh, "some"
+        return everything, "none"
+
+
+def find_rival(job: Job) -> Rival:
+    """Bring the champion's files from its run's folder here; they are checked against its ``result.json``."""
+    request, folder = job.request, job.out.parent / "champion"
+    result: dict[str, Any] = {}
+    try:
+        store = open_store(request.champion)
+        result = json.loads(store.get(layout.RESULT))
+        folder.mkdir(exist_ok=True)
+        sums = {artifact["name"]: artifact["sha256"] for artifact in result["artifacts"]}
+        for name in (ENCODER, CHECKPOINT):
+            path = folder / Path(name).name
+            store.download(name, path)
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != sums[name]:
+                    raise ServingError(f"{name} is not the file that its trainer wrote")
+        encoder = Encoder.from_json(json.loads((folder / Path(ENCODER).name).read_bytes()))
+    except (DmlsError, ValueError, KeyError, TypeError) as error:
+        problem = f"the champion's files cannot be read: {error}"
+        return Rival(job, request.champion_version, result, problem=problem)
+    return Rival(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
+
+
+def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Encode rows of a table as another run's encoder does.
+
+    Raises:
+        ValueError: the table lacks a column of the encoder, or holds texts where it takes numbers.
+    """
+    places = {name: place for place, name in enumerate(table.feature_names)}
+    if missing := [name for name in encoder.feature_names if name not in places]:
+        raise ValueError(f"columns are missing: {', '.join(map(repr, missing[:10]))}")
+    order = np.array([places[name] for name in encoder.feature_names], dtype=np.intp)
+    columns = tuple(table.columns[place] for place in order)
+    narrow = Table(columns, table.matrix[np.ix_(rows, order)], table.target_name, table.target[rows])
+    everything = np.arange(len(rows))
+    alike = all(
+        isinstance(feature, CategoryFeature) == (column.categories is not None)
+        for feature, column in zip(encoder.features, columns, strict=True)
+    )
+    if alike:
+        return encode_table(encoder, narrow, everything)
+    # A column of numbers then is one of texts now, or the other way round: value by value.
+    blocks = [everything[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+    return np.concatenate([_by_value(encoder, narrow, block) for block in blocks])
+
+
+def _by_value(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+    columns: dict[str, Any] = {**table.raw(rows)}
+    return encoder.transform(columns)
