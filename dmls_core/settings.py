@@ -70,6 +70,12 @@ ENVIRONMENT: dict[str, str] = {
 TRITON_KEY_HEADER = "dmls-key"
 """Header with ``triton_key`` over HTTP; over gRPC Triton puts ``triton-grpc-protocol-`` before its name."""
 
+INFERENCE_LOG = "DMLS_INFERENCE_LOG"
+"""Variable of Triton's own environment: the folder that sampled requests are written to; else none are."""
+
+METRICS_TOKEN = "DMLS_METRICS_TOKEN"  # noqa: S105 - the variable's name
+"""Variable of Airflow's API server: the token that Prometheus sends; without it nobody is answered."""
+
 STATE_FILE = "platform.json"
 """Written by the embedded platform, mode 600: ``{"settings": {...}, "environment": {...}, ...}``."""
 

@@ -1,11 +1,7 @@
-"""One trainer of a shared search whose fits cost nothing, as a process: ``shared_worker.py JSON``.
-
-The database's address is in ``DMLS_STUDY_URL``. Each evaluation leaves a line in ``fits/<number>.<pid>``.
-"""
+"""One trainer of a shared search whose fits cost nothing. Each leaves a file ``fits/<number>.<pid>``."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -95,8 +91,15 @@ def arm(model: str, plan: Plan, folder: Path, seconds: float) -> Arm:
     )
 
 
-def main(wanted: dict[str, Any]) -> None:
-    out = Path(wanted["out"])
+def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
+    """Do one trainer's part: what a process of its own is started with.
+
+    Args:
+        url: the database's address.
+        out: the run's folder; errors go to ``errors.<pid>`` in it.
+        wanted: which trainer it is, and of what search.
+    """
+    sys.stderr = (out / f"errors.{os.getpid()}").open("w", buffering=1)
     fits = out / "fits"
     fits.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(open_store(str(out)))
@@ -104,7 +107,7 @@ def main(wanted: dict[str, Any]) -> None:
     plan = Plan(wanted.get("sampler", "tpe"), wanted.get("pruning", "none"))
     models = wanted.get("models", ["random-forest-classifier"])
     arms = [arm(model, plan, fits, wanted.get("seconds", 0.05)) for model in models]
-    database = StudyDatabase(os.environ["DMLS_STUDY_URL"], beat=1, grace=wanted.get("grace", 4))
+    database = StudyDatabase(url, beat=1, grace=wanted.get("grace", 4))
     study = SharedStudy(database, wanted.get("name", "key"), arms, wanted["n_trials"])
     member = Member(wanted["worker"], wanted["workers"])
 
@@ -121,14 +124,9 @@ def main(wanted: dict[str, Any]) -> None:
             on_trial=folder.keep,
             on_slots=lambda _: None,
             stop=(out / "stop").exists,
+            leave=(out / "leave").exists,
         )
-        if member.leads:
-            print(json.dumps(sorted(trial.number for trial in kept())))
-            if wanted.get("remove"):
-                (out / layout.RESULT).write_text("{}")
-                remove_studies(database, wanted.get("name", "key"), models)
+        if member.leads and wanted.get("remove"):
+            (out / layout.RESULT).write_text("{}")
+            remove_studies(database, wanted.get("name", "key"), models)
     database.close()
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from dmls_core.cli.console import err, facts, out, print_json
-from dmls_core.cli.options import DataArguments, JobArgument, JsonOption, SpecArgument, parse_job
+from dmls_core.cli.options import FilesArguments, JobArgument, JsonOption, SpecArgument, parse_job
 from dmls_core.errors import NotFoundError, PlatformError, Problem, UserError
 from dmls_core.settings import load_settings
 
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def submit(
     spec: SpecArgument,
-    data: Annotated[list[Path], DataArguments],
+    data: Annotated[list[Path], FilesArguments],
     team: Annotated[str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")] = DEFAULT_TEAM,
     name: Annotated[
         str | None, typer.Option(help="The job's name; the spec's, or its folder's, if left out.")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dmls_core.cli import drift, jobs, model, plan, platform, rollback, spec, train
+from dmls_core.cli import canary, drift, jobs, model, plan, platform, rollback, spec, train
 from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.errors import DmlsError, PlatformError
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (platform, spec, plan, train, jobs, model, rollback, drift):
+for group in (platform, spec, plan, train, jobs, model, rollback, canary, drift):
     group.register(app)
 
 

@@ -16,6 +16,12 @@ SpecArgument = Annotated[
 DataArguments = typer.Argument(
     metavar="DATA...", exists=True, dir_okay=False, help="Data files: CSV or Parquet.", show_default=False
 )
+FilesArguments = typer.Argument(
+    metavar="DATA...",
+    exists=True,
+    help="Data files: CSV or Parquet; or folders of them, as partitions lie in.",
+    show_default=False,
+)
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job, as TEAM/NAME.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 

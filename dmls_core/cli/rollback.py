@@ -29,13 +29,15 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Serve an earlier version again, and make it the champion; to the served one: mend what disagrees."""
+    from dmls_core.monitoring.counts import count
     from dmls_core.serving import Repository, triton_servers
     from dmls_core.serving import rollback as roll_back
-    from dmls_core.store import layout
+    from dmls_core.store import layout, open_store
     from dmls_core.tracking import promote, registered_as
 
     settings = load_settings()
-    model = layout.model_name(*parse_job(job))
+    name = parse_job(job)
+    model = layout.model_name(*name)
     mlflow = settings.require("mlflow_uri")
     by = f"{getpass.getuser()}@{socket.gethostname()}"
 
@@ -47,6 +49,8 @@ def rollback(
     with triton_servers(*addresses, key=settings.triton_key) as servers:
         repository = Repository(settings.require("triton_repository"))
         done = roll_back(repository, servers, model, to, finish=make_champion)
+    if settings.root:
+        count(open_store(settings.root), *name, "rollbacks")
     if as_json:
         print_json(
             {"schema": 1, "model": model, "version": done.version, "previous": done.previous, "by": by}

@@ -1,4 +1,4 @@
-"""``dmls validate`` and ``dmls schema``: what admission would say, and what editors complete from."""
+"""``dmls validate``, ``schema`` and ``init``: what admission would say, and how a spec is begun."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dmls_core.cli.console import facts, out, print_json
-from dmls_core.cli.options import DataArguments, JsonOption, SpecArgument
+from dmls_core.cli.console import facts, out, print_json, say
+from dmls_core.cli.options import FilesArguments, JsonOption, SpecArgument
 from dmls_core.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to ``dmls``."""
     app.command(rich_help_panel="Specs")(validate)
     app.command(rich_help_panel="Specs")(schema)
+    app.command(rich_help_panel="Specs")(init)
 
 
 def validate(
     spec: SpecArgument,
-    data: Annotated[list[Path] | None, DataArguments] = None,
+    data: Annotated[list[Path] | None, FilesArguments] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what admission would say of a spec and its data, without any service."""
@@ -50,6 +51,20 @@ def schema() -> None:
     from dmls_core.spec.json_schema import json_schema
 
     print_json(json_schema(CATALOGUE))
+
+
+def init(
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="A CSV or Parquet file.")
+    ],
+) -> None:
+    """Print a spec to begin with, guessed from the first rows of the data."""
+    from dmls_core.intake.sniff import sample_file, sniff
+    from dmls_core.spec.toml_text import toml_text
+
+    found = sniff(data.name, sample_file(data))
+    say(f"{len(found.columns)} columns; the target seems to be {found.target}, for {found.task}")
+    out.print(toml_text(found.document), end="", markup=False, highlight=False, soft_wrap=True)
 
 
 def gist(spec: Spec) -> list[tuple[str, str]]:

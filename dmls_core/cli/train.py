@@ -37,6 +37,10 @@ def train(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Leave out rows at it and later, by [columns] time.")
     ] = None,
+    champion: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder or s3:// URL of the champion's run, to compare with.")
+    ] = "",
+    champion_version: Annotated[int, typer.Option(help="The champion's version in MLflow's registry.")] = 0,
     worker: Annotated[
         int,
         typer.Option(
@@ -64,6 +68,8 @@ def train(
         etags=etag or (),
         since=parse_time(since),
         until=parse_time(until),
+        champion=champion,
+        champion_version=champion_version,
         worker=worker,
         as_json=as_json,
     )

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dmls_core.data.csv_source import CsvSource
 from dmls_core.data.files import open_source
@@ -91,16 +93,31 @@ def _cut(source: Source, cut: Cut, target: Path) -> int:
         raise DataError(
             missing_column(cut.column, source.names, source.path.name, "columns.time", source.header_line)
         )
+    kept = _within(_times(_column(source, cut), cut, source), cut)
     if isinstance(source, CsvSource):
-        # Reading the column checks the records as well: what is copied is in order.
-        text = source.read({cut.column: pl.Categorical()}).to_series().cast(pl.String)
-        kept = _within(_times(text, cut, source), cut)
         return source.copy_rows(kept, target)
-    stored = pl.scan_parquet(source.path, glob=False).select(cut.column).collect().to_series()
-    kept = _within(_times(stored, cut, source), cut)
     frame = pl.scan_parquet(source.path, glob=False).filter(kept)
     frame.sink_parquet(target)
     return int(kept.sum())
+
+
+def rows_from(path: Path, cut: Cut, *, data_format: str | None = None) -> NDArray[np.bool_]:
+    """Return for each row of a file whether it is within the cut.
+
+    Raises:
+        DataError: as for ``cut_files``.
+    """
+    source = open_source(path, data_format, DataLimits.from_environment())
+    within: NDArray[np.bool_] = _within(_times(_column(source, cut), cut, source), cut).to_numpy()
+    return within
+
+
+def _column(source: Source, cut: Cut) -> pl.Series:
+    """Return the column that tells the time, as the file has it."""
+    if isinstance(source, CsvSource):
+        # Reading the column checks the records as well: what is copied is in order.
+        return source.read({cut.column: pl.Categorical()}).to_series().cast(pl.String)
+    return pl.scan_parquet(source.path, glob=False).select(cut.column).collect().to_series()
 
 
 def _times(column: pl.Series, cut: Cut, source: Source) -> pl.Series:

@@ -36,7 +36,8 @@ class Files:
         self.sources = tuple(open_source(path, data_format, limits) for path in paths)
         if not self.sources:
             raise DataError("there is no data file")
-        self._heights: tuple[int, ...] = ()
+        self.heights: tuple[int, ...] = ()
+        """Rows of each file, known once they were read."""
         self._limits = limits
 
     def looks(self, names: Collection[str]) -> dict[str, Look]:
@@ -61,8 +62,8 @@ class Files:
         frames = [
             source.read_with(reader, types) if reader else source.read(types) for source in self.sources
         ]
-        self._heights = tuple(frame.height for frame in frames)
-        rows, most = sum(self._heights), self._limits.rows
+        self.heights = tuple(frame.height for frame in frames)
+        rows, most = sum(self.heights), self._limits.rows
         if rows > most:
             problem = Problem("the data has too many rows", found=f"{rows:,}", expected=f"at most {most:,}")
             raise DataError(problem)
@@ -82,7 +83,7 @@ class Files:
         if not cells:
             return located
         first = 0
-        for source, height in zip(self.sources, self._heights, strict=True):
+        for source, height in zip(self.sources, self.heights, strict=True):
             own = {(row - first, name) for row, name in cells if first <= row < first + height}
             if own:
                 found = source.locate(own)

@@ -81,28 +81,35 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
     return matrix
 
 
-def encode_in_place(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+def encode_in_place(
+    encoder: Encoder, table: Table, train: NDArray[np.integer], test: NDArray[np.integer]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Encode rows of a table that nobody needs any more: they take the place of its own.
 
     Args:
         encoder: as for ``encode_table``.
-        table: the data; its matrix holds nonsense afterwards.
-        rows: indices of the rows, ascending.
+        table: the data; what its matrix holds afterwards is not said.
+        train: indices of some rows, ascending.
+        test: indices of others, in any order.
 
     Returns:
-        What ``encode_table`` returns, in the memory of the table's matrix.
+        What ``encode_table`` returns for both, one after the other in the memory of the table's matrix.
 
     Raises:
-        ValueError: the table's features are not the encoder's, or the rows are not in order.
+        ValueError: the table's features are not the encoder's, or the rows are not in order, or too many.
     """
-    if (np.diff(rows) <= 0).any():
-        raise ValueError("the rows are not in ascending order")
-    matrix = table.matrix[: len(rows)]
-    for start in range(0, len(rows), _BLOCK):
+    count, rows = len(train), len(train) + len(test)
+    if rows > table.n_rows or (np.diff(train) <= 0).any():
+        raise ValueError("the rows are not in ascending order, or more than the table has")
+    matrix = table.matrix[:rows]
+    held = table.matrix[test]
+    for start in range(0, count, _BLOCK):
         # Rows only move up, so none is overwritten before it has moved.
-        matrix[start : start + _BLOCK] = table.matrix[rows[start : start + _BLOCK]]
+        matrix[start : min(start + _BLOCK, count)] = table.matrix[train[start : start + _BLOCK]]
+    matrix[count:] = held
+    del held
     _encode(encoder, table, matrix)
-    return matrix
+    return matrix[:count], matrix[count:]
 
 
 def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None:

@@ -73,6 +73,7 @@ def read_table(
     values, labels = target
     encoded = pl.DataFrame([series for _, series in features])
     warnings: tuple[str, ...] = ()
+    kept: pl.Series | None = None
     if values.null_count():
         empty = int(frame.select(pl.all_horizontal(pl.all().is_null())).to_series().sum())
         if dropped := values.null_count() - empty:
@@ -89,6 +90,8 @@ def read_table(
         target=values.to_numpy(),
         labels=labels,
         warnings=warnings,
+        heights=files.heights,
+        kept=None if kept is None else kept.to_numpy(),
     )
 
 

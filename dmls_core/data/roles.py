@@ -48,6 +48,7 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         "columns.features": columns.features,
         "columns.categorical": columns.categorical,
         "columns.drop": columns.drop,
+        "columns.sensitive": columns.sensitive,
         "columns.id": (columns.id,),
         "columns.time": (columns.time,),
         "columns.weight": (columns.weight,),

@@ -34,6 +34,8 @@ class Table:
         target: shape (n_rows,): class indices (int64) for a classifier, values (float64) for a regressor.
         labels: the classes as the data spells them, in the order of their indices; None for a regressor.
         warnings: what the user should know, in plain words.
+        heights: rows that each file holds, in order; () where that was not told.
+        kept: which of those rows are here, shape (sum(heights),); None: all.
     """
 
     columns: tuple[TableColumn, ...]
@@ -42,6 +44,8 @@ class Table:
     target: NDArray[np.int64] | NDArray[np.float64]
     labels: tuple[str, ...] | None = None
     warnings: tuple[str, ...] = ()
+    heights: tuple[int, ...] = ()
+    kept: NDArray[np.bool_] | None = None
 
     @property
     def n_rows(self) -> int:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from dmls_core.errors import Problem, SpecError
 from dmls_core.models.availability import check_available
 from dmls_core.models.catalogue import CATALOGUE
 from dmls_core.models.engine_space import note_unsupported
 from dmls_core.spec import Findings, Spec, SpecLimits, parse_spec
+from dmls_core.spec.changes import Changes, changed_document
+from dmls_core.spec.document import inspect_values
+from dmls_core.spec.parse import check_document
+from dmls_core.spec.read_tables import read_table
 
 
 def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | None = None) -> Spec:
@@ -20,13 +28,47 @@ def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | No
         SpecError: with every problem in file order. What is not available yet, or not on the engine
             that the spec asks for, is told once all else is in order.
     """
-    return parse_spec(
-        source,
-        CATALOGUE,
-        file=file,
-        limits=limits,
-        checks=(check_available, _check_engine, _check_trials, _check_retrain),
-    )
+    return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=CHECKS)
+
+
+def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's configuration") -> RunChange:
+    """Apply what a user changes for one run, and validate the outcome as if it had been written into a spec.
+
+    Args:
+        spec: the accepted one.
+        changes: ``deploy``, ``n_trials``, ``seed``, ``data`` and ``hyperparameters``, as
+            ``dmls_core.spec.Changes`` describes them.
+        file: what messages call the place of the mistake.
+
+    Raises:
+        SpecError: with every problem.
+    """
+    limits = SpecLimits.from_environment()
+    findings = Findings(file, None, limits)
+    inspect_values(changes, findings, limits)
+    findings.raise_any()
+    read = read_table(Changes, changes, ("run",), findings)
+    findings.raise_any()
+    if read is None:
+        raise SpecError(Problem("is no table of changes", file=file, key="run"))
+    if not read.changes_spec:
+        return RunChange(spec, deploy=read.deploy)
+    top = changed_document(spec, read, findings)
+    findings.raise_any()
+    return RunChange(check_document(top, CATALOGUE, findings, limits, CHECKS), deploy=read.deploy)
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """What a run of a job is asked to do otherwise.
+
+    Attributes:
+        spec: the run's; the job's own where nothing of it is changed.
+        deploy: whether its model is to be deployed at the user's request.
+    """
+
+    spec: Spec
+    deploy: bool = False
 
 
 def _check_retrain(spec: Spec, findings: Findings) -> None:
@@ -56,3 +98,7 @@ def _check_engine(spec: Spec, findings: Findings) -> None:
         return
     for search in spec.models:
         note_unsupported(CATALOGUE[search.name], search.hyperparameters, spec.resources.engine, findings)
+
+
+CHECKS = (check_available, _check_engine, _check_trials, _check_retrain)
+"""What is checked once all else is in order."""

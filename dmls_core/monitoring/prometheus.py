@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 
 from dmls_core.monitoring.drift import ColumnDrift, Drift
+from dmls_core.monitoring.families import escaped
 
 COLUMNS = 100
 """Columns that have series of their own, the most drifted ones: each series costs a Prometheus memory."""
@@ -19,9 +19,16 @@ _METRICS = {
 }
 
 
-def metrics_text(drift: Drift, team: str, job: str) -> str:
-    """Return the metrics of one job's latest comparison."""
-    labels = f'team="{_escaped(team)}",job="{_escaped(job)}"'
+def metrics_text(drift: Drift, team: str, job: str, source: str) -> str:
+    """Return the metrics of one job's latest comparison.
+
+    Args:
+        drift: the comparison.
+        team: of the job.
+        job: its name.
+        source: what was compared: ``requests`` or ``data``.
+    """
+    labels = f'team="{escaped(team)}",job="{escaped(job)}",source="{source}"'
     values = (
         int(drift.verdict == "drifted"),
         drift.rows,
@@ -39,10 +46,4 @@ def metrics_text(drift: Drift, team: str, job: str) -> str:
 
 
 def _column(column: ColumnDrift) -> str:
-    return f'role="{column.role}",column="{_escaped(column.name)}"'
-
-
-def _escaped(text: str) -> str:
-    """Return a label's value as the format wants it; lone surrogates, which UTF-8 cannot hold, replaced."""
-    text = re.sub(r"[\ud800-\udfff]", "\ufffd", text)
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'role="{column.role}",column="{escaped(column.name)}"'

@@ -97,11 +97,6 @@ def read_seen(store: Store, team: str, job: str) -> Seen:
         return Seen()
 
 
-def write_seen(store: Store, team: str, job: str, seen: Seen) -> None:
-    """Note up to where a job's requests have been compared."""
-    store.put(layout.monitor_folder(team, job) + STATE, json.dumps(seen.as_json()).encode())
-
-
 def _time(info: ObjectInfo) -> str:
     """Return when a file was written, so that later is larger."""
     return info.modified.isoformat(timespec="microseconds")

@@ -11,6 +11,8 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, get_parsing_context
 
 from dmls_core.orchestration.engine import choose_engine
+from dmls_core.orchestration.job import PARAM
+from dmls_core.orchestration.params import run_param
 from dmls_core.orchestration.priority import LEADERS_FIRST
 from dmls_core.orchestration.settings import airflow_settings
 from dmls_core.orchestration.status import report_failure
@@ -106,6 +108,8 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
             >> DeployOperator(task_id="deploy")
             >> VerifyOperator(task_id="verify")
         )
+    # Only now: each task would carry a copy, which costs seven times all else that a DAG costs to parse.
+    dag.params[PARAM] = run_param()
     return dag
 
 

@@ -21,16 +21,18 @@ from dmls_core.store import DataObject, JobRecord, ObjectInfo, Store, layout, ru
 class RunInputs:
     """What a run reads: chosen once, by its first task, and kept with the run.
 
+    A run of a job without intervals has them only where a user changed something for it.
+
     Attributes:
         run_key: hash of spec, ETags and interval.
         data: the objects, in order of keys.
-        interval: its ends, ISO 8601 in UTC; none for data that is of no interval.
+        interval: its ends, ISO 8601 in UTC; ``None`` for data that is of no interval.
         since: beginning of the window, ISO 8601 in UTC; ``None``: all rows until the interval's end.
     """
 
     run_key: str
     data: tuple[DataObject, ...]
-    interval: tuple[str, str]
+    interval: tuple[str, str] | None
     since: str | None
 
     def as_json(self) -> dict[str, Any]:
@@ -40,11 +42,11 @@ class RunInputs:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> RunInputs:
         """Build it from what ``as_json`` returned."""
-        start, end = fields["interval"]
+        ends = fields["interval"]
         return cls(
             run_key=fields["run_key"],
             data=tuple(DataObject(**item) for item in fields["data"]),
-            interval=(start, end),
+            interval=(ends[0], ends[1]) if ends else None,
             since=fields["since"],
         )
 
@@ -116,7 +118,7 @@ class Chooser:
             data = list(self.record.data)
             check_unchanged(self.store, data)
         else:
-            data = self._present()
+            data = present_data(self.store, self.record, self.spec)
         data.sort(key=lambda item: item.key)
         return RunInputs(
             run_key=run_key(
@@ -127,21 +129,45 @@ class Chooser:
             since=None if since is None else _iso(since),
         )
 
-    def _present(self) -> list[DataObject]:
-        """Return the files that grow, as they are now."""
-        place = (self.record.team, self.record.name)
-        for submission in group_submissions(self.store.list(self.folder)):
-            if (submission.team, submission.job) == place:
-                chosen = choose_data(submission, self.spec)
-                if chosen:
-                    return [DataObject(found.key, found.etag, found.size) for found in chosen]
-        raise DataError(Problem("the data is no longer there", key=self.folder, hint="drop it again"))
-
     def _around(self, partition: Partition) -> DataInterval:
         """Return the interval that a partition is of: the one within which it ends."""
         end = pendulum.instance(partition.end)
         interval = self.grid.before(end)
         return interval if interval.end == end else self.grid.after(interval)
+
+
+def choose_whole(store: Store, record: JobRecord, spec: Spec) -> RunInputs:
+    """Return what a run reads that is for no interval: what was admitted, or what its spec names now.
+
+    Args:
+        store: holds what was dropped.
+        record: the version; without data where the run is to look for its own.
+        spec: the run's.
+
+    Raises:
+        DataError: it is not there, or was replaced.
+    """
+    if record.data:
+        check_unchanged(store, record.data)
+    data = tuple(record.data or present_data(store, record, spec))
+    key = run_key(record.spec_sha256, (item.etag for item in data))
+    return RunInputs(run_key=key, data=data, interval=None, since=None)
+
+
+def present_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject]:
+    """Return the files that a spec names, as they are now.
+
+    Raises:
+        DataError: there are none.
+    """
+    folder = layout.incoming_folder(record.team, record.name)
+    for submission in group_submissions(store.list(folder)):
+        if (submission.team, submission.job) == (record.team, record.name):
+            chosen = choose_data(submission, spec)
+            if chosen:
+                return [DataObject(found.key, found.etag, found.size) for found in chosen]
+    named = f" that [data] path names ({spec.data.path})" if spec.data.path else ""
+    raise DataError(Problem(f"the data{named} is no longer there", key=folder, hint="drop it again"))
 
 
 def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:

@@ -11,9 +11,10 @@ from airflow.sdk.configuration import conf
 
 from dmls_core.intake import admit, find_submissions
 from dmls_core.orchestration.connections import open_root
+from dmls_core.orchestration.notify import notify
 from dmls_core.orchestration.settings import airflow_settings
 from dmls_core.orchestration.trigger import submission_trigger
-from dmls_core.store import layout
+from dmls_core.store import Registry, Store, layout
 
 DAG_ID = "dmls.intake"
 
@@ -40,8 +41,20 @@ class AdmitOperator(BaseOperator):
             )
             outcome = admit(store, team, job, links=links)
             self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
+            if outcome.state == "rejected":
+                notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
             outcomes.append({"team": team, "job": job, "state": outcome.state, "message": outcome.message})
         return outcomes
+
+
+def _owner(store: Store, team: str, job: str) -> dict[str, Any]:
+    """Return ``[owner]`` of what was accepted last of a job; what is rejected may not even name one."""
+    if not (layout.is_name(team) and layout.is_name(job)):
+        return {}
+    registry = Registry(store)
+    record = registry.job(team, job)
+    owner: dict[str, Any] = registry.spec(record.spec_sha256).get("owner", {}) if record else {}
+    return owner
 
 
 def changed_folders(context: Context) -> list[tuple[str, str]]:

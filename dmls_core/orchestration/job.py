@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
 
-from dmls_core.errors import PlatformError
+from dmls_core.errors import PlatformError, Problem, SpecError
 from dmls_core.orchestration.grid import Grid, grid_of
 from dmls_core.orchestration.inputs import RunInputs
 from dmls_core.spec import Spec
@@ -23,15 +23,47 @@ class Job:
 
     Attributes:
         record: the version in the registry.
-        spec: its spec.
-        inputs: what the run chose, where data is chosen by interval.
+        spec: its spec; of a run that a user changed something for, the run's own.
+        inputs: what the run chose, where data is chosen by interval or the run is not as the job says.
         backfill: whether the run was asked for by a backfill.
+        changes: what a user asked for in this run alone, as it was given.
+        deploy: whether the user asked for the deployment of what the run makes.
     """
 
     record: JobRecord
     spec: Spec
     inputs: RunInputs | None = None
     backfill: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    deploy: bool = False
+
+    @property
+    def changed(self) -> bool:
+        """Whether the run's spec is not the job's."""
+        return bool(self.changes.keys() - {"deploy"})
+
+    @property
+    def spec_sha256(self) -> str:
+        """Name of the run's spec."""
+        return self.spec.sha256 if self.changed else self.record.spec_sha256
+
+    @property
+    def spec_key(self) -> str:
+        """Key of the run's spec in the store."""
+        return self.run_file(layout.SPEC) if self.changed else layout.spec(self.record.spec_sha256)
+
+    @property
+    def record_of_run(self) -> JobRecord:
+        """The record as this run has it: its own spec, and no data where the user named other data."""
+        if not self.changed:
+            return self.record
+        other = "path" in (self.changes.get("data") or {})
+        return replace(self.record, spec_sha256=self.spec.sha256, data=() if other else self.record.data)
+
+    @property
+    def interval(self) -> tuple[str, str] | None:
+        """Ends of the interval that the run is for, ISO 8601 in UTC, if it is for one."""
+        return self.inputs.interval if self.inputs else None
 
     @property
     def team(self) -> str:
@@ -42,6 +74,11 @@ class Job:
     def name(self) -> str:
         """Name of the job within its team."""
         return self.record.name
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        """``[owner]`` of the spec, as JSON."""
+        return self.spec.owner.model_dump(mode="json")
 
     @property
     def run_key(self) -> str:
@@ -70,19 +107,52 @@ class Job:
         return layout.run_folder(self.team, self.name, self.run_key) + name
 
 
+PARAM = "run"
+"""Name of the one Param of a job's DAG."""
+
 INPUTS = "inputs"
 """Key of the XCom by which the first task tells the others what the run reads."""
 
 
 def job_of(context: Context | Mapping[str, Any]) -> Job:
-    """Return the job of the run at hand, with what the run chose, if it has chosen by now."""
-    dag, task = context["dag"], context["task_instance"]
+    """Return the job of the run at hand, with what the run chose, if it has chosen by now.
+
+    Raises:
+        SpecError: what a user changed for this run does not make a spec.
+    """
+    job = unchanged_job_of(context)
+    changes = asked_changes(context)
+    if changes:
+        # Here, since most runs are as their job says.
+        from dmls_core.models.load import change_spec
+
+        change = change_spec(job.spec, changes)
+        if change.spec == job.spec:
+            changes = {key: changes[key] for key in changes if key == "deploy"}
+        job = replace(job, spec=change.spec, changes=changes, deploy=change.deploy)
+    if job.grid is None and not job.changed:
+        return job
+    chosen = context["task_instance"].xcom_pull(task_ids="validate", key=INPUTS)
+    return replace(job, inputs=RunInputs.from_json(chosen) if chosen else None)
+
+
+def unchanged_job_of(context: Context | Mapping[str, Any]) -> Job:
+    """Return the job of the run at hand as it was admitted."""
+    dag = context["dag"]
     job = load_job(dag.fileloc, dag.dag_id)
-    inputs = None
-    if job.grid is not None:
-        chosen = task.xcom_pull(task_ids="validate", key=INPUTS)
-        inputs = RunInputs.from_json(chosen) if chosen else None
-    return replace(job, inputs=inputs, backfill=context["dag_run"].run_type == "backfill")
+    return replace(job, backfill=context["dag_run"].run_type == "backfill")
+
+
+def asked_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the user who started the run changed for it: ``{"run": {...}}`` of its configuration.
+
+    Raises:
+        SpecError: it is no table.
+    """
+    changes = (context["dag_run"].conf or {}).get(PARAM) or {}
+    if not isinstance(changes, dict):
+        raise SpecError(Problem("must be a table", key=PARAM, found=repr(changes)[:80], expected="an object"))
+    return changes
 
 
 def load_job(dag_file: str, dag_id: str) -> Job:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MlflowRunLink(BaseOperatorLink):
-    """The run's page in MLflow, on the task ``register``."""
+    """The run's page in MLflow, on ``register`` and the tasks after it."""
 
     name = "MLflow run"
 
@@ -23,7 +23,7 @@ class MlflowRunLink(BaseOperatorLink):
 
 
 class ReportLink(BaseOperatorLink):
-    """The run's report, on the task ``register``: from then on MLflow shows it."""
+    """The run's report, on ``register``, from which on MLflow shows it, and the tasks after it."""
 
     name = "Report"
 
@@ -33,6 +33,12 @@ class ReportLink(BaseOperatorLink):
 
 
 def _answered(ti_key: TaskInstanceKey, key: str) -> str:
-    # Airflow asks for a link once, as the task ends: only what the task itself knows can be in it.
-    answer: dict[str, Any] | None = XCom.get_value(ti_key=ti_key, key="return_value")
+    # Airflow asks for a link once, as the task ends: what a later task returns is not known then.
+    answer: dict[str, Any] | None = XCom.get_one(
+        key="return_value", task_id="register", dag_id=ti_key.dag_id, run_id=ti_key.run_id
+    )
     return answer.get(key, "") if answer else ""
+
+
+LINKS = (MlflowRunLink(), ReportLink())
+"""Of ``register`` and every task after it."""

@@ -1,19 +1,29 @@
-"""Compare what is new of a job's logged requests with what its champion was trained on."""
+"""Compare what is new of a job, logged requests and partitions, with what its champion was trained on."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dmls_core.errors import DmlsError
+from dmls_core.errors import DmlsError, NotFoundError
 from dmls_core.intake import add_note
-from dmls_core.monitoring import Drift, check_files, drift_page, fetch_model, metrics_text
-from dmls_core.monitoring.requests import Seen, download_newest, list_requests, new_requests, read_seen
+from dmls_core.monitoring import (
+    Drift,
+    check_files,
+    drift_page,
+    fetch_model,
+    metrics_text,
+    requests,
+)
+from dmls_core.monitoring.counts import count
+from dmls_core.monitoring.exposition import drift_file
+from dmls_core.orchestration import arrivals
+from dmls_core.orchestration.notify import notify
 from dmls_core.store import ObjectInfo, Registry, Store, layout
 
 log = logging.getLogger(__name__)
@@ -21,8 +31,8 @@ log = logging.getLogger(__name__)
 MOST_RETRAINS = 500
 """Runs started at a time, below Airflow's default for mapped tasks; other jobs wait for the next look."""
 
-LATEST = "latest/"
-"""Folder of the latest comparison's files, beside those of each comparison."""
+LATEST = {"requests": "latest/", "data": "latest-data/"}
+"""Source -> folder of the latest comparison's files, beside those of each comparison."""
 
 DRIFT_TAG = "dmls.drift"
 CHECKED_TAG = "dmls.drift_checked"
@@ -35,12 +45,12 @@ class Watched:
     Attributes:
         team: of the job.
         name: of the job.
-        drift: the spec's ``[drift]``.
+        spec: as JSON.
     """
 
     team: str
     name: str
-    drift: dict[str, Any]
+    spec: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +59,18 @@ class Checked:
 
     Attributes:
         job: what was compared.
+        source: ``requests``, or the partition's name.
         drift: what was found.
-        seen: up to where the job's requests are compared now.
+        version: the champion's, in MLflow's registry.
+        page: address of the page about it.
         retrain_run_id: of the run that is to be started; empty: none.
     """
 
     job: Watched
+    source: str
     drift: Drift
-    seen: Seen
+    version: int
+    page: str
     retrain_run_id: str
 
 
@@ -65,35 +79,40 @@ class Look:
     """What one look at all jobs found.
 
     Attributes:
-        checked: the jobs that had something new.
-        failed: why others could not be compared, a line each.
+        checked: the comparisons.
+        states: key -> content of the files that note up to where was compared, to be written once what
+            drift asks for was started.
+        failed: why others could not be made, a line each.
     """
 
-    checked: list[Checked]
-    failed: list[str]
+    checked: list[Checked] = field(default_factory=list)
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
 
 
 def check_jobs(store: Store, mlflow_uri: str) -> Look:
-    """Compare every watched job's new requests; a job that cannot be compared hides no other.
+    """Compare what is new of every watched job; a job that cannot be compared hides no other.
 
     Raises:
         StoreError: the jobs cannot be listed.
     """
-    logged = list_requests(store)
-    look = Look([], [])
+    logged = requests.list_requests(store)
+    look = Look()
     for job in watched_jobs(store):
         if sum(bool(checked.retrain_run_id) for checked in look.checked) >= MOST_RETRAINS:
             break
+        found: list[Checked] = []
         try:
-            checked = check_job(store, mlflow_uri, job, logged.get((job.team, job.name), []))
+            for checked in _check_job(store, mlflow_uri, job, logged.get((job.team, job.name), []), look):
+                log.info("%s/%s, %s: %s", job.team, job.name, checked.source, checked.drift.gist)
+                found.append(checked)
         except Exception as error:
             log.exception("%s/%s cannot be compared", job.team, job.name)
             reason = str(error) if isinstance(error, DmlsError) else repr(error)
             look.failed.append(f"{job.team}/{job.name}: {reason}")
-            continue
-        if checked:
-            log.info("%s/%s: %s", job.team, job.name, checked.drift.gist)
-            look.checked.append(checked)
+        look.checked.extend(found)
+        if found:
+            _tell(store, mlflow_uri, found)
     return look
 
 
@@ -103,67 +122,140 @@ def watched_jobs(store: Store) -> list[Watched]:
     found = []
     for record in registry.jobs():
         if record.state == "active":
-            table = registry.spec(record.spec_sha256).get("drift")
-            if table is not None:
-                found.append(Watched(record.team, record.name, table))
+            spec = registry.spec(record.spec_sha256)
+            if spec.get("drift") is not None:
+                found.append(Watched(record.team, record.name, spec))
     return found
 
 
-def check_job(store: Store, mlflow_uri: str, job: Watched, files: Sequence[ObjectInfo]) -> Checked | None:
-    """Compare a job's new requests, write page, JSON and metrics, tag the model, and tell the user.
+def _check_job(
+    store: Store, mlflow_uri: str, job: Watched, logged: Sequence[ObjectInfo], look: Look
+) -> Iterator[Checked]:
+    """Compare a job's new partitions and requests; write page, JSON and metrics of each.
 
     Called again for the same files, it writes the same under the same names.
 
-    Returns:
-        None where nothing is new, or too little to judge: that waits for more.
-
     Raises:
-        DmlsError: there is no champion, its baseline is missing, or a file cannot be read.
+        DmlsError: requests have no champion, its baseline is missing, or a file cannot be read.
     """
-    from dmls_core.serving import checkpoint
-    from dmls_core.tracking import find_champion, tag_version
+    yield from _check_partitions(store, mlflow_uri, job, look)
+    yield from _check_requests(store, mlflow_uri, job, logged, look)
 
-    seen = read_seen(store, job.team, job.name)
-    new = new_requests(files, seen)
+
+def _check_requests(
+    store: Store, mlflow_uri: str, job: Watched, files: Sequence[ObjectInfo], look: Look
+) -> Iterator[Checked]:
+    """Compare new requests, if they are enough to judge: too few wait for more."""
+    from dmls_core.tracking import find_champion
+
+    seen = requests.read_seen(store, job.team, job.name)
+    new = requests.new_requests(files, seen)
     if not new:
-        return None
-    model_name = layout.model_name(job.team, job.name)
-    champion = find_champion(mlflow_uri, model_name)
+        return
+    champion = find_champion(mlflow_uri, layout.model_name(job.team, job.name))
     with TemporaryDirectory(prefix="dmls-monitor-") as scratch:
-        model = fetch_model(store, job.team, job.name, champion.run_key, Path(scratch))
-        drift = check_files(
-            model,
-            download_newest(store, new, Path(scratch)),
-            float(job.drift["threshold"]),
-            lambda path, rows: checkpoint.predict(checkpoint.load(path), rows),
-        )
+        paths = requests.download_newest(store, new, Path(scratch))
+        drift = _compare(store, job, champion.run_key, paths, Path(scratch))
     if drift.verdict == "too few rows":
-        return None
+        return
     seen = seen.advance(new)
-    page = _write(store, job, drift, seen, champion.run_key)
-    tag_version(
-        mlflow_uri,
-        model_name,
-        champion.version,
-        {DRIFT_TAG: drift.gist[:500], CHECKED_TAG: drift.at},
+    page = _write(store, job, drift, seen.name, champion.run_key, "requests")
+    look.states[layout.monitor_folder(job.team, job.name) + requests.STATE] = seen.as_json()
+    run_id = _retrain_run_id(job, drift, champion.run_key)
+    yield Checked(job, "requests", drift, champion.version, page, run_id)
+
+
+def _check_partitions(store: Store, mlflow_uri: str, job: Watched, look: Look) -> Iterator[Checked]:
+    """Compare new partitions one by one; too few rows are put together with the next ones.
+
+    A partition that the champion was trained on is compared with the champion before it, where that is
+    known: its drift is told, though nothing is left to be done.
+    """
+    from dmls_core.tracking import find_champion
+
+    before = arrivals.read_compared(store, job.team, job.name)
+    new = arrivals.list_arrivals(store, job.team, job.name, job.spec, before.until)[: arrivals.MOST]
+    if not new:
+        return
+    try:
+        champion = find_champion(mlflow_uri, layout.model_name(job.team, job.name))
+    except NotFoundError:
+        return  # there is nothing to compare with yet
+    state = layout.monitor_folder(job.team, job.name) + arrivals.STATE
+    rest: arrivals.Arrival | None = None
+    for arrival in new:
+        covered = arrival.end <= champion.until
+        baseline = before.run_key if covered else champion.run_key
+        if not baseline:
+            continue
+        rest = rest.joined(arrival) if rest else arrival
+        with TemporaryDirectory(prefix="dmls-monitor-") as scratch:
+            paths = rest.download(store, Path(scratch), job.spec["data"]["format"])
+            drift = _compare(store, job, baseline, paths, Path(scratch))
+        if drift.verdict == "too few rows":
+            continue
+        source = arrivals.source_name(job.team, job.name, rest.files)
+        page = _write(store, job, drift, rest.name, baseline, source)
+        run_id = "" if covered else _retrain_run_id(job, drift, champion.run_key)
+        look.states[state] = arrivals.Compared(arrival.end, champion.run_key).as_json()
+        rest = None
+        yield Checked(job, source, drift, champion.version, page, run_id)
+    done = look.states.get(state, {}).get("until", before.until)
+    look.states[state] = arrivals.Compared(max(done, champion.until), champion.run_key).as_json()
+
+
+def _compare(store: Store, job: Watched, run_key: str, paths: Sequence[Path], scratch: Path) -> Drift:
+    """Compare files with what a run's model was trained on."""
+    from dmls_core.serving import checkpoint
+
+    model = fetch_model(store, job.team, job.name, run_key, scratch)
+    return check_files(
+        model,
+        paths,
+        float(job.spec["drift"]["threshold"]),
+        lambda path, rows: checkpoint.predict(checkpoint.load(path), rows),
     )
-    add_note(store, job.team, job.name, drift.gist, {"drift": page})
-    retrain = drift.verdict == "drifted" and job.drift["action"] == "retrain"
-    # One run a day for each champion: drift is found again at every look until the champion has changed.
-    run_id = f"drift__{champion.run_key}__{drift.at[:10]}" if retrain else ""
-    return Checked(job, drift, seen, run_id)
 
 
-def _write(store: Store, job: Watched, drift: Drift, seen: Seen, run_key: str) -> str:
+def _retrain_run_id(job: Watched, drift: Drift, run_key: str) -> str:
+    """Return the name of the run that drift starts, if the spec asks for one.
+
+    There is one a day for each champion: drift is found again at every look until the champion has changed.
+    """
+    retrain = drift.verdict == "drifted" and job.spec["drift"]["action"] == "retrain"
+    return f"drift__{run_key}__{drift.at[:10]}" if retrain else ""
+
+
+def _write(store: Store, job: Watched, drift: Drift, name: str, run_key: str, source: str) -> str:
     """Write the files of a comparison; return the page's address."""
-    document = drift.as_json(team=job.team, job=job.name, run_key=run_key)
+    document = drift.as_json(team=job.team, job=job.name, run_key=run_key, source=source)
+    kind = "requests" if source == "requests" else "data"
     files = {
-        "drift.html": drift_page(drift, f"{job.team}/{job.name}").encode(errors="replace"),
-        "drift.prom": metrics_text(drift, job.team, job.name).encode(),
+        "drift.html": drift_page(drift, f"{job.team}/{job.name}: {source}").encode(errors="replace"),
+        "drift.prom": metrics_text(drift, job.team, job.name, kind).encode(),
         "drift.json": json.dumps(document, indent=1, allow_nan=False).encode(),
     }
     folder = layout.monitor_folder(job.team, job.name)
-    for place in (f"{seen.name}/", LATEST):
-        for name, content in files.items():
-            store.put(f"{folder}{place}{name}", content)
-    return f"{store.url}/{folder}{seen.name}/drift.html"
+    for place in (f"{name}/", LATEST[kind]):
+        for file, content in files.items():
+            store.put(f"{folder}{place}{file}", content)
+    store.put(drift_file(job.team, job.name, kind), files["drift.prom"])
+    return f"{store.url}/{folder}{name}/drift.html"
+
+
+def _tell(store: Store, mlflow_uri: str, found: Sequence[Checked]) -> None:
+    """Tag the champion and tell the user what one look found of a job: the latest drift, if there is any."""
+    from dmls_core.tracking import tag_version
+
+    told = next((checked for checked in reversed(found) if checked.drift.drifted), found[-1])
+    job, at = told.job, told.drift.at
+    count(store, job.team, job.name, "drift_checks", len(found))
+    if drifts := sum(checked.drift.verdict == "drifted" for checked in found):
+        count(store, job.team, job.name, "drifts", drifts)
+    gist = told.drift.gist + ("" if told.source == "requests" else f" ({told.source})")
+    tags = {DRIFT_TAG: gist[:500], CHECKED_TAG: at}
+    tag_version(mlflow_uri, layout.model_name(job.team, job.name), told.version, tags)
+    add_note(store, job.team, job.name, gist, {"drift": told.page})
+    if drifts:
+        owner = job.spec.get("owner") or {}
+        notify(owner, "drifted", f"{job.team}/{job.name}", gist, {"drift": told.page})

@@ -1,6 +1,8 @@
-"""The monitor DAG: looks for drift in what the served models are asked, and starts what specs ask for."""
+"""The monitor DAG: looks for drift in new data and in requests, and starts what specs ask for."""
 
 from __future__ import annotations
+
+import json
 
 import pendulum
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -9,17 +11,18 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dmls_core.orchestration.connections import open_root
 from dmls_core.orchestration.settings import airflow_settings
+from dmls_core.orchestration.upkeep_tasks import CollectOperator, ReapOperator, RepairOperator
 
 DAG_ID = "dmls.monitor"
 
 CHECKED = "checked"
-"""Key of the XCom with up to where each job was compared, and which jobs could not be."""
+"""Key of the XCom with up to where was compared, and which jobs could not be."""
 
-NOTE = "Started by dmls.monitor: what the model is asked has drifted from what it was trained on."
+NOTE = "Started by dmls.monitor: data has drifted from what the model was trained on."
 
 
 class CompareOperator(BaseOperator):
-    """Compares every watched job's new requests; a job that cannot be compared hides no other."""
+    """Compares what is new of every watched job; a job that cannot be compared hides no other."""
 
     template_fields = ()
 
@@ -30,19 +33,15 @@ class CompareOperator(BaseOperator):
 
         settings = airflow_settings()
         look = check_jobs(open_root(settings), settings.mlflow_uri)
-        done = [
-            {"team": found.job.team, "name": found.job.name, "seen": found.seen.as_json()}
-            for found in look.checked
-        ]
-        context["task_instance"].xcom_push(key=CHECKED, value={"done": done, "failed": look.failed})
-        return [
-            {
-                "trigger_dag_id": layout.dag_id(found.job.team, found.job.name),
-                "trigger_run_id": found.retrain_run_id,
-            }
+        context["task_instance"].xcom_push(
+            key=CHECKED, value={"states": look.states, "count": len(look.checked), "failed": look.failed}
+        )
+        runs = {
+            (layout.dag_id(found.job.team, found.job.name), found.retrain_run_id)
             for found in look.checked
             if found.retrain_run_id
-        ]
+        }
+        return [{"trigger_dag_id": dag_id, "trigger_run_id": run_id} for dag_id, run_id in sorted(runs)]
 
 
 class SettleOperator(BaseOperator):
@@ -51,16 +50,15 @@ class SettleOperator(BaseOperator):
     template_fields = ()
 
     def execute(self, context: Context) -> int:
-        """Return the number of jobs that were compared; fail if one could not be."""
-        from dmls_core.monitoring.requests import Seen, write_seen
-
+        """Return the number of comparisons; fail if one could not be made."""
         checked = context["task_instance"].xcom_pull(task_ids="compare", key=CHECKED)
         store = open_root(airflow_settings())
-        for job in checked["done"]:
-            write_seen(store, job["team"], job["name"], Seen.from_json(job["seen"]))
+        for key, state in checked["states"].items():
+            store.put(key, json.dumps(state).encode())
         if checked["failed"]:
             raise AirflowFailException("not compared: " + "; ".join(checked["failed"]))
-        return len(checked["done"])
+        count: int = checked["count"]
+        return count
 
 
 def monitor_dag() -> DAG:
@@ -73,13 +71,17 @@ def monitor_dag() -> DAG:
         max_active_runs=1,
         is_paused_upon_creation=False,
         tags={"dmls"},
-        description="Looks for drift in what the served models are asked",
+        description="Looks for drift in new data and in what the served models are asked",
         default_args={"retries": 3, "retry_delay": pendulum.duration(seconds=30)},
     ) as dag:
-        compare = CompareOperator(task_id="compare")
+        compare = CompareOperator(task_id="compare", trigger_rule="all_done")
         # A run that exists already is not started again: its id says which champion drifted, on which day.
         TriggerDagRunOperator.partial(
             task_id="retrain", logical_date=None, skip_when_already_exists=True, note=NOTE
         ).expand_kwargs(compare.output)
         compare >> SettleOperator(task_id="settle")
+        # Requests are compared whether or not there are new ones to fetch, or the fetching failed.
+        CollectOperator(task_id="collect") >> compare
+        RepairOperator(task_id="repair")
+        ReapOperator(task_id="reap")
     return dag

@@ -33,6 +33,8 @@ class AirflowSettings:
             separated by commas.
         triton_grpc: ``host:port`` of Triton's gRPC endpoint, or endpoints in the same order.
         triton_repository: Triton's model repository as the workers see it: a folder or ``s3://``.
+        inference_log: folder that Triton writes sampled requests to, as the workers see it; empty: they are
+            fetched by something else.
         keep_versions: versions of a model that stay in the repository.
         image: trainer image of the docker runner.
         docker_url: Docker engine; empty: ``DOCKER_HOST`` or the local socket.
@@ -54,6 +56,7 @@ class AirflowSettings:
     triton_http: str = ""
     triton_grpc: str = ""
     triton_repository: str = ""
+    inference_log: str = ""
     keep_versions: int = 3
     image: str = "dmls-trainer:cpu"
     docker_url: str = ""

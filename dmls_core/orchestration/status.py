@@ -10,10 +10,11 @@ from urllib.parse import quote
 
 from airflow.sdk.configuration import conf
 
-from dmls_core.errors import DmlsError, ObjectMissingError
+from dmls_core.errors import DmlsError, ObjectMissingError, UserError
 from dmls_core.intake import State, update_run_status
 from dmls_core.orchestration.connections import open_root
-from dmls_core.orchestration.job import Job, job_of
+from dmls_core.orchestration.job import Job, job_of, unchanged_job_of
+from dmls_core.orchestration.notify import notify
 from dmls_core.orchestration.settings import airflow_settings
 from dmls_core.store import Store
 
@@ -70,11 +71,14 @@ def dag_run_url(job: Job, run_id: str) -> str:
 def report_failure(context: Mapping[str, Any]) -> None:
     """Airflow's ``on_failure_callback`` of every task: say what failed and why, in the user's words."""
     task = context["task_instance"]
-    job = job_of(context)
-    store = open_root(airflow_settings())
     problems: list[dict[str, Any]] = []
     exception = context.get("exception")
     message = str(exception) if isinstance(exception, Exception) else "the task was killed or timed out"
+    try:
+        job = job_of(context)
+    except UserError as error:
+        job, problems = unchanged_job_of(context), [problem.as_json() for problem in error.problems]
+    store = open_root(airflow_settings())
     if task.task_id == "search":
         try:
             answer = json.loads(store.get(job.run_file("error.json")))
@@ -82,7 +86,9 @@ def report_failure(context: Mapping[str, Any]) -> None:
         except ObjectMissingError:
             log.debug("the trainer left no error.json")
     reporter = StatusReporter(job, store, context["run_id"])
+    told = f"The task {task.task_id} failed: {message}"
     try:
-        reporter.report("failed", f"The task {task.task_id} failed: {message}", problems)
+        reporter.report("failed", told, problems)
     except DmlsError as error:
         log.warning("could not write the status: %s", error)
+    notify(job.owner, "failed", f"{job.team}/{job.name}", told, reporter.links)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import Problem, RunnerError, SpecError
 from dmls_core.orchestration.job import Job
 
 STUDY_CONNECTION = "dmls_study"
@@ -15,6 +15,8 @@ STUDY_CONNECTION = "dmls_study"
 
 STUDY_VARIABLE = "DMLS_STUDY_URL"
 """The variable by which the trainer knows the database: its address is a secret, so no argument."""
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def study_environment(job: Job) -> dict[str, str]:
@@ -39,6 +41,33 @@ def study_environment(job: Job) -> dict[str, str]:
             )
         ) from error
     return {STUDY_VARIABLE: study_url(connection)}
+
+
+def check_reach(environment: dict[str, str], network: str) -> None:
+    """Make sure that a container could reach the study, as far as its address tells.
+
+    Args:
+        environment: what ``study_environment`` returned.
+        network: the containers' network mode.
+
+    Raises:
+        RunnerError: the address means the container itself, or a folder that it does not see.
+    """
+    if STUDY_VARIABLE not in environment:
+        return
+    address = urlsplit(environment[STUDY_VARIABLE])
+    if not address.hostname:
+        folder = parse_qs(address.query).get("host", ["its default folder"])[0]
+        raise RunnerError(
+            f"the connection {STUDY_CONNECTION} is by a unix socket ({folder}), which no container sees: "
+            "give it a host and a port"
+        )
+    if network != "host" and address.hostname in LOCAL:
+        raise RunnerError(
+            f"the connection {STUDY_CONNECTION} names {address.hostname}, which on the network {network!r} "
+            "is the container itself: give it the host by which containers reach the database, or set "
+            "docker_network to a network on which they do"
+        )
 
 
 def study_url(connection: Connection) -> str:

@@ -20,7 +20,7 @@ from dmls_core.platform.engine import TRAINER_IMAGE
 from dmls_core.platform.files import make_private_folder, write_private_json
 from dmls_core.platform.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.platform.service import Service, http_answers, http_text, last_lines
-from dmls_core.settings import ENVIRONMENT
+from dmls_core.settings import ENVIRONMENT, METRICS_TOKEN
 
 PORTS = ("airflow",)
 ADMIN = "admin"
@@ -128,6 +128,7 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         "AIRFLOW_HOME": str(home),
         HOME_VARIABLE: str(context.state),
         ENVIRONMENT["triton_key"]: context.secret("triton_key"),
+        METRICS_TOKEN: context.secret("metrics_token"),
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
             {
                 "conn_type": "aws",
@@ -168,6 +169,7 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
                 "triton_http": context.address("triton_http"),
                 "triton_grpc": context.address("triton_grpc"),
                 "triton_repository": str(context.model_repository),
+                "inference_log": str(context.inference_log),
                 "image": TRAINER_IMAGE,
                 "gpus": len(find_gpus()),
                 "refresh_interval": 3,

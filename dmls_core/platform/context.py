@@ -45,6 +45,11 @@ class Context:
         beside = self.state.parent / MODELS_FOLDER
         return beside if beside.is_dir() else self.state / MODELS_FOLDER
 
+    @property
+    def inference_log(self) -> Path:
+        """The folder that Triton writes sampled requests to, until the monitor fetches them."""
+        return self.state / "inference_log"
+
     def port(self, name: str) -> int:
         """Return the port called ``name``."""
         return self.identity.ports[name]

@@ -108,4 +108,5 @@ _CREDENTIALS: dict[str, Callable[[], str]] = {
     "airflow_jwt_secret": lambda: secrets.token_urlsafe(64),
     "airflow_secret_key": _token,
     "triton_key": lambda: secrets.token_hex(16),
+    "metrics_token": _token,
 }

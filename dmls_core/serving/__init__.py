@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmls_core.serving.client import TritonClient
     from dmls_core.serving.deployment import Deployment, deploy, go_live, rollback, rollback_to, stage
+    from dmls_core.serving.options import ServingOptions
     from dmls_core.serving.prediction_file import predict_file
     from dmls_core.serving.predictor import Predictions, Predictor
     from dmls_core.serving.repository import Repository
@@ -24,6 +25,7 @@ __all__ = [
     "Predictor",
     "Repository",
     "ServedModel",
+    "ServingOptions",
     "TritonClient",
     "connect",
     "deploy",
@@ -42,6 +44,7 @@ _MODULES = {
     "Predictor": "predictor",
     "Repository": "repository",
     "ServedModel": "served_model",
+    "ServingOptions": "options",
     "TritonClient": "client",
     "connect": "served_model",
     "deploy": "deployment",

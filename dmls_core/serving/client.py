@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from dmls_core.errors import PlatformError, ServingError
 from dmls_core.settings import TRITON_KEY_HEADER
 
+OWN_REQUEST = "dmls.own"
+"""Id of the requests sent here: the inference log leaves out what does not come from users."""
+
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
 
@@ -165,7 +168,7 @@ class TritonClient:
         options = {"client_timeout": self.timeout} if protocol == "grpc" else {}
         with self._answering(protocol, f"ask {name} version {version or 'latest'}"):
             client = self._http if protocol == "http" else self._grpc
-            return client.infer(name, inputs, model_version=version, **options)
+            return client.infer(name, inputs, model_version=version, request_id=OWN_REQUEST, **options)
 
     @cached_property
     def _http(self) -> Any:  # noqa: ANN401  the library has no types

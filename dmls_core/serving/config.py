@@ -16,6 +16,9 @@ CHECKPOINT_FILE = "checkpoint.tl"
 CANDIDATE = ".candidate"
 """What the name of a model's candidate adds, which Triton serves beside it until it proved itself."""
 
+CHALLENGER = ".challenger"
+"""What the name of a model's challenger adds, which answers a share of the table endpoint's requests."""
+
 MAX_BATCH_SIZE = 8192
 """Most rows that one request may carry."""
 
@@ -70,12 +73,12 @@ class ModelShape:
 
 
 def check_model_name(name: str) -> str:
-    """Return ``name`` if it is ``<team>.<job>``, or its candidate's.
+    """Return ``name`` if it is ``<team>.<job>``, or its candidate's or challenger's.
 
     Raises:
         ServingError: it is anything else, so that no name can leave its folder or its quotes.
     """
-    team, dot, job = name.removesuffix(CANDIDATE).partition(".")
+    team, dot, job = name.removesuffix(CANDIDATE).removesuffix(CHALLENGER).partition(".")
     if not (dot and layout.is_name(team) and layout.is_name(job)):
         raise ServingError(f"{name!r} is no model name: expected <team>.<job>")
     return name

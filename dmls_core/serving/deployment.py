@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dmls_core.errors import DmlsError, NotFoundError, Problem, ServingError
 from dmls_core.serving.client import TritonClient
-from dmls_core.serving.config import CANDIDATE
+from dmls_core.serving.config import CANDIDATE, CHALLENGER
+from dmls_core.serving.options import ServingOptions
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.size import check_size
 from dmls_core.serving.switching import restore, switch, take_down
@@ -54,6 +55,7 @@ def deploy(
     *,
     max_latency_ms: float | None = None,
     keep: int = KEEP,
+    options: ServingOptions | None = None,
     finish: Finish | None = None,
 ) -> Deployment:
     """Publish a run's ``model/`` folder as a version of ``model``, prove it and serve it.
@@ -67,6 +69,7 @@ def deploy(
         folder: holds ``checkpoint.tl``, ``encoder.json``, ``golden.json`` and ``model.json``.
         max_latency_ms: longest median of a request for one row.
         keep: versions that stay in the repository.
+        options: how the model is served from now on; as before if None.
         finish: see ``Finish``; where it fails, the old version is served again.
 
     Raises:
@@ -74,7 +77,14 @@ def deploy(
     """
     staged = stage(repository, servers, model, folder)
     return go_live(
-        repository, servers, model, staged.version, max_latency_ms=max_latency_ms, keep=keep, finish=finish
+        repository,
+        servers,
+        model,
+        staged.version,
+        max_latency_ms=max_latency_ms,
+        keep=keep,
+        options=options,
+        finish=finish,
     )
 
 
@@ -98,10 +108,10 @@ def stage(repository: Repository, servers: Servers, model: str, folder: Path) ->
         version = repository.add(model, folder)
         candidate = repository.stage(model, version, folder)
         try:
-            for client in _each(servers):
+            for client in each(servers):
                 switch(client, candidate, version)
         except ServingError as error:
-            _drop_candidate(repository, servers, model)
+            drop_candidate(repository, servers, model)
             raise ServingError(f"{error}. {_still(repository, model)}") from error
         return Deployment(model, version, repository.previous(model, version))
 
@@ -114,6 +124,7 @@ def go_live(
     *,
     max_latency_ms: float | None = None,
     keep: int = KEEP,
+    options: ServingOptions | None = None,
     finish: Finish | None = None,
 ) -> Deployment:
     """Prove the candidate on every server, then have each serve it under the model's own name.
@@ -125,6 +136,7 @@ def go_live(
         version: what ``stage`` returned.
         max_latency_ms: longest median of a request for one row.
         keep: versions that stay in the repository.
+        options: how the model is served from now on; as before if None.
         finish: see ``Finish``; where it fails, the old version is served again.
 
     Raises:
@@ -143,19 +155,23 @@ def go_live(
         try:
             repository.check(model, version)
             proofs = []
-            for client in _each(servers):
+            for client in each(servers):
                 switch(client, candidate, version)
                 proofs.append(prove(repository, client, model, version, candidate, max_latency_ms))
         except ServingError as error:
-            _drop_candidate(repository, servers, model)
+            drop_candidate(repository, servers, model)
             raise ServingError(f"{error}. {_still(repository, model)}") from error
         previous = repository.previous(model, version)
         now = repository.serving(model)
         # After an interruption the configuration may name a version that is not recorded as proven yet.
         before = now if now in repository.verified(model) else previous
-        _change(repository, servers, model, version, before, finish)
+        wanted = options or repository.options(model)
+        tried = repository.options(model).canary
+        change(repository, servers, model, version, before, finish, replace(wanted, canary=None))
         repository.confirm(model, version)
-        _drop_candidate(repository, servers, model)
+        drop_candidate(repository, servers, model)
+        if tried:
+            drop_challenger(repository, servers, model)
         repository.prune(model, keep)
         return Deployment(model, version, previous, max(proofs, key=lambda proof: proof.milliseconds))
 
@@ -190,7 +206,7 @@ def rollback(
             hint = f"versions that are kept: {', '.join(map(str, sorted(kept))) or 'none'}"
             raise NotFoundError(Problem(f"{model} has no verified {which} to go back to", hint=hint))
         repository.check(model, wanted)
-        _change(repository, servers, model, wanted, now, finish)
+        change(repository, servers, model, wanted, now, finish)
         repository.confirm(model, wanted)
         return Deployment(model, wanted, now)
 
@@ -207,29 +223,37 @@ def rollback_to(repository: Repository, servers: Servers, model: str, version: i
         return
     with repository.lock(model):
         repository.serve(model, None)
-        for client in _each(servers):
+        for client in each(servers):
             take_down(client, model)
 
 
-def _change(
+def change(
     repository: Repository,
     servers: Servers,
     model: str,
     version: int,
     before: int | None,
-    finish: Finish | None,
+    finish: Finish | None = None,
+    options: ServingOptions | None = None,
 ) -> None:
-    """Change every server to ``version``, or leave all at ``before``."""
+    """Change every server to ``version``, or leave all at ``before``; the model's lock is held.
+
+    Raises:
+        ServingError: one could not; the message says what is served now.
+    """
     touched: list[TritonClient] = []
+    options_before = repository.options(model)
     try:
+        repository.set_options(model, options or options_before)
         repository.serve(model, version, beside=before)
-        for client in _each(servers):
+        for client in each(servers):
             touched.append(client)
             switch(client, model, version)
             prove(repository, client, model, version, model, None)
         if finish:
             finish(version, before)
     except DmlsError as error:
+        repository.set_options(model, options_before)
         repository.serve(model, before, beside=version)
         outcome = restore(touched, model, before)
         raise ServingError(f"{error}. {outcome}") from error
@@ -240,12 +264,20 @@ def _change(
             client.load(table_name(model))
 
 
-def _drop_candidate(repository: Repository, servers: Servers, model: str) -> None:
+def drop_candidate(repository: Repository, servers: Servers, model: str) -> None:
     """Remove the candidate from the repository and from memory, as far as the servers answer."""
     repository.unstage(model)
-    for client in _each(servers):
+    for client in each(servers):
         with suppress(ServingError):  # it goes with the server then
             take_down(client, model + CANDIDATE)
+
+
+def drop_challenger(repository: Repository, servers: Servers, model: str) -> None:
+    """Remove the challenger from the repository and from memory, as far as the servers answer."""
+    repository.remove_challenger(model)
+    for client in each(servers):
+        with suppress(ServingError):
+            client.unload(model + CHALLENGER)
 
 
 def _still(repository: Repository, model: str) -> str:
@@ -253,5 +285,6 @@ def _still(repository: Repository, model: str) -> str:
     return "Nothing else was served" if now is None else f"Version {now} is still served"
 
 
-def _each(servers: Servers) -> Sequence[TritonClient]:
+def each(servers: Servers) -> Sequence[TritonClient]:
+    """Return the servers as a sequence."""
     return (servers,) if not isinstance(servers, Sequence) else servers

@@ -23,12 +23,20 @@ RENEW_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
 
 
+class BusyError(ServingError):
+    """Another publisher is at work on the model."""
+
+
+class LostError(ServingError):
+    """A publisher is not the only one any more."""
+
+
 @contextmanager
 def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
     """Hold the lock of a file, which ends with the process that holds it.
 
     Raises:
-        ServingError: another one held it for ``timeout`` seconds.
+        BusyError: another one held it for ``timeout`` seconds.
     """
     with path.open("a+") as file:
         deadline = time.monotonic() + timeout
@@ -44,13 +52,13 @@ def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
 
 
 @contextmanager
-def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[None]:
+def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Lease]:
     """Hold a lease: an object that one writer alone can make, or take over once it has run out.
 
     Raises:
-        ServingError: another one held it for ``timeout`` seconds.
+        BusyError: another one held it for ``timeout`` seconds.
     """
-    own = _Lease(store, key)
+    own = Lease(store, key)
     deadline = time.monotonic() + timeout
     while holder := own.take():
         if time.monotonic() > deadline:
@@ -60,22 +68,41 @@ def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[None]:
     renewing = threading.Thread(target=own.keep, args=[ended], daemon=True)
     renewing.start()
     try:
-        yield
+        yield own
     finally:
         ended.set()
         renewing.join()
         own.leave()
 
 
-class _Lease:
+class Lease:
+    """A lease of one publisher: an object with the time at which it runs out."""
+
     def __init__(self, store: Store, key: str) -> None:
         self._store, self._key, self._id = store, key, uuid.uuid4().hex
         self._etag = ""
+        self._taken = False
+        self._renewed = 0.0
+
+    def check(self, model: str) -> None:
+        """Return if nobody else can hold it.
+
+        Raises:
+            LostError: another one took it, or it could not be renewed and has run out.
+        """
+        if self._taken or time.monotonic() > self._renewed + LEASE_SECONDS:
+            why = "another publisher has taken it" if self._taken else "the repository did not answer in time"
+            raise LostError(
+                f"the lease on {model} was lost ({why}), and nothing more is changed: see with `dmls doctor` "
+                "what is served, and deploy again if it is not the champion"
+            )
 
     def take(self) -> str:
         """Take the lease; return who holds it otherwise."""
+        before = time.monotonic()
         try:
             self._etag = self._store.create(self._key, self._content()).etag
+            self._renewed = before
         except ConflictError:
             return self._take_over()
         return ""
@@ -87,16 +114,37 @@ class _Lease:
             found = json.loads(data)
             if time.time() < found["until"]:
                 return str(found["holder"])
+            before = time.monotonic()
             self._etag = self._store.replace(self._key, self._content(), info.etag).etag
+            self._renewed = before
         except (ConflictError, ObjectMissingError):
             return "another one"  # it came first, or has just left
         return ""
 
     def keep(self, ended: threading.Event) -> None:
-        """Renew the lease until it is left."""
+        """Renew the lease until it is left, or is another's."""
         while not ended.wait(RENEW_SECONDS):
-            with suppress(StoreError):  # the next round tries again, well before it runs out
+            before = time.monotonic()
+            try:
                 self._etag = self._store.replace(self._key, self._content(), self._etag).etag
+                self._renewed = before
+            except ConflictError:
+                self._taken = not self._is_ours()
+                if self._taken:
+                    return
+            except StoreError:
+                continue  # the next round tries again, well before it runs out
+
+    def _is_ours(self) -> bool:
+        """Say whether the lease is ours under another ETag: an answer to a renewal that worked got lost."""
+        try:
+            data, info = self._store.read(self._key)
+        except StoreError:
+            return False
+        if json.loads(data)["id"] != self._id:
+            return False
+        self._etag = info.etag
+        return True
 
     def leave(self) -> None:
         """Let others have it at once; it runs out by itself where the store fails."""
@@ -112,8 +160,8 @@ def _me() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
-def _held(model: str, holder: str) -> ServingError:
-    return ServingError(
+def _held(model: str, holder: str) -> BusyError:
+    return BusyError(
         f"{model} is being published by another publisher ({holder or 'unknown'}): try again when it is done"
     )
 

@@ -7,6 +7,7 @@
     <repository>/<team>.<job>.table/                  the table endpoint, likewise
     <repository>/<team>.<job>.candidate[.table]/      a version that is yet to prove itself
     <repository>/.dmls/<team>.<job>/record.json       the versions that were verified
+    <repository>/.dmls/<team>.<job>/options.json      how it is served, whichever version that is
     <repository>/.dmls/<team>.<job>/lock              held by whoever publishes
 
 Nothing is ever moved: every object appears whole, and Triton touches no version that the configuration does
@@ -21,13 +22,15 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError, StoreError
+from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
 from dmls_core.serving.config import (
     CANDIDATE,
+    CHALLENGER,
     CHECKPOINT_FILE,
     CONFIG_FILE,
     InstanceKind,
@@ -36,8 +39,9 @@ from dmls_core.serving.config import (
     configured_versions,
     fil_config,
 )
-from dmls_core.serving.files import sha256
-from dmls_core.serving.locks import file_lock, lease
+from dmls_core.serving.files import failing, sha256
+from dmls_core.serving.locks import Lease, file_lock, lease
+from dmls_core.serving.options import ServingOptions, read_options, write_options
 from dmls_core.serving.table import table_config, table_files, table_name
 from dmls_core.store import Store, open_store
 from dmls_core.store.base import file_sha256
@@ -55,6 +59,7 @@ LEAST_KEPT = 2
 """The version that is served and the one to go back to."""
 
 LOCK_SECONDS = 10.0
+Encoders = Mapping[int, Encoder]
 
 
 class Repository:
@@ -85,6 +90,7 @@ class Repository:
             )
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
+        self._leases: dict[str, Lease] = {}
 
     @property
     def root(self) -> Path:
@@ -96,15 +102,18 @@ class Repository:
         """Keep other publishers of this model out.
 
         Raises:
-            ServingError: another one held the lock for ``timeout`` seconds; the message says which.
+            BusyError: another one held the lock for ``timeout`` seconds; the message says which.
         """
         key = f"{BOOKKEEPING}/{check_model_name(name)}/lock"
         if not isinstance(self.store, LocalStore):
-            with _failing(f"lock {name}"), lease(self.store, key, name, timeout):
-                yield
+            with failing(f"lock {name}"), lease(self.store, key, name, timeout) as self._leases[name]:
+                try:
+                    yield
+                finally:
+                    del self._leases[name]
             return
         path = self.store.root / key
-        with _failing(f"lock {name}"):
+        with failing(f"lock {name}"):
             path.parent.mkdir(parents=True, exist_ok=True)
         with file_lock(path, name, timeout):
             yield
@@ -122,7 +131,7 @@ class Repository:
         """
         key = f"{check_model_name(name)}/{version}/{file}"
         try:
-            with _failing(f"read {key}"):
+            with failing(f"read {key}"):
                 content: dict[str, Any] = json.loads(self.store.get(key))
         except ObjectMissingError:
             raise NotFoundError(f"the Triton repository has no {self.store.url}/{key}") from None
@@ -141,7 +150,7 @@ class Repository:
         Raises:
             ServingError: a file is missing, or could not be copied whole.
         """
-        with _failing(f"write a version of {name}"):
+        with failing(f"write a version of {name}"):
             sums = {file: sha256(folder / file) for file in MODEL_FILES}
             versions = self.versions(name)
             for version in reversed(versions):
@@ -175,16 +184,16 @@ class Repository:
         Returns:
             The candidate's name.
         """
+        self._check_lease(name)
         candidate = check_model_name(name) + CANDIDATE
-        with _failing(f"write the candidate of {name}"):
+        with failing(f"write the candidate of {name}"):
             if tuple(self._folders(candidate)) not in {(), (version,)}:
                 self.unstage(name)
             expected = self._sums(name, version)[CHECKPOINT_FILE]
             self._copy(folder / CHECKPOINT_FILE, f"{candidate}/{version}/{CHECKPOINT_FILE}", expected)
             self._write_table(candidate, version, self.read(name, version, "encoder.json"))
-            self._configure(
-                candidate, version, {version: self._encoder(name, version)}, self._shape(name, version)
-            )
+            encoders = {version: self._encoder(name, version)}
+            self._configure(candidate, version, encoders, ServingOptions())
         return candidate
 
     def staged(self, name: str) -> int | None:
@@ -193,14 +202,29 @@ class Repository:
 
     def unstage(self, name: str) -> None:
         """Remove the candidate's files."""
-        with _failing(f"remove the candidate of {name}"):
+        self._check_lease(name)
+        with failing(f"remove the candidate of {name}"):
             candidate = check_model_name(name) + CANDIDATE
             for part in (table_name(candidate), candidate):
                 self._remove(part)
 
+    def remove_challenger(self, name: str) -> None:
+        """Remove the challenger's files."""
+        with failing(f"remove the challenger of {name}"):
+            self._remove(check_model_name(name) + CHALLENGER)
+
+    def add_challenger(self, name: str, version: int, folder: Path) -> None:
+        """Write a version under the challenger's name: the forest alone, nothing else."""
+        challenger = check_model_name(name) + CHALLENGER
+        with failing(f"write the challenger of {name}"):
+            expected = self._sums(name, version)[CHECKPOINT_FILE]
+            self._copy(folder / CHECKPOINT_FILE, f"{challenger}/{version}/{CHECKPOINT_FILE}", expected)
+            config = fil_config(challenger, self._shape(name, version), versions=[version], kind=self.kind)
+            self._replace(f"{challenger}/{CONFIG_FILE}", config)
+
     def serving(self, name: str) -> int | None:
         """Return the version that the forest's ``config.pbtxt`` names, if there is one."""
-        with _failing(f"read the configuration of {name}"):
+        with failing(f"read the configuration of {name}"):
             try:
                 text = self.store.get(f"{check_model_name(name)}/{CONFIG_FILE}").decode()
             except ObjectMissingError:
@@ -216,19 +240,32 @@ class Repository:
             beside: the version that is served until Triton has loaded the other one: the table endpoint
                 knows both, and so changes with the forest.
         """
-        with _failing(f"configure {name}"):
+        self._check_lease(name)
+        with failing(f"configure {name}"):
             if version is None:
                 for part in (name, table_name(name)):
                     self.store.delete(f"{part}/{CONFIG_FILE}")
                 return
-            shape = self._shape(name, version)
             encoders = {}
             known = self.versions(name)
-            for number in (version, beside):
+            options = self.options(name)
+            if options.canary and options.canary.version in (version, beside):
+                options = replace(options, canary=None)  # it is, or was until now, what is served
+            for number in (version, beside, options.canary and options.canary.version):
                 if number in known:
                     self._write_table(name, number, self.read(name, number, "encoder.json"))
                     encoders[number] = self._encoder(name, number)
-            self._configure(name, version, encoders, shape)
+            self._configure(name, version, encoders, options)
+
+    def options(self, name: str) -> ServingOptions:
+        """Return how a model is served, whichever version of it that is."""
+        with failing(f"read the options of {name}"):
+            return read_options(self.store, f"{BOOKKEEPING}/{check_model_name(name)}/options.json")
+
+    def set_options(self, name: str, options: ServingOptions) -> None:
+        """Note how a model is served; ``serve`` writes it into the configurations."""
+        with failing(f"write the options of {name}"):
+            write_options(self.store, f"{BOOKKEEPING}/{check_model_name(name)}/options.json", options)
 
     def verified(self, name: str) -> tuple[int, ...]:
         """Return the versions that proved themselves through the live endpoint, the latest last."""
@@ -244,9 +281,10 @@ class Repository:
 
     def confirm(self, name: str, version: int) -> None:
         """Record that ``version`` proved itself."""
+        self._check_lease(name)
         others = [v for v in self.verified(name) if v != version]
         verified = [*others[-KEPT_VERIFIED + 1 :], version]
-        with _failing(f"write the record of {name}"):
+        with failing(f"write the record of {name}"):
             content = json.dumps({"schema": 1, "verified": verified})
             self.store.put(self._record(name), content.encode())
 
@@ -258,9 +296,10 @@ class Repository:
         """
         there = set(self._folders(name)) | set(self._folders(table_name(name)))
         verified = [v for v in self.verified(name) if v in there]
-        kept = {self.serving(name), *verified[-max(keep, LEAST_KEPT) :]}
+        canary = self.options(name).canary
+        kept = {self.serving(name), canary and canary.version, *verified[-max(keep, LEAST_KEPT) :]}
         gone = tuple(sorted(there - kept))
-        with _failing(f"remove old versions of {name}"):
+        with failing(f"remove old versions of {name}"):
             for version in gone:
                 # Without its dmls.json it is no version any more, whatever interrupts what follows.
                 self.store.delete(f"{name}/{version}/{VERSION_FILE}")
@@ -268,9 +307,11 @@ class Repository:
                     self._remove(f"{part}/{version}")
         return gone
 
-    def _configure(self, name: str, version: int, encoders: Mapping[int, Encoder], shape: ModelShape) -> None:
+    def _configure(self, name: str, version: int, encoders: Encoders, options: ServingOptions) -> None:
         """Write both configurations, the forest's last."""
-        self._replace(f"{table_name(name)}/{CONFIG_FILE}", table_config(name, encoders, version=version))
+        shape = self._shape(name.removesuffix(CANDIDATE), version)
+        table = table_config(name, encoders, version=version, parameters=options.parameters(name))
+        self._replace(f"{table_name(name)}/{CONFIG_FILE}", table)
         self._replace(f"{name}/{CONFIG_FILE}", fil_config(name, shape, versions=[version], kind=self.kind))
 
     def _replace(self, key: str, text: str) -> None:
@@ -309,7 +350,7 @@ class Repository:
             self.store.delete(key)
 
     def _check(self, key: str, expected: str) -> None:
-        with _failing(f"read {self.store.url}/{key}"):
+        with failing(f"read {self.store.url}/{key}"):
             try:
                 with self.store.open(key) as stream:
                     found = file_sha256(stream)
@@ -336,7 +377,7 @@ class Repository:
     def _folders(self, name: str) -> dict[int, set[str]]:
         """Return the numbered folders of a model in Triton, with the names of their files."""
         folders: dict[int, set[str]] = {}
-        with _failing(f"list the versions of {name}"):
+        with failing(f"list the versions of {name}"):
             for file in self._files(name):
                 if match := re.fullmatch(r"([1-9][0-9]*)/(.+)", file):
                     folders.setdefault(int(match[1]), set()).add(match[2])
@@ -349,16 +390,10 @@ class Repository:
             return [path.relative_to(folder).as_posix() for path in folder.glob("*/*")]
         return [info.key.removeprefix(f"{name}/") for info in self.store.list(f"{name}/")]
 
+    def _check_lease(self, name: str) -> None:
+        """Stop a publisher that is not the only one any more, before it changes what is served."""
+        if name in self._leases:
+            self._leases[name].check(name)
+
     def _record(self, name: str) -> str:
         return f"{BOOKKEEPING}/{check_model_name(name)}/record.json"
-
-
-@contextmanager
-def _failing(doing: str) -> Iterator[None]:
-    """Turn what the store says (full, gone, read-only) into an error that names the step."""
-    try:
-        yield
-    except ObjectMissingError:
-        raise
-    except (OSError, StoreError) as error:
-        raise ServingError(f"cannot {doing}: {error}") from error

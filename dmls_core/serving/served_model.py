@@ -7,6 +7,7 @@ is in its configuration, which Triton tells.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -133,6 +134,8 @@ class ServedModel:
         """Return the outputs for the rows, in parts of as many rows as Triton takes."""
         n_rows = len(next(iter(columns.values()), ()))
         parts = []
+        # Where a challenger is tried, requests of one id are answered by the same version.
+        request_id = uuid.uuid4().hex
         size = max(1, min(MAX_BATCH_SIZE, REQUEST_BYTES // (8 * max(1, len(columns)))))
         for start in range(0, n_rows, size):
             inputs = []
@@ -142,7 +145,9 @@ class ServedModel:
                 inputs.append(self._triton.InferInput(name, list(part.shape), kind))
                 inputs[-1].set_data_from_numpy(part)
             with self._answering():
-                answer = self._client.infer(self._endpoint, inputs, client_timeout=self._timeout)
+                answer = self._client.infer(
+                    self._endpoint, inputs, request_id=request_id, client_timeout=self._timeout
+                )
             outputs = {o.name: answer.as_numpy(o.name) for o in answer.get_response().outputs}
             parts.append({k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()})
         return parts

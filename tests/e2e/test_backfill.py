@@ -1,17 +1,21 @@
-"""A scheduled job over weekly partitions: its own run, and a backfill of earlier weeks over REST."""
+"""A scheduled job over weekly partitions: its own run, and backfills of earlier weeks."""
 
 from __future__ import annotations
 
 import json
 import time
 import urllib.request
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 
 from tests.e2e import data
+from tests.services.demo_platform import Demo
 from tests.services.platform_client import PlatformClient
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 TEAM, JOB = "weather", "weekly"
 DAG = f"dmls.{TEAM}.{JOB}"
@@ -166,9 +170,167 @@ def test_a_run_by_hand_for_an_earlier_date_is_whole_and_replaces_no_later_champi
     assert "the champion was trained on later data" in message
 
 
+def begun(platform: PlatformClient) -> dict[str, str]:
+    """Return when the first task of each day's backfill run has begun, once all have ended."""
+    found = {}
+    for run in wait_ended(platform, "backfill", len(PAST)):
+        tasks = {task["task_id"]: task for task in platform.tasks(TEAM, JOB, run["dag_run_id"])}
+        found[run["logical_date"][:10]] = tasks["validate"]["start_date"]
+    return found
+
+
+def repeated(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return the days whose runs were repeated, the first one to begin first."""
+    return sorted((day for day in after if after[day] != before[day]), key=lambda day: after[day])
+
+
+def test_the_command_repeats_what_it_is_told_to_and_in_that_order(
+    demo: Demo, platform: PlatformClient, backfilled
+):
+    create = ["backfill", "create", "--dag-id", DAG, "--from-date", PAST[0], "--to-date", PAST[1]]
+    listed = demo.airflow(*create, "--dry-run", "--reprocess-behavior", "completed", "--run-backwards")
+    listed = listed.partition("Runs to be attempted")[2]
+    assert listed.index(PAST[1]) < listed.index(PAST[0])
+    before = begun(platform)
+
+    # none: each interval has its run.
+    demo.airflow(*create, "--reprocess-behavior", "none")
+    assert begun(platform) == before
+
+    # completed, backwards: all of the range, the latest first.
+    demo.airflow(*create, "--reprocess-behavior", "completed", "--run-backwards", "--max-active-runs", "1")
+    assert repeated(before, begun(platform)) == [PAST[1], PAST[0]]
+    assert platform.champion(MODEL)["tags"]["dmls.interval_end"] == "2026-02-02T00:00:00+00:00"
+
+
+def pick(page: Page, day: str) -> None:
+    """Give the dialog the next of its two moments: midnight of a day."""
+    page.get_by_role("dialog").get_by_text("Select date and time").first.click()
+    page.get_by_placeholder("YYYY/MM/DD").fill(day.replace("-", "/"))
+    page.get_by_placeholder("HH:mm").fill("00:00")
+    page.get_by_placeholder("HH:mm").press("Enter")
+    page.get_by_role("dialog").get_by_text("Date Range").click()
+
+
+def test_the_dialog_in_airflow_s_pages_starts_the_same_run_as_the_command(
+    browser: Browser, platform: PlatformClient, backfilled
+):
+    def told() -> list[list[Any]]:
+        names = ("dag_run_id", "run_type", "data_interval_start", "bundle_version", "triggered_by", "conf")
+        runs = wait_ended(platform, "backfill", len(PAST))
+        return sorted([run[name] or None for name in names] for run in runs)
+
+    before, commanded = begun(platform), told()
+    page = browser.new_context(viewport={"width": 1000, "height": 900}, timezone_id="UTC").new_page()
+    page.set_default_timeout(120_000)
+    page.goto(f"{platform.settings['airflow_url'].rstrip('/')}/dags/{DAG}")
+    page.locator("input[name=username]").fill(platform.settings["airflow_username"])
+    page.locator("input[name=password]").fill(platform.settings["airflow_password"])
+    page.locator("button[type=submit]").click()
+    page.get_by_role("button", name="Trigger").first.click()
+    dialog = page.get_by_role("dialog").first
+    dialog.get_by_text("Backfill", exact=True).click()
+    pick(page, PAST[0])
+    pick(page, PAST[0])
+    dialog.get_by_text("All Runs").click()
+    dialog.get_by_text("1 run will be triggered").wait_for()
+    dialog.get_by_role("button", name="Run Backfill").click()
+    dialog.wait_for(state="hidden")
+    page.close()
+
+    assert repeated(before, begun(platform)) == [PAST[0]]
+    assert told() == commanded
+    created = platform.airflow("GET", f"/backfills?dag_id={DAG}&order_by=-id&limit=2")["backfills"]
+    assert [found["reprocess_behavior"] for found in created] == ["completed", "completed"]
+
+
+def test_a_backfilled_model_is_compared_with_the_champion(platform: PlatformClient, backfilled):
+    champion = platform.champion(MODEL)
+    recorded = runs_by_id(platform)
+    for run in backfilled:
+        folder = f"runs/{TEAM}/{JOB}/{recorded[run['dag_run_id']]['run_key']}/"
+        found = json.loads(platform.get(folder + "result.json") or b"{}")["comparison"]
+        assert found["champion_run_key"] == champion["tags"]["dmls.run_key"]
+        assert (found["comparable"], found["fresh"]) == (
+            True,
+            "none",
+        )  # the champion has learnt from these weeks
+        assert found["difference"] == found["challenger_score"] - found["champion_score"]
+        decision = json.loads(platform.get(folder + "decision.json") or b"{}")
+        assert (decision["decision"], decision["by"]) == ("keep", "rule")
+        assert "made by a backfill" in decision["reason"]
+        page = (platform.get(folder + "report.html") or b"").decode()
+        assert "Against the champion" in page
+    tags = [
+        version["tags"] for version in model_versions(platform) if version["tags"]["dmls.backfill"] == "true"
+    ]
+    assert {tag["dmls.decision"] for tag in tags} == {"keep"}
+    assert {tag["dmls.compared_with"] for tag in tags} == {champion["version"]}
+
+
+def test_a_run_is_changed_from_the_trigger_form_and_the_job_is_not(platform: PlatformClient, backfilled):
+    record = platform.get(f"registry/jobs/{TEAM}/{JOB}.json")
+    changes = {
+        "n_trials": 2,
+        "seed": 9,
+        "data": {"window": 1},
+        "hyperparameters": {"n_estimators": {"value": 7}},
+    }
+    asked = {"logical_date": "2026-01-27T12:00:00Z", "conf": {"run": changes}}
+    run = platform.airflow("POST", f"/dags/{DAG}/dagRuns", asked)["dag_run_id"]
+    wait_ended(platform, "manual", 2)
+
+    own = runs_by_id(platform)[run]
+    folder = f"runs/{TEAM}/{JOB}/{own['run_key']}/"
+    result = json.loads(platform.get(folder + "result.json") or b"{}")
+    assert own["changes"] == changes
+    assert (result["best_params"]["n_estimators"], result["seed"], result["data"]["rows"]) == (7, 9, ROWS)
+    assert json.loads(platform.get(folder + "spec.json") or b"{}")["data"]["window"] == 1
+    assert platform.get(f"registry/jobs/{TEAM}/{JOB}.json") == record
+    (version,) = [
+        found for found in model_versions(platform) if found["tags"]["dmls.run_key"] == own["run_key"]
+    ]
+    assert json.loads(version["tags"]["dmls.changes"]) == changes
+
+
+def test_a_mistake_in_the_trigger_form_is_answered_like_one_in_a_spec(platform: PlatformClient, backfilled):
+    with pytest.raises(AssertionError, match="was unexpected"):
+        platform.airflow("POST", f"/dags/{DAG}/dagRuns", {"logical_date": None, "conf": {"run": {"sed": 1}}})
+
+    asked = {"logical_date": None, "conf": {"run": {"seed": -1}}}
+    run = platform.airflow("POST", f"/dags/{DAG}/dagRuns", asked)["dag_run_id"]
+    status = platform.wait_status(TEAM, JOB, "failed")
+
+    assert [(error["key"], error["file"]) for error in status["errors"]] == [
+        ("search.seed", "the run's configuration")
+    ]
+    states = {t["task_id"]: t["state"] for t in platform.tasks(TEAM, JOB, run)}
+    assert states["validate"] == "failed"
+    platform.airflow("DELETE", f"/dags/{DAG}/dagRuns/{quote(run)}")
+
+
+def test_a_failed_run_is_repeated_alone_and_deployed_if_that_is_asked_for(
+    demo: Demo, platform: PlatformClient, backfilled
+):
+    before = begun(platform)
+    failed = next(run for run in backfilled if run["logical_date"][:10] == PAST[1])["dag_run_id"]
+    path = f"/dags/{DAG}/dagRuns/{quote(failed)}"
+    platform.airflow("PATCH", f"{path}?update_mask=state", {"state": "failed"})
+    create = ["backfill", "create", "--dag-id", DAG, "--from-date", PAST[0], "--to-date", PAST[-1]]
+    demo.airflow(*create, "--reprocess-behavior", "failed", "--dag-run-conf", '{"run": {"deploy": true}}')
+
+    assert repeated(before, begun(platform)) == [PAST[1]]
+    champion = platform.champion(MODEL)
+    assert champion["tags"]["dmls.interval_end"][:10] == ENDS[PAST[1]]
+    own = runs_by_id(platform)[failed]
+    assert champion["tags"]["dmls.run_key"] == own["run_key"]
+
+
 def test_clearing_an_old_run_repeats_it_with_its_own_spec(platform: PlatformClient, backfilled):
     old = min(backfilled, key=lambda run: run["logical_date"])
     before = runs_by_id(platform)[old["dag_run_id"]]
+    folder = f"runs/{TEAM}/{JOB}/{before['run_key']}/"
+    result = platform.get(folder + "result.json")
     platform.drop(TEAM, JOB, SPEC.format(trees=15) + "[tags]\nversion = 'two'\n", None)
     platform.wait_status(TEAM, JOB, "running", "failed", final=())
 
@@ -181,3 +343,6 @@ def test_clearing_an_old_run_repeats_it_with_its_own_spec(platform: PlatformClie
     path += "/taskInstances/validate/xcomEntries/inputs"
     inputs = platform.airflow("GET", f"{path}?deserialize=true")["value"]
     assert inputs["run_key"] == before["run_key"]
+    # The same spec on the same data is the same run, whatever the job's spec is by now.
+    assert platform.get(folder + "result.json") == result
+    assert json.loads(result or b"{}")["best_params"]["n_estimators"] == 10

@@ -109,9 +109,14 @@ def test_the_report_is_one_click_away(platform: PlatformClient):
     platform.wait_status("city", "flats", "deployed")
     run = quote(platform.runs("city", "flats")[-1]["dag_run_id"], safe="")
 
-    answer = platform.airflow("GET", f"/dags/dmls.city.flats/dagRuns/{run}/taskInstances/register/links")
+    tasks = f"/dags/dmls.city.flats/dagRuns/{run}/taskInstances"
+    found = [
+        platform.airflow("GET", f"{tasks}/{task}/links")["extra_links"]
+        for task in ("register", "approve", "deploy", "verify")
+    ]
 
-    links = answer["extra_links"]
+    links = found[0]
+    assert found == [links] * 4
     assert links["Report"] == f"{links['MLflow run']}/artifacts/report.html"
     assert platform.status("city", "flats")["links"]["report"] == links["Report"]
     query = urlencode({"path": "report.html", "run_uuid": links["MLflow run"].rsplit("/", 1)[1]})
@@ -145,6 +150,19 @@ def test_a_rejected_approval_deploys_nothing(platform: PlatformClient):
     (run,) = platform.runs("lab", "declined")
     states = {t["task_id"]: t["state"] for t in platform.tasks("lab", "declined", run["dag_run_id"])}
     assert (states["deploy"], states["verify"]) == ("skipped", "skipped")
+
+
+def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClient):
+    more = "[deploy]\napproval_timeout = 2\n"
+    platform.drop("lab", "late", data.SMALL_IRIS + more, data.iris())
+
+    platform.wait_run("lab", "late", "success")
+
+    status = platform.status("lab", "late")
+    assert status["state"] == "accepted"
+    assert "nobody answered the approval by its deadline; the champion stays" in status["message"]
+    decision = json.loads(platform.get(f"runs/lab/late/{status['run_key']}/decision.json") or b"{}")
+    assert (decision["decision"], decision["by"]) == ("keep", "deadline")
 
 
 def test_removing_the_drop_retires_the_dag_and_keeps_its_history(platform: PlatformClient):

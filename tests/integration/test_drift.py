@@ -13,11 +13,11 @@ import pytest
 from dmls_core.cli.main import main
 from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec
-from dmls_core.monitoring.requests import write_seen
-from dmls_core.orchestration.monitor import check_jobs
+from dmls_core.orchestration.monitor import Look, check_jobs
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.tracking import log_run, promote
 from dmls_core.training import TrainRequest, train
+from tests.bench.stream import alarms
 
 SPEC = """model = "{model}"
 n_trials = 1
@@ -175,6 +175,16 @@ def requests_of(store: Store, job: str, data: pl.DataFrame, name: str, folder: P
     store.upload(f"{layout.inference_folder('lab', job)}dt=2026-01-01/{name}", folder / name)
 
 
+def settle(store: Store, look: Look) -> None:
+    """Note up to where was compared, as the monitor's last task does."""
+    for key, state in look.states.items():
+        store.put(key, json.dumps(state).encode())
+
+
+def partition_of(store: Store, job: str, day: str, data: pl.DataFrame) -> None:
+    store.put(f"incoming/lab/{job}/{day}.csv", data.write_csv().encode())
+
+
 def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     from mlflow import MlflowClient
 
@@ -194,29 +204,32 @@ def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     assert checked.retrain_run_id == f"drift__{key}__{checked.drift.at[:10]}"
 
     # Until it is noted, the same files are compared again, and end in the same run.
-    again = check_jobs(store, mlflow_uri).checked[0]
-    assert (again.seen, again.retrain_run_id) == (checked.seen, checked.retrain_run_id)
-    write_seen(store, "lab", "classes", checked.seen)
+    again = check_jobs(store, mlflow_uri)
+    assert (again.states, again.checked[0].retrain_run_id) == (look.states, checked.retrain_run_id)
+    settle(store, look)
     assert check_jobs(store, mlflow_uri).checked == []
 
     folder = layout.monitor_folder("lab", "classes")
+    name = checked.page.split("/")[-2]
     written = {info.key.removeprefix(folder) for info in store.list(folder)}
     names = {"drift.html", "drift.json", "drift.prom"}
     assert written == {
         "state.json",
         *(f"latest/{name}" for name in names),
-        *(f"{checked.seen.name}/{name}" for name in names),
+        *(f"{name}/{file}" for file in names),
     }
     document = json.loads(store.get(folder + "latest/drift.json"))
     assert (document["job"], document["run_key"], document["verdict"]) == ("classes", key, "drifted")
-    assert b'dmls_drift_detected{team="lab",job="classes"} 1' in store.get(folder + "latest/drift.prom")
+    assert b'dmls_drift_detected{team="lab",job="classes",source="requests"} 1' in store.get(
+        folder + "latest/drift.prom"
+    )
     tags = client.get_model_version("lab.classes", "1").tags
     assert "columns drifted in 300 rows" in tags["dmls.drift"]
     status = read_status(store, "lab", "classes")
     assert status.state == "deployed"
     assert status.message.startswith("deployed as version 1; later: ")
     assert "columns drifted in 300 rows" in status.message
-    assert status.links["drift"].endswith(f"{checked.seen.name}/drift.html")
+    assert status.links["drift"].endswith(f"{name}/drift.html")
 
     # More rows of the job that had too few: now they are enough, together.
     requests_of(store, "numbers", stream(300, 6).drop("y"), "b.parquet", tmp_path)
@@ -224,3 +237,62 @@ def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     assert (checked.job.name, checked.drift.rows, checked.drift.verdict) == ("numbers", 330, "steady")
     assert checked.retrain_run_id == ""
     assert read_status(store, "lab", "numbers").message.count("; later: ") == 1
+    settle(store, check_jobs(store, mlflow_uri))
+
+
+def test_new_partitions_are_compared_one_by_one_and_those_trained_on_are_not(
+    store, jobs, mlflow_uri, tmp_path
+):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=mlflow_uri, registry_uri=mlflow_uri)
+    client.set_model_version_tag("lab.classes", "1", "dmls.interval_end", "2026-01-03T00:00:00+00:00")
+    key = jobs["classes"]["run_key"]
+    for day in ("2026-01-01", "2026-01-02"):
+        partition_of(store, "classes", day, stream(300, 7, shift=9))
+    assert check_jobs(store, mlflow_uri).checked == []
+
+    partition_of(store, "classes", "2026-01-03", stream(200, 8))
+    partition_of(store, "classes", "2026-01-04", stream(60, 9))
+    partition_of(store, "classes", "2026-01-05", stream(200, 10))
+    partition_of(store, "classes", "2026-01-06", stream(200, 11, shift=2))
+    partition_of(store, "classes", "2026-01-07", stream(30, 12))
+    look = check_jobs(store, mlflow_uri)
+    found = [(checked.source, checked.drift.rows, checked.drift.verdict) for checked in look.checked]
+    assert found == [
+        ("2026-01-03.csv", 200, "steady"),
+        ("2026-01-04.csv and 1 more", 260, "steady"),
+        ("2026-01-06.csv", 200, "drifted"),
+    ]
+    assert [bool(checked.retrain_run_id) for checked in look.checked] == [False, False, True]
+    state = look.states["monitor/lab/classes/partitions.json"]
+    assert (state["until"][:10], state["run_key"]) == ("2026-01-07", key)
+    document = json.loads(store.get("monitor/lab/classes/latest-data/drift.json"))
+    assert (document["source"], document["verdict"]) == ("2026-01-06.csv", "drifted")
+    assert "(2026-01-06.csv)" in read_status(store, "lab", "classes").message
+    settle(store, look)
+    assert check_jobs(store, mlflow_uri).checked == []
+
+    # A champion that was trained on a partition before the look: its drift is told against the one before.
+    other = jobs["classes"] | {"run_key": "f" * 16}
+    for info in list(store.list(layout.run_folder("lab", "classes", key))):
+        store.put(info.key.replace(key, other["run_key"]), store.get(info.key))
+    run = log_run(mlflow_uri, other, Path(other["out"]), spec={})
+    promote(mlflow_uri, "lab.classes", run.model_version)
+    client.set_model_version_tag(
+        "lab.classes", str(run.model_version), "dmls.interval_end", "2026-01-09T00:00:00+00:00"
+    )
+    partition_of(store, "classes", "2026-01-08", stream(200, 13, shift=2))
+    look = check_jobs(store, mlflow_uri)
+    (checked,) = look.checked
+    assert (checked.source, checked.drift.verdict) == ("2026-01-07.csv and 1 more", "drifted")
+    assert checked.retrain_run_id == ""
+    assert look.states["monitor/lab/classes/partitions.json"] == {
+        "schema": 1,
+        "until": "2026-01-09T00:00:00+00:00",
+        "run_key": other["run_key"],
+    }
+
+
+def test_a_stream_raises_no_alarm_before_it_drifts_and_does_from_then_on():
+    assert alarms(3, drifts_at=8)["alarms in weeks"] == "8, 9, 10, 11, 12"

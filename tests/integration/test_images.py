@@ -14,6 +14,7 @@ import yaml
 
 from dmls_core.cli.demo import iris
 from tests.services.docker_engine import DockerEngine, EngineMissingError, apt_install
+from tests.services.postgres_server import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yaml"
@@ -54,7 +55,9 @@ def config(compose: list[str], variables: dict[str, str], *more: str) -> subproc
     )
 
 
-@pytest.mark.parametrize("more", [[], ["docker-compose.gpu.yaml"]], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(
+    "more", [[], ["docker-compose.gpu.yaml"], ["docker-compose.s3.yaml"]], ids=["cpu", "gpu", "s3"]
+)
 def test_compose_accepts_the_stack(compose, more):
     done = config(compose, dict.fromkeys(required(), "1"), *more)
     assert done.returncode == 0, done.stderr
@@ -102,6 +105,24 @@ def test_the_stack_configures_the_bundle_as_the_docs_say(compose):
     )
     assert [name for name in settings if f"`{name}`" not in page] == []
     assert json.loads(environment["AIRFLOW_CONN_AWS_DEFAULT"])["conn_type"] == "aws"
+
+
+def words(command: str | list[str]) -> list[str]:
+    """Return a command's words; the two versions of compose write it differently."""
+    return command.split() if isinstance(command, str) else command
+
+
+def test_with_a_repository_in_s3_triton_reads_what_airflow_writes(compose):
+    variables = dict.fromkeys(required(), "1") | {"TRITON_REPOSITORY": "s3://dmls/models"}
+    services = yaml.safe_load(config(compose, variables, "docker-compose.s3.yaml").stdout)["services"]
+    environment = services["airflow-scheduler"]["environment"]
+    (entry,) = json.loads(environment["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+    assert entry["kwargs"]["triton_repository"] == "s3://dmls/models"
+    plain = yaml.safe_load(config(compose, variables).stdout)["services"]["triton"]
+    ours, others = (set(words(service["command"])) for service in (services["triton"], plain))
+    assert ours - others == {"--model-repository=s3://http://s3:8333/dmls/models"}
+    assert others - ours == {"--model-repository=/models"}
+    assert "/inference-log" in str(services["triton"]["volumes"])
 
 
 # -- images --------------------------------------------------------------------------------------------
@@ -171,6 +192,56 @@ def test_the_trainer_trains_locked_down(
     assert (result["team"], result["job"], result["engine"], result["n_trials"]) == ("demo", "iris", "cpu", 2)
     assert result["score"] > 0.85
     assert (results / "model/checkpoint.tl").stat().st_uid == 10001
+
+
+@pytest.mark.timeout(1200)
+def test_containers_share_a_search_over_the_hosts_network(
+    docker_engine: DockerEngine,
+    trainer_image: str,
+    submission: Path,
+    postgres: PostgresServer,
+    tmp_path,
+    monkeypatch,
+):
+    """As the docker runner starts them: the address comes in the environment and is on no command line."""
+    results = tmp_path / "out"
+    results.mkdir()
+    results.chmod(0o777)
+    (tmp_path / "spec.toml").write_text((submission / "spec.toml").read_text() + "\n[search]\nworkers = 2\n")
+    postgres.empty()
+    monkeypatch.setenv("DMLS_STUDY_URL", postgres.study_url)
+    options = [option for option in LOCKED_DOWN if option != "--rm"]
+    options[options.index("none")] = "host"
+    options += [
+        "-v",
+        f"{submission}:/in:ro",
+        "-v",
+        f"{tmp_path}/spec.toml:/spec.toml:ro",
+        "-v",
+        f"{results}:/out",
+    ]
+    train = ["train", "/spec.toml", "/in/iris.csv", "--out", "/out", "--run-key", "together"]
+    started = [
+        docker_engine.docker(
+            *("run", "--detach", *options, "--env", "DMLS_STUDY_URL", trainer_image, *train),
+            *("--worker", str(worker)),
+        ).stdout.strip()
+        for worker in range(2)
+    ]
+    try:
+        codes = docker_engine.docker("wait", *started).stdout.split()
+        logs = [docker_engine.docker("logs", container) for container in started]
+        assert codes == ["0", "0"], [log.stderr for log in logs]
+        found = json.loads(docker_engine.docker("inspect", *started).stdout)
+    finally:
+        docker_engine.docker("rm", "--force", *started, check=False)
+
+    assert json.loads((results / "result.json").read_text())["n_trials"] == 2
+    assert len(list((results / "trials").glob("*.json"))) == 2
+    password = postgres.context.secret("optuna_db_password")
+    assert all(password not in json.dumps([one["Path"], one["Args"]]) for one in found)
+    assert all(password not in log.stdout + log.stderr for log in logs)
+    assert postgres.rows("SELECT count(*) FROM studies") == [(0,)]
 
 
 @pytest.mark.timeout(1200)

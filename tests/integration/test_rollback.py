@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
 
 from dmls_core.cli.main import app
+from dmls_core.monitoring.exposition import JobMetrics
+from dmls_core.monitoring.families import exposition_text
+from dmls_core.orchestration.settings import AirflowSettings
+from dmls_core.orchestration.upkeep import repair_served
 from dmls_core.platform.doctor.deployed import check_served_versions
 from dmls_core.serving import deploy
 from dmls_core.settings import load_settings
-from dmls_core.tracking import champion, log_run, promote
+from dmls_core.store import open_store
+from dmls_core.tracking import find_champion, log_run, promote
+from tests.table_endpoint import outputs_of, post
 from tests.trained_run import spec_json, trained_run
 
 JOB, NAME = "rolledback", "lab.rolledback"
@@ -27,6 +34,7 @@ def served(triton, mlflow_uri, tmp_path, monkeypatch):
             "DMLS_TRITON_REPOSITORY": str(triton.repository.root),
             "MLFLOW_TRACKING_URI": mlflow_uri,
             "DMLS_HOME": str(tmp_path / "none"),
+            "DMLS_ROOT": str(tmp_path / "root"),
         }
         for variable, value in variables.items():
             monkeypatch.setenv(variable, value)
@@ -48,13 +56,19 @@ def own_check():
     return next((check for check in checks if NAME in check.message), checks[0])
 
 
-def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_uri):
+def told(tmp_path):
+    """Return what Prometheus is told of this job."""
+    return exposition_text(JobMetrics(open_store(str(tmp_path / "root"))).families())
+
+
+def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_uri, tmp_path):
     assert own_check().state == "ok" or NAME not in own_check().message
     done = CliRunner().invoke(app, ["rollback", f"lab/{JOB}", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["version"] == 1
     assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
-    assert champion(mlflow_uri, NAME) == 1
+    assert find_champion(mlflow_uri, NAME).version == 1
+    assert f'dmls_rollbacks_total{{team="lab",job="{JOB}"}} 1\n' in told(tmp_path)
 
     promote(mlflow_uri, NAME, 2)  # by hand, on MLflow's page
     check = own_check()
@@ -70,5 +84,65 @@ def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_u
 
     promote(mlflow_uri, NAME, 1)
     assert CliRunner().invoke(app, ["rollback", f"lab/{JOB}", "--to", "2"]).exit_code == 0, "the served one"
-    assert champion(mlflow_uri, NAME) == 2
+    assert find_champion(mlflow_uri, NAME).version == 2
     assert NAME not in own_check().message
+
+
+def test_the_monitor_has_triton_serve_the_champion_again(served, triton, mlflow_uri, tmp_path):
+    settings = AirflowSettings(
+        root=str(tmp_path / "root"),
+        runner="process",
+        mlflow_uri=mlflow_uri,
+        triton_http=served.addresses["http"],
+        triton_grpc=served.addresses["grpc"],
+        triton_repository=str(triton.repository.root),
+    )
+    store = open_store(settings.root)
+    assert not [line for line in repair_served(store, settings).repaired if NAME in line]
+    promote(mlflow_uri, NAME, 1)  # by hand, on MLflow's page
+    with triton.repository.lock(NAME):  # somebody publishes: left alone
+        assert not [line for line in repair_served(store, settings).repaired if NAME in line]
+    (line,) = [line for line in repair_served(store, settings).repaired if NAME in line]
+    assert "served version 2" in line
+    assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
+    assert NAME not in own_check().message
+    assert f'dmls_repairs_total{{team="lab",job="{JOB}"}} 1\n' in told(tmp_path)
+
+    shutil.rmtree(triton.repository.root / NAME / "2")
+    promote(mlflow_uri, NAME, 2)
+    (line,) = [line for line in repair_served(store, settings).failed if NAME in line]
+    assert "version 2 as champion, which the repository does not hold" in line
+    assert served.versions(NAME) == (1,)
+    promote(mlflow_uri, NAME, 1)
+
+
+def test_the_challenger_is_tried_by_command(served, mlflow_uri, tmp_path):
+    folder, run_key = tmp_path / "3", f"{3:016x}"
+    log_run(mlflow_uri, trained_run(folder, job=JOB, run_key=run_key, seed=3), folder, spec=spec_json())
+    store = open_store(str(tmp_path / "root"))
+    for file in (folder / "model").iterdir():
+        store.upload(f"runs/lab/{JOB}/{run_key}/model/{file.name}", file)
+
+    def answers():
+        inputs = [
+            {"name": "size", "datatype": "FP64", "shape": [1, 1], "data": [0.5]},
+            {"name": "count", "datatype": "FP64", "shape": [1, 1], "data": [3]},
+            {"name": "colour", "datatype": "BYTES", "shape": [1, 1], "data": ["red"]},
+        ]
+        status, answer = post(served.addresses["http"], f"{NAME}.table", {"inputs": inputs})
+        assert status == 200
+        return int(outputs_of(answer)["version"][0, 0])
+
+    before = answers()
+    done = CliRunner().invoke(app, ["canary", f"lab/{JOB}", "--share", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    version = json.loads(done.stdout)["challenger"]
+    assert answers() == version != before
+    done = CliRunner().invoke(app, ["canary", f"lab/{JOB}", "--shadow"])
+    assert f"version {version}, the challenger, is compared with the champion on 10%" in done.stdout
+    assert answers() == before
+    done = CliRunner().invoke(app, ["canary", f"lab/{JOB}", "--stop"])
+    assert f"the champion answers everything; version {version} was tried" in done.stdout
+    assert answers() == before
+    missing = CliRunner().invoke(app, ["canary", "lab/none"])
+    assert missing.exit_code != 0

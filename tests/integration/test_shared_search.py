@@ -3,64 +3,65 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dmls_core.platform.doctor.study import check_own_study
+from dmls_core.platform.postgres import make_databases, superuser
 from tests.services.postgres_server import PostgresServer
+from tests.shared_worker import work
 
-WORKER = Path(__file__).parents[1] / "shared_worker.py"
+# Each worker is a process of its own, forked from one that has imported what all of them need: that import
+# takes longer than most of these searches.
+WORKERS = multiprocessing.get_context("forkserver")
+WORKERS.set_forkserver_preload(["pytest", "tests.shared_worker"])
 
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., ForkServerProcess]
 
 
 @pytest.fixture
-def start(postgres: PostgresServer, tmp_path: Path) -> Any:
+def start(postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Start workers over an empty database; what still runs in the end is killed."""
     postgres.empty()
-    started: list[subprocess.Popen[str]] = []
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    started: list[ForkServerProcess] = []
 
-    def _start(worker: int, workers: int, n_trials: int, **more: Any) -> subprocess.Popen[str]:
-        wanted = {"out": str(tmp_path), "worker": worker, "workers": workers, "n_trials": n_trials} | more
-        process = subprocess.Popen(
-            [sys.executable, str(WORKER), json.dumps(wanted)],
-            cwd=WORKER.parents[1],
-            env=os.environ
-            | {
-                "DMLS_STUDY_URL": postgres.study_url,
-                "PYTHONPATH": str(WORKER.parents[1]),
-                "OMP_NUM_THREADS": "1",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def _start(worker: int, workers: int, n_trials: int, **more: Any) -> ForkServerProcess:
+        wanted = {"worker": worker, "workers": workers, "n_trials": n_trials} | more
+        process = WORKERS.Process(target=work, args=(postgres.study_url, tmp_path, wanted))
+        process.start()
         started.append(process)
         return process
 
     yield _start
     for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        process.kill()
+        process.join()
 
 
-def ended(*processes: subprocess.Popen[str]) -> list[str]:
-    """Wait for all to end well; return what each printed."""
-    outputs = []
+def ended(folder: Path, *processes: ForkServerProcess) -> None:
+    """Wait for all to end well."""
     for process in processes:
-        output, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-        outputs.append(output)
-    return outputs
+        process.join(300)
+        assert process.exitcode == 0, (folder / f"errors.{process.pid}").read_text()
+
+
+def end(process: ForkServerProcess, how: signal.Signals) -> None:
+    """End a process by a signal."""
+    assert process.pid
+    os.kill(process.pid, how)
+    process.join(60)
+    assert process.exitcode
 
 
 def trials(folder: Path) -> list[dict[str, Any]]:
@@ -72,18 +73,17 @@ def fits(folder: Path) -> Counter[int]:
     return Counter(int(path.name.split(".")[0]) for path in (folder / "fits").iterdir())
 
 
-def wait_for(condition: Callable[[], bool], *processes: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 240
+def wait_for(condition: Callable[[], bool], *processes: ForkServerProcess) -> None:
+    late = time.monotonic() + 240
     while not condition():
-        for process in processes:
-            assert process.poll() in (None, 0), process.communicate()[1]
-        assert time.monotonic() < end
+        assert all(process.exitcode in (None, 0) for process in processes)
+        assert time.monotonic() < late
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_n_trials_is_met_exactly_and_no_number_runs_twice(start: Start, tmp_path: Path, workers: int):
-    ended(*(start(worker, workers, 23) for worker in range(workers)))
+    ended(tmp_path, *(start(worker, workers, 23) for worker in range(workers)))
 
     assert [trial["number"] for trial in trials(tmp_path)] == list(range(23))
     assert fits(tmp_path) == Counter(range(23))
@@ -100,9 +100,8 @@ def test_a_killed_workers_trial_is_taken_over_by_its_number(start: Start, tmp_pa
         return any(not path.read_text() for path in mine)
 
     wait_for(at_work, leader, helper)
-    helper.send_signal(signal.SIGKILL)
-    helper.wait()
-    ended(leader)
+    end(helper, signal.SIGKILL)
+    ended(tmp_path, leader)
 
     cut_off = [
         int(path.name.split(".")[0])
@@ -118,16 +117,15 @@ def test_a_worker_that_is_asked_to_end_leaves_its_trial_at_once(start: Start, tm
     # A grace far longer than the test: nothing waits for it.
     alone = start(0, 2, 4, seconds=3, grace=3600)
     wait_for(lambda: bool(list((tmp_path / "fits").glob("0.*"))), alone)
-    alone.send_signal(signal.SIGINT)
-    alone.wait()
+    end(alone, signal.SIGINT)
 
-    ended(start(0, 2, 4, seconds=0.05, grace=3600))
+    ended(tmp_path, start(0, 2, 4, seconds=0.05, grace=3600))
 
     assert [trial["number"] for trial in trials(tmp_path)] == list(range(4))
 
 
 def test_a_helper_that_never_starts_is_not_waited_for(start: Start, tmp_path: Path):
-    ended(start(0, 4, 5))
+    ended(tmp_path, start(0, 4, 5))
 
     assert [trial["number"] for trial in trials(tmp_path)] == list(range(5))
 
@@ -135,11 +133,11 @@ def test_a_helper_that_never_starts_is_not_waited_for(start: Start, tmp_path: Pa
 def test_kept_trials_are_not_paid_again_by_a_database_that_knows_nothing(
     start: Start, postgres: PostgresServer, tmp_path: Path
 ):
-    ended(start(0, 2, 6))
+    ended(tmp_path, start(0, 2, 6))
     before = trials(tmp_path)
     postgres.empty()
 
-    ended(start(0, 2, 9), start(1, 2, 9))
+    ended(tmp_path, start(0, 2, 9), start(1, 2, 9))
 
     after = trials(tmp_path)
     assert after[:6] == before
@@ -149,17 +147,17 @@ def test_kept_trials_are_not_paid_again_by_a_database_that_knows_nothing(
 def test_the_study_goes_with_the_result_and_no_late_helper_brings_it_back(
     start: Start, postgres: PostgresServer, tmp_path: Path
 ):
-    ended(start(0, 2, 3, remove=True))
+    ended(tmp_path, start(0, 2, 3, remove=True))
     assert postgres.rows("SELECT count(*) FROM studies") == [(0,)]
 
-    ended(start(1, 2, 3))
+    ended(tmp_path, start(1, 2, 3))
 
     assert postgres.rows("SELECT count(*) FROM studies") == [(0,)]
     assert fits(tmp_path) == Counter(range(3))
 
 
 def test_workers_prune_by_each_others_trials(start: Start, tmp_path: Path):
-    ended(*(start(worker, 2, 16, pruning="halving", sampler="random") for worker in range(2)))
+    ended(tmp_path, *(start(worker, 2, 16, pruning="halving", sampler="random") for worker in range(2)))
 
     states = Counter(trial["state"] for trial in trials(tmp_path))
     assert states["finished"] >= 1
@@ -170,7 +168,7 @@ def test_workers_prune_by_each_others_trials(start: Start, tmp_path: Path):
 def test_two_models_compete_over_two_workers(start: Start, tmp_path: Path):
     models = ["extra-trees-classifier", "random-forest-classifier"]
 
-    ended(*(start(worker, 2, 12, models=models) for worker in range(2)))
+    ended(tmp_path, *(start(worker, 2, 12, models=models) for worker in range(2)))
 
     kept = trials(tmp_path)
     assert [trial["number"] for trial in kept] == list(range(12))
@@ -182,22 +180,47 @@ def test_two_models_compete_over_two_workers(start: Start, tmp_path: Path):
     }
 
 
+def test_a_helper_leaves_after_a_trial_when_it_is_needed_elsewhere(start: Start, tmp_path: Path):
+    (tmp_path / "leave").touch()
+    helper = start(1, 2, 6)
+    ended(tmp_path, helper)
+    assert len(trials(tmp_path)) == 1
+
+    # The leader stays, and finishes what was asked for.
+    ended(tmp_path, start(0, 2, 6))
+
+    assert [trial["number"] for trial in trials(tmp_path)] == list(range(6))
+    assert fits(tmp_path) == Counter(range(6))
+
+
 def test_time_that_is_up_ends_all_workers(start: Start, tmp_path: Path):
-    ended(*(start(worker, 2, 500, seconds=0.3, timeout=2) for worker in range(2)))
+    ended(tmp_path, *(start(worker, 2, 500, seconds=0.3, timeout=2) for worker in range(2)))
     count = len(trials(tmp_path))
     assert 1 <= count < 500
 
-    # What was paid counts again.
-    ended(start(0, 2, 500, seconds=0.3, timeout=0.5))
+    # What was paid counts again: 0.3 s of a trial, shared by two.
+    ended(tmp_path, start(0, 2, 500, seconds=0.3, timeout=0.1))
     assert len(trials(tmp_path)) == count
 
 
 def test_the_leader_ends_though_a_trial_was_lost_when_the_time_was_up(start: Start, tmp_path: Path):
     helper = start(1, 2, 500, seconds=2, grace=2)
     wait_for(lambda: bool(list((tmp_path / "fits").glob("0.*"))), helper)
-    helper.send_signal(signal.SIGKILL)
-    helper.wait()
+    end(helper, signal.SIGKILL)
 
-    ended(start(0, 2, 500, seconds=0.05, grace=2, timeout=0))
+    ended(tmp_path, start(0, 2, 500, seconds=0.05, grace=2, timeout=0))
 
     assert trials(tmp_path) == []
+
+
+def test_the_doctor_sees_whether_trainers_may_keep_their_study(postgres: PostgresServer):
+    postgres.empty()
+    well = check_own_study(postgres.context)
+    with superuser(postgres.context) as connection:
+        connection.execute("DROP DATABASE optuna WITH (FORCE)")
+    gone = check_own_study(postgres.context)
+    make_databases(postgres.context)
+
+    assert (well.state, gone.state) == ("ok", "broken")
+    assert "does not exist" in gone.message
+    assert all(postgres.context.secret("optuna_db_password") not in check.message for check in (well, gone))

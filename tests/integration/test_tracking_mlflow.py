@@ -18,9 +18,10 @@ import pytest
 
 from dmls_core.errors import NotFoundError, PlatformError, TrackingError
 from dmls_core.tracking import (
-    champion,
-    champion_metric,
+    Champion,
+    champion_of,
     champions,
+    find_champion,
     log_run,
     model_url,
     promote,
@@ -224,14 +225,14 @@ def test_many_trials_cost_a_bounded_number_of_requests(
 
 def test_challenger_and_champion(mlflow_uri, client, tmp_path, job):
     name = f"lab.{job}"
-    assert champion(mlflow_uri, name) is None
-    assert champion_metric(mlflow_uri, name, "accuracy") is None
+    assert champion_of(mlflow_uri, name) is None
     with pytest.raises(NotFoundError):
         promote(mlflow_uri, name, 1)
     first_result = trained_run(tmp_path / "a", job=job, run_key="a" * 16)
     first = log(mlflow_uri, first_result, tmp_path / "a")
-    assert champion(mlflow_uri, name) is None
+    assert champion_of(mlflow_uri, name) is None
     promote(mlflow_uri, name, first.model_version, triton_version=7)
+    assert champion_of(mlflow_uri, name) == find_champion(mlflow_uri, name) == Champion(1, "a" * 16)
     assert client.get_registered_model(name).aliases == {"champion": "1"}
     assert client.get_model_version(name, "1").tags["dmls.triton_version"] == "7"
     second_result = trained_run(tmp_path / "b", job=job, run_key="b" * 16, seed=3)
@@ -244,9 +245,7 @@ def test_challenger_and_champion(mlflow_uri, client, tmp_path, job):
     promote(mlflow_uri, name, 2)
     assert client.get_registered_model(name).aliases == {"champion": "2"}
     promote(mlflow_uri, name, 1)
-    assert champion(mlflow_uri, name) == 1
-    assert champion_metric(mlflow_uri, name, "accuracy") == 0.9
-    assert champion_metric(mlflow_uri, name, "f1") is None
+    assert find_champion(mlflow_uri, name).version == 1
     with pytest.raises(TrackingError, match=f"could not make version 9 of {name} the champion"):
         promote(mlflow_uri, name, 9)
 
@@ -366,11 +365,11 @@ def test_without_a_server_the_error_comes_at_once_and_says_where():
     (port,) = free_ports(1)
     start = time.monotonic()
     with pytest.raises(TrackingError, match=f"does not answer at http://127.0.0.1:{port}"):
-        champion(f"http://127.0.0.1:{port}", "lab.iris")
+        find_champion(f"http://127.0.0.1:{port}", "lab.iris")
     assert time.monotonic() - start < 5
     for uri in ("", "file:///tmp/mlruns"):
         with pytest.raises(PlatformError):
-            champion(uri, "lab.iris")
+            find_champion(uri, "lab.iris")
 
 
 def test_who_deployed_what_and_which_version_serves(mlflow_uri, client, tmp_path, job):

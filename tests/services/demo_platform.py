@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,20 @@ class Demo:
 
     def dmls(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         return dmls(self.home, *arguments, timeout=timeout)
+
+    def airflow(self, *arguments: str, timeout: float = 180) -> str:
+        """Run the ``airflow`` command as whoever runs Airflow does, with its configuration."""
+        platform_id = json.loads((self.home / "identity.json").read_text())["id"]
+        environments = (process.environ() for process in marked_processes(platform_id))
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments],
+            env=next(found for found in environments if "AIRFLOW_HOME" in found),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
 
 def dmls(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,21 @@ from typing import Any
 from dmls_core.orchestration.engine import trainer_engine
 from dmls_core.orchestration.job import Job
 from dmls_core.store import Store, layout
+from dmls_core.store.line import leave_line
+
+ROOT_LABEL = "dmls.root"
+"""Label of a container with the root of the DMLS that it belongs to: others may share the engine."""
+
+LINE_VARIABLE = "DMLS_LINE_URL"
+"""The variable by which an extra trainer knows where runs wait for their first one."""
+
+RUN_MARK = "DMLS_TRAINER_OF"
+"""Variable of a trainer's process that says which run of which DMLS it belongs to."""
+
+
+def run_mark(root: str, job: Job, run_id: str) -> str:
+    """Return the value of ``RUN_MARK``."""
+    return json.dumps({"root": root, "dag": layout.dag_id(job.team, job.name), "run": run_id})
 
 
 def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[str]:
@@ -19,19 +35,30 @@ def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[s
         store: where spec and data are.
         plan: one worker's share of the search, as the task ``plan`` returned it.
     """
-    record = job.record
-    arguments = ["train", f"{store.url}/{layout.spec(record.spec_sha256)}"]
+    arguments = ["train", f"{store.url}/{job.spec_key}"]
     arguments += [f"{store.url}/{data.key}" for data in job.data]
     arguments += ["--out", f"{store.url}/{layout.run_folder(job.team, job.name, job.run_key)}"]
     arguments += ["--team", job.team, "--name", job.name, "--run-key", job.run_key]
     arguments += ["--engine", trainer_engine(job.spec, plan["engine"])]
     arguments += ["--worker", str(plan["worker"])] if plan["worker"] else []
+    if champion := plan.get("champion"):
+        folder = layout.run_folder(job.team, job.name, champion["run_key"])
+        arguments += ["--champion", f"{store.url}/{folder}".rstrip("/")]
+        arguments += ["--champion-version", str(champion["version"])]
     for data in job.data:
         arguments += ["--etag", data.etag]
-    if job.inputs:
-        arguments += ["--until", job.inputs.interval[1]]
+    if job.inputs and job.interval:
+        arguments += ["--until", job.interval[1]]
         arguments += ["--since", job.inputs.since] if job.inputs.since else []
     return arguments
+
+
+def take_turn(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, str]:
+    """Note that a run's search has begun; return the variables that tell an extra trainer who waits."""
+    if not plan["worker"]:
+        leave_line(store, plan["engine"], job.team, job.name, job.run_key)
+        return {}
+    return {LINE_VARIABLE: f"{store.url}/{layout.line_folder(plan['engine'])}".rstrip("/")}
 
 
 def trainer_labels(job: Job, run_id: str, task_id: str, try_number: int, worker: int) -> dict[str, str]:

@@ -19,8 +19,8 @@ from dmls_core.orchestration.connections import open_root, store_environment
 from dmls_core.orchestration.job import Job, job_of
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.status import StatusReporter
-from dmls_core.orchestration.study import study_environment
-from dmls_core.orchestration.trainer.command import trainer_arguments, trainer_labels
+from dmls_core.orchestration.study import check_reach, study_environment
+from dmls_core.orchestration.trainer.command import ROOT_LABEL, take_turn, trainer_arguments, trainer_labels
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher
 from dmls_core.store import Store
@@ -73,7 +73,11 @@ class TrainerOperator(DockerOperator):
         self.command = trainer_arguments(job, store, self.plan)
         worker = self.plan["worker"]
         self.labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number, worker)
-        self._private_environment = store_environment(settings) | study_environment(job)
+        self.labels |= {ROOT_LABEL: settings.root}
+        study = study_environment(job)
+        check_reach(study, settings.docker_network)
+        # DockerOperator hands these over by the engine's interface: no command line holds them.
+        self._private_environment = store_environment(settings) | study | take_turn(job, store, self.plan)
         if self.plan["engine"] == "gpu":
             gpus = job.spec.resources.gpus or 1
             self.device_requests = [DeviceRequest(count=gpus, capabilities=[["gpu"]])]

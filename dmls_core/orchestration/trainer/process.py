@@ -21,7 +21,7 @@ from dmls_core.orchestration.job import job_of
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.status import StatusReporter
 from dmls_core.orchestration.study import study_environment
-from dmls_core.orchestration.trainer.command import trainer_arguments
+from dmls_core.orchestration.trainer.command import RUN_MARK, run_mark, take_turn, trainer_arguments
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher
 
@@ -50,6 +50,7 @@ class ProcessTrainerOperator(BaseOperator):
         self._process: subprocess.Popen[str] | None = None
         self._reporter: StatusReporter | None = None
         self._secrets: dict[str, str] = {}
+        self._mark = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Start the trainer, pass its log on, and return the gist of ``result.json``."""
@@ -59,6 +60,8 @@ class ProcessTrainerOperator(BaseOperator):
         # The leader tells how the run goes.
         self._reporter = None if self.plan["worker"] else StatusReporter(job, store, context["run_id"])
         self._secrets = store_environment(settings) | study_environment(job)
+        self._secrets |= take_turn(job, store, self.plan)
+        self._mark = run_mark(settings.root, job, context["run_id"])
         memory = parse_memory(job.spec.resources.memory or settings.memory)
         with (
             tempfile.TemporaryDirectory(prefix="dmls-run-") as scratch,
@@ -76,7 +79,7 @@ class ProcessTrainerOperator(BaseOperator):
 
     def _run(self, settings: AirflowSettings, arguments: list[str], memory: int, scratch: Path) -> int:
         environment = {k: v for k, v in os.environ.items() if PASSED_ON.fullmatch(k)}
-        environment |= self._secrets
+        environment |= self._secrets | {RUN_MARK: self._mark}
         environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
         python = settings.trainer_python or sys.executable
         command = [python, "-m", "dmls_core.compute.confine", "--memory", str(memory), "--"]

@@ -8,9 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dmls_core.errors import DmlsError
+from dmls_core.platform.context import Context
 from dmls_core.platform.doctor import machine
 from dmls_core.platform.doctor.check import Check
 from dmls_core.platform.doctor.services import service_checks
+from dmls_core.platform.doctor.study import check_own_study
+from dmls_core.platform.identity import load_identity
 from dmls_core.platform.ports import is_free
 from dmls_core.platform.state import State
 from dmls_core.settings import load_settings
@@ -23,11 +26,13 @@ def examine(state: State, ports: dict[str, int]) -> list[Check]:
         state: how the embedded platform of this folder is; it may never have been started.
         ports: its kept ports.
     """
+    settings = load_settings()
+    embedded = state.settings is not None and settings.airflow_url == state.settings.airflow_url
     checks: list[Callable[[], Iterable[Check]]] = [
         lambda: [machine.check_python()],
         # One after the other: packaging reads markers with `ast`, which fails when two threads of Python
         # 3.11 do so at once (SystemError: AST constructor recursion depth mismatch).
-        lambda: [machine.check_packages(extra) for extra in machine.EXTRAS],
+        lambda: [*(machine.check_packages(extra) for extra in machine.EXTRAS), machine.check_notifiers()],
         lambda: [machine.check_uv(state.folder.parent)],
         lambda: [machine.check_disk(state.folder)],
         lambda: [machine.check_docker()],
@@ -36,7 +41,8 @@ def examine(state: State, ports: dict[str, int]) -> list[Check]:
         lambda: _folder(state.folder),
         lambda: _embedded(state),
         lambda: _ports(state, ports),
-        *service_checks(load_settings()),
+        lambda: [check_own_study(_context(state))] if embedded else [],
+        *service_checks(settings, embedded=embedded),
     ]
     with ThreadPoolExecutor(len(checks)) as pool:
         return [check for found in pool.map(_safely, checks) for check in found]
@@ -72,6 +78,10 @@ def _embedded(state: State) -> list[Check]:
         Check(f"service {service.name}", "broken", service.state, f"`dmls up` starts it; see {service.log}")
         for service in ill
     ]
+
+
+def _context(state: State) -> Context:
+    return Context(state.folder, load_identity(state.folder / "identity.json"))
 
 
 def _ports(state: State, ports: dict[str, int]) -> list[Check]:

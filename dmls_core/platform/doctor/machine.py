@@ -25,6 +25,13 @@ EXTRAS = {
 }
 """Extra of the package -> what it is for."""
 
+CHANNELS = {
+    "email": "apache-airflow-providers-smtp",
+    "slack": "apache-airflow-providers-slack",
+    "webhook": "apache-airflow-providers-http",
+}
+"""Channel of ``[owner] notify`` -> package of its notifier."""
+
 GIB = 2**30
 LITTLE_DISK, TOO_LITTLE_DISK = 5 * GIB, 1 * GIB
 
@@ -57,6 +64,20 @@ def check_packages(extra: str) -> Check:
         hint = f"for {EXTRAS[extra]}: pip install 'dmls[{extra}]'"
         return Check(name, "missing", "not installed: " + ", ".join(lacking), hint)
     return Check(name, "ok", f"{len(versions)} packages for {EXTRAS[extra]}")
+
+
+def check_notifiers() -> Check:
+    """Check which of the channels of ``[owner] notify`` have their Airflow provider."""
+    lacking = []
+    for channel, provider in CHANNELS.items():
+        try:
+            importlib.metadata.version(provider)
+        except importlib.metadata.PackageNotFoundError:
+            lacking.append(f"{channel} (pip install {provider})")
+    if lacking:
+        hint = "needed only if a spec's [owner] notify names it"
+        return Check("notifications", "missing", "no provider for " + ", ".join(lacking), hint)
+    return Check("notifications", "ok", ", ".join(CHANNELS))
 
 
 def check_uv(project: Path) -> Check:

@@ -12,6 +12,7 @@ from dmls_core.platform.airflow import BUNDLE_CLASSPATH, pools
 from dmls_core.platform.airflow_rest import AirflowRest
 from dmls_core.platform.doctor.check import Check
 from dmls_core.platform.doctor.deployed import check_served_versions
+from dmls_core.platform.doctor.study import check_study_connection
 from dmls_core.platform.service import http_text
 from dmls_core.serving.servers import split_addresses
 from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
@@ -22,8 +23,13 @@ INTAKE = "dmls.intake"
 COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
-def service_checks(settings: Settings) -> list[Callable[[], list[Check]]]:
-    """Return the checks; each returns within seconds, whatever the services do."""
+def service_checks(settings: Settings, *, embedded: bool = False) -> list[Callable[[], list[Check]]]:
+    """Return the checks; each returns within seconds, whatever the services do.
+
+    Args:
+        settings: where the services are.
+        embedded: whether Airflow is the embedded platform's, whose connections are variables: it shows none.
+    """
     return [
         lambda: [_store(settings)],
         lambda: [_mlflow(settings)],
@@ -32,7 +38,7 @@ def service_checks(settings: Settings) -> list[Callable[[], list[Check]]]:
             or [_unset("triton", "triton_http")]
         ),
         lambda: check_served_versions(settings),
-        lambda: _airflow(settings),
+        lambda: _airflow(settings, embedded=embedded),
     ]
 
 
@@ -99,7 +105,7 @@ def _anyone_may_load(url: str) -> bool:
     return True
 
 
-def _airflow(settings: Settings) -> list[Check]:
+def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
     if not settings.airflow_url:
         return [_unset("airflow", "airflow_url")]
     health = http_text(f"{settings.airflow_url.rstrip('/')}/api/v2/monitor/health")
@@ -116,7 +122,8 @@ def _airflow(settings: Settings) -> list[Check]:
     ]
     try:
         rest = AirflowRest(settings.airflow_url, settings.airflow_username, settings.airflow_password)
-        return [*checks, _bundle(rest), *(_pool(rest, name) for name in pools())]
+        checks += [_bundle(rest), *(_pool(rest, name) for name in pools())]
+        return checks if embedded else [*checks, check_study_connection(rest)]
     except DmlsError as error:
         hint = "check DMLS_AIRFLOW_USERNAME and DMLS_AIRFLOW_PASSWORD"
         return [*checks, Check("airflow login", "broken", str(error), hint)]

@@ -13,7 +13,7 @@ from dmls_core.platform.context import Context
 from dmls_core.platform.files import make_private_folder
 from dmls_core.platform.service import Service, http_answers
 from dmls_core.platform.triton.environment import install
-from dmls_core.settings import TRITON_KEY_HEADER
+from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER
 
 PORTS = ("triton_http", "triton_grpc", "triton_metrics")
 
@@ -124,7 +124,7 @@ def triton_service(context: Context, server: TritonServer) -> Service:
             *(f"--{name}={value}" for name, value in options.items()),
         ],
         folder=make_private_folder(context.state / "triton"),
-        environment=server.environment,
+        environment={**server.environment, INFERENCE_LOG: str(make_private_folder(context.inference_log))},
         ready=lambda _: http_answers(f"{context.url('triton_http')}/v2/health/ready"),
         url=context.url("triton_http"),
         stale=(f"/dev/shm/{prefix}*",),  # noqa: S108 - the Python backend's shared memory

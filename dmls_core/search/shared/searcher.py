@@ -56,11 +56,13 @@ class SharedSearch:
         on_trial: Callable[[Trial], None],
         on_slots: Callable[[Mapping[int, Slot]], None],
         stop: Callable[[], bool],
+        leave: Callable[[], bool] = lambda: False,
     ) -> None:
         """Work until there is no trial left to take; the leader, until all trials have ended.
 
-        A helper leaves while others are still at their trials. The leader does not wait for trainers, only
-        for trials that show signs of life; it takes over those that do not.
+        A helper leaves while others are still at their trials, or when its place is needed elsewhere. The
+        leader does not wait for trainers, only for trials that show signs of life; it takes over those that
+        do not.
 
         Args:
             timeout: seconds after which no trial is started. What was paid before this trainer began counts
@@ -69,6 +71,7 @@ class SharedSearch:
             on_trial: keeps a trial; called under the study's lock, so that no two write one number.
             on_slots: told what has become of all numbers, whenever the study was looked at.
             stop: asked between steps.
+            leave: asked of a helper after each of its trials: whether another run waits for its place.
         """
         slots: Mapping[int, Slot] = self.study.slots()
         paid = sum(slot.seconds for slot in slots.values()) / self.member.workers
@@ -83,6 +86,8 @@ class SharedSearch:
             on_slots(slots)
             if isinstance(claim, Claim):
                 self._work(claim, slots, on_trial, stop)
+                if not self.member.leads and leave():
+                    return
             elif claim == "wait" or (claim == "others" and self.member.leads):
                 time.sleep(POLL)
             else:

@@ -32,7 +32,7 @@ response_cache {{ enable: false }}
 parameters [
   {{ key: "forest" value: {{ string_value: {forest} }} }},
   {{ key: "target" value: {{ string_value: {target} }} }},
-  {{ key: "versions" value: {{ string_value: {versions} }} }}
+  {{ key: "versions" value: {{ string_value: {versions} }} }}{more}
 ]
 """
 
@@ -57,11 +57,19 @@ def table_files(encoder: Mapping[str, Any]) -> dict[str, str]:
     return {
         "model.py": (resources.files("dmls_core.serving.table") / "model.py").read_text("utf-8"),
         "encoder.py": (resources.files("dmls_core.data") / "encoder.py").read_text("utf-8"),
+        "log.py": (resources.files("dmls_core.serving.table") / "log.py").read_text("utf-8"),
         "encoder.json": json.dumps(encoder, ensure_ascii=False, allow_nan=False),
     }
 
 
-def table_config(model: str, encoders: Mapping[int, Encoder], *, version: int, instances: int = 1) -> str:
+def table_config(
+    model: str,
+    encoders: Mapping[int, Encoder],
+    *,
+    version: int,
+    instances: int = 1,
+    parameters: Mapping[str, str] | None = None,
+) -> str:
     """Write the configuration of the table endpoint of a model.
 
     The endpoint answers with whichever of the versions Triton serves of the forest at that moment, and
@@ -75,6 +83,7 @@ def table_config(model: str, encoders: Mapping[int, Encoder], *, version: int, i
         encoders: by version; the folder of each must be in the repository.
         version: the version to be served, whose folder Triton loads; ``encoders`` holds it.
         instances: processes that answer side by side.
+        parameters: further ones for the endpoint, by key.
 
     Raises:
         ServingError: the name is not allowed.
@@ -106,6 +115,10 @@ def table_config(model: str, encoders: Mapping[int, Encoder], *, version: int, i
         forest=quoted(model),
         target=quoted(main.target.name),
         versions=quoted(json.dumps(about, ensure_ascii=False)),
+        more="".join(
+            f",\n  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
+            for key, text in (parameters or {}).items()
+        ),
     )
 
 

@@ -1,7 +1,8 @@
 """The table endpoint: a table's own columns in, label and probabilities out. Run by Triton's Python backend.
 
-A copy of this file lies in every version of ``<team>.<job>.table``, beside a copy of ``encoder.py`` (that of
-the training) and the version's ``encoder.json``, which is data. It imports nothing else of DMLS.
+A copy of this file lies in every version of ``<team>.<job>.table``, beside copies of ``encoder.py`` (that of
+the training) and ``log.py``, and the version's ``encoder.json``, which is data. It imports nothing else of
+DMLS.
 
 Rows are encoded here and handed to the forest ``<team>.<job>`` within the server. The configuration names the
 versions that may be live, and the encoder of the very version that answers is used: when the forest changes
@@ -13,7 +14,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
+import random
 import sys
+import time
+import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +28,15 @@ import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 
 ROUNDS = 3
 """How often all versions are asked: one may go while another comes."""
+
+LOG_FOLDER = "DMLS_INFERENCE_LOG"
+"""Names the folder of the inference log to Triton's processes; without it nothing is logged."""
+
+OWN_REQUESTS = "dmls."
+"""How the ids of DMLS's own requests begin, which ask for the live version and are not logged."""
+
+COUNT_SECONDS = 5.0
+"""Between two times that Triton is told what was logged."""
 
 
 class TritonPythonModel:
@@ -33,7 +48,8 @@ class TritonPythonModel:
         parameters = {key: value["string_value"] for key, value in config["parameters"].items()}
         self.forest = parameters["forest"]
         folder = Path(args["model_repository"])
-        code = _encoder_code(folder / args["model_version"] / "encoder.py")
+        own = folder / args["model_version"]
+        code = _module(own / "encoder.py")
         first, *others = (about["version"] for about in json.loads(parameters["versions"]))
         files = {number: folder / str(number) / "encoder.json" for number in (first, *others)}
         self.versions = [
@@ -41,10 +57,78 @@ class TritonPythonModel:
             for number, path in files.items()
             if number == first or path.is_file()
         ]
+        self.counts = Counts()
+        self.log = self._log(own, os.environ.get(LOG_FOLDER), parameters.get("log"))
+        self.canary = self._canary(parameters.get("canary"))
+
+    def _log(self, own: Path, place: str | None, options: str | None) -> Any:  # noqa: ANN401
+        """Return the inference log, where there is one."""
+        if not (place and options):
+            return None
+        log = _module(own / "log.py").RequestLog(Path(place) / self.forest, **json.loads(options))
+        labels = {"model": self.forest}
+        text = "Rows written into the inference log."
+        self.counts.add("dmls_logged_rows_total", text, labels, log, "written")
+        text = "Rows drawn for the inference log and dropped."
+        self.counts.add("dmls_log_dropped_rows_total", text, labels, log, "dropped")
+        return log
+
+    def _canary(self, options: str | None) -> Challenger | None:
+        """Return the challenger, where there is one: it is no version that may be live."""
+        if not options:
+            return None
+        canary = Challenger(self.versions, **json.loads(options))
+        self.versions = [version for version in self.versions if version is not canary.version]
+        labels = {"model": self.forest, "version": str(canary.number)}
+        for name, text, attribute in (
+            ("dmls_canary_rows_total", "Rows that a challenger answered.", "answered"),
+            (
+                "dmls_canary_different_rows_total",
+                "Of them, answered otherwise by the live version.",
+                "differed",
+            ),
+            ("dmls_canary_missed_total", "Requests drawn for a challenger that it did not answer.", "missed"),
+        ):
+            self.counts.add(name, text, labels, canary, attribute)
+        return canary
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer requests, all their rows by one call of the forest."""
         tables = [_columns(request) for request in requests]
+        ids = [request.request_id() for request in requests] if self.log or self.canary else []
+        tried = self.canary.answer(ids, tables) if self.canary else {}
+        shadows = tried if self.canary and self.canary.shadow else {}
+        answers: list[Any] = [None if i in shadows else tried.get(i) for i in range(len(tables))]
+        mine = [i for i, answer in enumerate(answers) if answer is None]
+        for i, answer in zip(mine, self._answer([tables[i] for i in mine]) if mine else [], strict=True):
+            answers[i] = answer
+        try:
+            for i, shadow in shadows.items():
+                self.canary.compare(answers[i], shadow)  # type: ignore[union-attr]
+            for i, request_id in enumerate(ids if self.log else ()):
+                self._note(request_id, tables[i], answers[i], shadows.get(i))
+            self.counts.tell_sometimes()
+        except Exception as error:  # noqa: BLE001  requests are answered whatever is noted of them
+            pb_utils.Logger.log_warn(f"{self.forest}: requests were not noted: {error}")
+        return [answer.response() for answer in answers]
+
+    def finalize(self) -> None:
+        """Write what is to be logged yet."""
+        if self.log:
+            self.log.close()
+        self.counts.tell()
+
+    def _note(self, request_id: str, table: Any, answer: Answer, shadow: Answer | None) -> None:  # noqa: ANN401
+        version = answer.version
+        if version is None:
+            return
+        other = None
+        if shadow is not None and shadow.version is not None:
+            other = (shadow.version.number, shadow.version.texts, shadow.outputs)
+        self.log.add(request_id, version.number, table, version.texts, answer.outputs, other)
+
+    def _answer(self, tables: list[Any]) -> list[Answer]:
+        """Return the answer of the version that is live to each table."""
         refused: str = ""
         for _ in range(ROUNDS):
             unfit: list[Any] = []
@@ -58,10 +142,37 @@ class TritonPythonModel:
                     continue
                 if version is not self.versions[0]:  # the next requests ask it first
                     self.versions = [version, *(other for other in self.versions if other is not version)]
-                return version.responses(encoded, outputs)
+                return version.deal(encoded, outputs)
             if unfit:
-                return [_failed(error) for error in unfit]
-        return [_failed(refused, pb_utils.TritonError.UNAVAILABLE) for _ in requests]
+                return [Answer(error=error) for error in unfit]
+        return [Answer(error=refused, code=pb_utils.TritonError.UNAVAILABLE) for _ in tables]
+
+
+class Answer:
+    """What comes of one request: a version's outputs, or what is wrong."""
+
+    def __init__(
+        self,
+        version: Version | None = None,
+        outputs: Any = None,  # noqa: ANN401
+        error: str = "",
+        code: Any = None,  # noqa: ANN401
+    ) -> None:
+        self.version, self.outputs, self.error, self.code = version, outputs, error, code
+
+    def chosen(self) -> Any:  # noqa: ANN401
+        """Return the labels, or the values, of shape (n_rows,)."""
+        version: Any = self.version
+        if version.texts is None:
+            return self.outputs[:, 0]
+        return version.labels[self.outputs.argmax(axis=1)]
+
+    def response(self) -> Any:  # noqa: ANN401
+        """Return it as Triton takes it."""
+        if self.version is None:
+            code = pb_utils.TritonError.INVALID_ARG if self.code is None else self.code
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(self.error, code))
+        return self.version.response(self.outputs)
 
 
 class Version:
@@ -71,6 +182,7 @@ class Version:
         self.number = number
         self.encoder = code.Encoder.from_json(encoder)
         labels = self.encoder.target.labels
+        self.texts = None if labels is None else list(labels)
         self.labels = None if labels is None else np.array([label.encode() for label in labels], dtype=object)
         self.columns = [
             Category(code, feature) if isinstance(feature, code.CategoryFeature) else feature
@@ -108,18 +220,19 @@ class Version:
         outputs = pb_utils.get_output_tensor_by_name(response, "output__0").as_numpy()
         return outputs.reshape(sum(map(len, good)), -1), ""
 
-    def responses(self, encoded: list[Any], outputs: Any) -> list[Any]:  # noqa: ANN401
+    def deal(self, encoded: list[Any], outputs: Any) -> list[Answer]:  # noqa: ANN401
         """Deal the outputs out to the requests that they belong to."""
         answers, start = [], 0
         for part in encoded:
             if isinstance(part, str):
-                answers.append(_failed(part))
+                answers.append(Answer(error=part))
             else:
-                answers.append(self._response(outputs[start : start + len(part)]))
+                answers.append(Answer(self, outputs[start : start + len(part)]))
                 start += len(part)
         return answers
 
-    def _response(self, outputs: Any) -> Any:  # noqa: ANN401
+    def response(self, outputs: Any) -> Any:  # noqa: ANN401
+        """Return outputs of shape (n_rows, n_outputs) as the endpoint's own."""
         version = pb_utils.Tensor("version", np.full((len(outputs), 1), self.number, np.int64))
         if self.labels is None:
             tensors = [pb_utils.Tensor("value", np.ascontiguousarray(outputs))]
@@ -155,9 +268,76 @@ class Category:
         return encoded
 
 
-def _encoder_code(path: Path) -> Any:  # noqa: ANN401
-    """Import the training's encoder from the file beside this one."""
-    spec = importlib.util.spec_from_file_location("dmls_table_encoder", path)
+class Challenger:
+    """A version that a share of the requests is sent to; where it does not answer, the live one does."""
+
+    def __init__(self, versions: list[Version], model: str, version: int, share: float, shadow: bool) -> None:
+        self.forest, self.number, self.share, self.shadow = model, version, share, shadow
+        self.version = next((known for known in versions if known.number == version), None)
+        self.answered = self.differed = self.missed = 0
+
+    def answer(self, request_ids: list[str], tables: list[Any]) -> dict[int, Answer]:
+        """Return the challenger's answers to the requests that are drawn, by position, where it has one."""
+        drawn = [i for i, request_id in enumerate(request_ids) if self._draws(request_id)]
+        answers: dict[int, Answer] = {}
+        if self.version is not None and drawn:
+            encoded = [self.version.encode(tables[i]) for i in drawn]
+            if not all(isinstance(part, str) for part in encoded):
+                outputs, _ = self.version.ask(self.forest, encoded)
+                if outputs is not None:
+                    dealt = zip(drawn, self.version.deal(encoded, outputs), strict=True)
+                    answers = {i: answer for i, answer in dealt if not answer.error}
+        self.missed += len(drawn) - len(answers)
+        self.answered += sum(len(answer.outputs) for answer in answers.values())
+        return answers
+
+    def compare(self, live: Answer, challenger: Answer) -> None:
+        """Count the rows with another label, or with a value that is more than a hundredth away."""
+        if live.version is None:
+            return
+        ours, theirs = live.chosen(), challenger.chosen()
+        differ = ours != theirs if live.version.texts else np.abs(theirs - ours) > np.abs(ours) / 100
+        self.differed += int(np.count_nonzero(differ))
+
+    def _draws(self, request_id: str) -> bool:
+        """Draw by the request's id, where it has one: requests of one id go the same way."""
+        if request_id.startswith(OWN_REQUESTS):
+            return False
+        drawn = zlib.crc32(request_id.encode()) / 2**32 if request_id else random.random()  # noqa: S311
+        return drawn < self.share
+
+
+class Counts:
+    """Counters among Triton's own metrics."""
+
+    def __init__(self) -> None:
+        self._counters: list[list[Any]] = []
+        self._next = 0.0
+
+    def add(self, name: str, text: str, labels: dict[str, str], of: Any, attribute: str) -> None:  # noqa: ANN401
+        """Tell Triton from now on how far ``attribute`` of an object has been counted."""
+        with suppress(pb_utils.TritonModelException):  # a server without metrics
+            family = pb_utils.MetricFamily(name=name, description=text, kind=pb_utils.MetricFamily.COUNTER)
+            self._counters.append([family, family.Metric(labels=labels), of, attribute, 0])
+
+    def tell_sometimes(self) -> None:
+        """Tell Triton, unless it was told just now: each word to it takes a part of a millisecond."""
+        if self._counters and time.monotonic() >= self._next:
+            self._next = time.monotonic() + COUNT_SECONDS
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell Triton what is new."""
+        for counter in self._counters:
+            _, metric, of, attribute, told = counter
+            if new := getattr(of, attribute) - told:
+                metric.increment(new)
+                counter[4] += new
+
+
+def _module(path: Path) -> Any:  # noqa: ANN401
+    """Import a file that lies beside this one."""
+    spec = importlib.util.spec_from_file_location(f"dmls_table_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise pb_utils.TritonModelException(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
@@ -180,8 +360,3 @@ def _columns(request: Any) -> dict[str, Any] | str:  # noqa: ANN401
             values[:] = texts
         columns[tensor.name()] = values
     return columns
-
-
-def _failed(message: str, code: Any = None) -> Any:  # noqa: ANN401
-    error = pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG if code is None else code)
-    return pb_utils.InferenceResponse(error=error)

@@ -51,6 +51,35 @@ def test_submit_drops_data_and_spec(dmls, store, files):
     assert store.get("incoming/sea/tides/data.csv") == files[1].read_bytes()
 
 
+def test_submit_takes_a_folder_of_partitions(dmls, store, files, tmp_path):
+    spec, table = files
+    spec.write_text(spec.read_text() + '[data]\npath = "weeks/dt={date}/*.csv"\n')
+    for name in (
+        "weeks/dt=2026-01-05/a.csv",
+        "weeks/dt=2026-01-12/a.csv",
+        "weeks/.cache/b.csv",
+        "weeks/notes.md",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(table.read_text())
+    assert dmls("validate", spec, tmp_path / "weeks").code == 0
+    done = dmls("submit", spec, tmp_path / "weeks", "--team", "sea")
+    assert done.code == 0, done.err
+    assert [info.key for info in store.list("incoming/")] == [
+        "incoming/sea/tides/spec.toml",
+        "incoming/sea/tides/weeks/dt=2026-01-05/a.csv",
+        "incoming/sea/tides/weeks/dt=2026-01-12/a.csv",
+    ]
+    assert admit(store, "sea", "tides").state == "accepted"
+
+    (tmp_path / "weeks/dt=2026-01-12/a.csv").write_text("a,b\n1,2\n")
+    assert dmls("submit", spec, tmp_path / "weeks").code == 1
+    (tmp_path / "empty").mkdir()
+    assert "holds no data file" in dmls("submit", spec, tmp_path / "empty").err
+    done = dmls("submit", spec, tmp_path / "weeks" / "dt=2026-01-05")
+    assert "none of the data files has the name" in done.err
+
+
 def test_submit_refuses_what_admission_would(dmls, store, files):
     files[1].write_text("a,b\n1,2\n")
     done = dmls("submit", *files)

@@ -64,3 +64,20 @@ def test_schema_is_json_schema(dmls):
     schema = json.loads(dmls("schema").out)
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert "columns" in schema["properties"]
+
+
+def test_a_first_spec_is_valid_as_it_stands(dmls, files):
+    spec, data = files
+    done = dmls("init", data)
+    assert done.code == 0, done.err
+    assert "the target seems to be y" in done.err
+    spec.write_text(done.out)
+    assert dmls("validate", spec, data).code == 0
+
+
+def test_a_first_spec_of_what_is_no_table(dmls, tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text("a;b\n1;2\n")
+    done = dmls("init", table)
+    assert done.code == 1
+    assert "semicolons" in done.err

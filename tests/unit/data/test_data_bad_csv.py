@@ -90,6 +90,12 @@ def test_all_missing_columns_come_at_once(problems):
     ]
 
 
+def test_a_sensitive_column_that_is_not_there_is_refused(problems):
+    """A name that is mistyped would leave the column in the inference log."""
+    (problem,) = problems("a,b,y\n1,2,x\n3,4,z\n", sensitive=["B"])
+    assert (problem.key, problem.hint) == ("columns.sensitive", "did you mean 'b'?")
+
+
 @pytest.mark.parametrize(
     ("content", "line", "message"),
     [

@@ -98,14 +98,20 @@ def test_rows_encoded_in_place_are_the_same():
     matrix[draw.random(matrix.shape) < 0.1] = np.nan
     columns = (TableColumn("a"), TableColumn("b", ("p", "q", "r", "s")), TableColumn("c"))
     table = Table(columns, matrix, "y", np.zeros(len(matrix)))
-    rows = np.flatnonzero(draw.random(len(matrix)) < 0.8)
-    encoder = fit_encoder(table, rows, fill_missing=True)
-    expected = encode_table(encoder, table, rows)
+    drawn = draw.random(len(matrix))
+    # Some rows are in neither part.
+    train, test = np.flatnonzero(drawn < 0.7), draw.permutation(np.flatnonzero(drawn > 0.8))
+    encoder = fit_encoder(table, train, fill_missing=True)
+    expected = [encode_table(encoder, table, rows) for rows in (train, test)]
 
-    found = encode_in_place(encoder, table, rows)
+    found = encode_in_place(encoder, table, train, test)
 
-    assert np.array_equal(found, expected)
-    assert found.flags.c_contiguous
-    assert np.shares_memory(found, matrix)
+    for part, wanted in zip(found, expected, strict=True):
+        assert np.array_equal(part, wanted)
+        assert part.flags.c_contiguous
+        assert np.shares_memory(part, matrix)
+    assert not np.shares_memory(*found)
     with pytest.raises(ValueError, match="ascending"):
-        encode_in_place(encoder, table, rows[::-1])
+        encode_in_place(encoder, table, train[::-1], test)
+    with pytest.raises(ValueError, match="more than"):
+        encode_in_place(encoder, table, train, np.arange(len(matrix)))

@@ -90,3 +90,20 @@ def test_a_booster_that_finds_no_split_any_more_stops_growing():
     values = binned.start(params).grow(10_000)
 
     assert values == pytest.approx(np.full(SCORED, target[:ROWS].mean()))
+
+
+def test_histograms_that_are_not_kept_are_found_anew(monkeypatch: pytest.MonkeyPatch):
+    from dmls_core.models.engines.cpu import xgboost as module
+
+    features, target = make_data(2)
+    model = CATALOGUE["xgboost-classifier"]
+    engine: Any = load_engine("cpu", "xgboost")
+    settings = {"n_estimators": 10, "max_depth": 8, "min_child_weight": 0}
+    options = {"n_classes": 2, "seed": 3, "threads": 2}
+    whole = engine.fit(model, settings, features, target, **options)
+    monkeypatch.setattr(module, "HISTOGRAM_BYTES", 1)
+
+    few = engine.fit(model, settings, features, target, **options)
+
+    assert '"max_cached_hist_node":"1"' in few._booster.save_config()
+    np.testing.assert_allclose(few.predict(features), whole.predict(features), atol=1e-5)

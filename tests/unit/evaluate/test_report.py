@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dmls_core.evaluate.report.equal_terms import on_equal_terms
 from dmls_core.evaluate.report.importance import hyperparameter_importances
 from dmls_core.evaluate.report.scale import Scale
 from tests.unit.evaluate.evidence import HOSTILE, Case, surface, trial
@@ -141,6 +142,76 @@ def test_the_map_shows_each_setting_where_it_belongs():
     assert (star["x"], star["y"]) == (["50"], ["4"])
 
 
+def test_the_map_says_what_was_taken_where_that_is_not_its_best():
+    taken = trial(0, 0.8, surface=surface(0.8), params={"n_estimators": 100, "max_depth": "none"})
+    page = Case(3).page([taken])
+    traces = next(
+        figure["data"] for figure in Outline(page).figures.values() if figure["data"][0]["type"] == "heatmap"
+    )
+
+    assert [(one["x"], one["y"]) for one in traces[1:]] == [(["50"], ["4"]), (["100"], ["none"])]
+    assert "The ring is what was taken" in page
+
+
+def test_forests_that_were_given_up_are_compared_with_as_many_trees():
+    """Each setting of the other axes counts, at the largest size that every trial has reached."""
+    trials = [trial(0, 0.9, surface=surface(0.9), params={"criterion": "gini", "n_estimators": 200})]
+    short = surface(0.7)
+    short["axes"]["n_estimators"], short["values"] = short["axes"]["n_estimators"][:1], short["values"][:3]
+    trials.append(
+        trial(1, 0.7, state="pruned", surface=short, params={"criterion": "entropy", "n_estimators": 50})
+    )
+
+    found = on_equal_terms(trials, "maximize", forests=True)
+
+    assert [(one["number"], one["params"]["max_depth"]) for one in found.settings] == [
+        (number, depth) for number in (0, 1) for depth in (4, 8, "none")
+    ]
+    assert [(one["params"]["criterion"], one["value"]) for one in found.trials] == [
+        ("gini", 0.9),
+        ("entropy", 0.7),
+    ]
+    assert "50 trees" in found.note
+
+
+def test_other_trials_are_compared_as_they_stood_when_the_first_were_given_up():
+    trials = [
+        trial(number, 0.9, state="pruned" if number else "finished", course=[0.5 + number / 10, 0.9])
+        for number in range(3)
+    ]
+
+    found = on_equal_terms(trials, "maximize", forests=False)
+
+    assert [one["value"] for one in found.trials] == [0.5, 0.6, 0.7]
+    assert found.note
+
+
+def test_trials_that_all_ended_are_compared_as_they_are():
+    trials = [trial(number, number / 10) for number in range(3)]
+
+    found = on_equal_terms(trials, "maximize", forests=True)
+
+    assert found.trials == trials
+    assert not found.note
+
+
+def test_a_search_with_one_finished_trial_still_explains_itself():
+    trials = [
+        trial(
+            number,
+            0.9 if number else 0.95,
+            state="pruned" if number else "finished",
+            surface=surface(0.7 + number / 100),
+            params={"criterion": ["gini", "entropy"][number % 2], "max_features": number / 10},
+        )
+        for number in range(9)
+    ]
+
+    page = Case(3).page(trials)
+
+    assert {"What mattered in the search", "Settings and scores"} <= set(titles(page))
+
+
 @pytest.mark.parametrize(("direction", "first"), [("maximize", 1), ("minimize", 0)])
 def test_the_best_trial_comes_first_and_what_was_given_up_last(direction: str, first: int):
     given_up = trial(3, 0.5 if direction == "minimize" else 0.99, state="pruned")
@@ -213,3 +284,37 @@ def test_settings_stand_where_they_belong():
     assert by_log.ticks()[0] == (0, "0.001")
     assert [words(value) for value in ("sqrt", 0.5, True)] == [0, 0.5, 1]
     assert Scale([3], log=False)(3) == 0.5
+
+
+def test_the_champion_is_shown_beside_the_challenger_where_there_is_one():
+    comparison = {
+        "metric": "accuracy",
+        "champion_version": 4,
+        "champion_score": 0.81,
+        "challenger_score": 0.93,
+        "difference": 0.12,
+        "interval": [0.07, 0.17],
+        "probability": 0.995,
+        "min_improvement": 0.01,
+        "rows": 240,
+        "comparable": True,
+        "better": True,
+        "reason": "the challenger is better by 0.12",
+        "note": "The champion was trained on none of these rows.",
+    }
+    outline = Outline(Case(3).page(TRIALS, comparison=comparison))
+    for words in (
+        "Against the champion",
+        "champion, version 4: accuracy",
+        "0.8100",
+        "0.9300",
+        "none of these rows",
+    ):
+        assert words in outline.text
+    assert "Improvement over the champion" in Case(3).page(TRIALS, comparison=comparison)
+
+    refused = comparison | {"comparable": False, "interval": None, "reason": f"not comparable: {HOSTILE}"}
+    page = Case(3).page(TRIALS, comparison=refused)
+    assert HOSTILE not in page
+    assert "Not comparable:" in Outline(page).text
+    assert "Against the champion" not in Case(3).page(TRIALS, comparison=None)

@@ -20,6 +20,7 @@ def spec(task: str = "classification", **columns: Any) -> Any:
         "target": "species",
         "categorical": (),
         "drop": (),
+        "sensitive": (),
         "id": None,
         "time": None,
         "weight": None,
@@ -118,11 +119,10 @@ def test_missing_columns_with_a_guess() -> None:
     )
     assert [(p.key, p.expected, p.hint) for p in problems] == [
         ("columns.features", "sepal_length", "did you mean 'sepal_lenght'?"),
-        ("columns.features", "petal_width", "did you mean ' petal_width'?"),
         ("columns.target", "species", "did you mean 'Species'?"),
         ("columns.id", "row", "correct the name in the spec, or add the column to the file"),
     ]
-    assert {p.found for p in problems} == {"sepal_lenght,  petal_width, Species"}
+    assert {p.found for p in problems} == {"sepal_lenght, petal_width, Species"}
 
 
 def test_all_other_columns_as_features() -> None:
@@ -204,6 +204,11 @@ def test_an_empty_target() -> None:
 def test_a_regressor_needs_numbers() -> None:
     assert "holds no numbers" in only(CSV, task="regression").message
     assert check(b"sepal_length,petal_width,species\n1,2,3.5\n1,2,NA\n", task="regression") == []
+
+
+def test_a_sensitive_column_that_is_not_there() -> None:
+    problem = only(CSV, sensitive=("Petal_Width",))
+    assert (problem.key, problem.hint) == ("columns.sensitive", "did you mean 'petal_width'?")
 
 
 @given(st.binary(max_size=400) | st.text(alphabet='a,b"\n\r;1', max_size=200).map(str.encode), st.booleans())

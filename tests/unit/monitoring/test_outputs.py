@@ -71,11 +71,11 @@ def test_every_bar_fits_its_plot(drift):
 
 
 def test_metrics_are_text_that_prometheus_reads(drift):
-    text = metrics_text(drift, "lab", "iris")
+    text = metrics_text(drift, "lab", "iris", "data")
     series = [line for line in text.splitlines() if not line.startswith("#")]
     pattern = r'[a-z_]+\{([a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*\} -?[0-9.e+-]+'
     assert [line for line in series if not re.fullmatch(pattern, line)] == []
-    assert 'dmls_drift_detected{team="lab",job="iris"} 1' in series
-    assert 'dmls_drift_columns_drifted{team="lab",job="iris"} 2' in series
+    assert 'dmls_drift_detected{team="lab",job="iris",source="data"} 1' in series
+    assert 'dmls_drift_columns_drifted{team="lab",job="iris",source="data"} 2' in series
     assert sum(line.startswith("dmls_drift_psi{") for line in series) == 3
     text.encode()

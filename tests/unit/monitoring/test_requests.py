@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +15,6 @@ from dmls_core.monitoring.requests import (
     list_requests,
     new_requests,
     read_seen,
-    write_seen,
 )
 from dmls_core.store import ObjectInfo, open_store
 
@@ -64,7 +64,7 @@ def test_each_file_is_new_once_even_if_written_in_the_same_second(store):
 def test_what_was_seen_survives_the_way_to_the_store_and_has_a_name(store):
     assert read_seen(store, "lab", "iris") == Seen()
     seen = Seen().advance([file("a"), file("b")])
-    write_seen(store, "lab", "iris", seen)
+    store.put("monitor/lab/iris/" + requests.STATE, json.dumps(seen.as_json()).encode())
     assert read_seen(store, "lab", "iris") == seen
     assert seen.name.startswith("20260101T120000Z-")
     assert seen.name != Seen().advance([file("a")]).name

@@ -163,3 +163,25 @@ def test_runs_of_a_scheduled_job_do_not_overlap_and_none_is_made_for_the_past(ac
     )
     assert dag.start_date < first.logical_date < record.admitted_at < first.run_after
     assert dag.timetable.summary == "0 6 * * 1 Europe/Vienna"
+
+
+def test_one_object_param_is_the_dags_and_no_tasks(accept, bundle):
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    from dmls_core.orchestration import factory
+    from dmls_core.orchestration.job import PARAM
+
+    accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+    (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.iris" in p.read_text()]
+
+    dag = factory.load_shard(str(path))["dmls.lab.iris"]
+
+    assert list(dag.params) == [PARAM]
+    assert all(not task.params for task in dag.tasks)
+    again = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    form = again.params.get_param(PARAM)
+    assert form.value == {}
+    assert form.schema["additionalProperties"] is False
+    assert set(form.schema["properties"]) == {"deploy", "n_trials", "seed", "data", "hyperparameters"}

@@ -14,6 +14,8 @@ def test_jobs_start_after_the_look_and_notes_do_not_wait_for_them():
     dag = monitor_dag.monitor_dag()
     assert dag.task_dict["compare"].downstream_task_ids == {"retrain", "settle"}
     assert dag.task_dict["retrain"].downstream_task_ids == set()
+    assert dag.task_dict["collect"].downstream_task_ids == {"compare"}
+    assert {dag.task_dict[name].downstream_task_ids == set() for name in ("repair", "reap")} == {True}
     assert dag.max_active_runs == 1
     assert not dag.catchup
 

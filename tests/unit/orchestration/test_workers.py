@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.sdk import Connection
@@ -16,12 +17,14 @@ from dmls_core.models import load_spec
 from dmls_core.orchestration.engine import choose_engine, trainer_engine
 from dmls_core.orchestration.job import Job
 from dmls_core.orchestration.priority import HELPER, LEADER, LeadersFirst
-from dmls_core.orchestration.study import STUDY_VARIABLE, study_environment, study_url
+from dmls_core.orchestration.study import STUDY_VARIABLE, check_reach, study_environment, study_url
 from dmls_core.orchestration.tasks.plan import PlanOperator
-from dmls_core.orchestration.trainer.command import trainer_arguments, trainer_labels
+from dmls_core.orchestration.trainer.command import take_turn, trainer_arguments, trainer_labels
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.store import open_store
+from dmls_core.store.line import somebody_waits
 from dmls_core.training.run import STUDY_VARIABLE as READ_BY_THE_TRAINER
+from dmls_core.training.together import LINE_VARIABLE as LINE_READ_BY_THE_TRAINER
 
 SPEC = """model = {models}
 n_trials = 3
@@ -50,16 +53,24 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_DMLS_STUDY", "postgres://me:secret@db.example.com:5433/studies")
 
 
-def plan(of: Job) -> list[dict[str, object]]:
-    return PlanOperator(task_id="plan").run_job(SimpleNamespace(job=of, settings=SimpleNamespace(gpus=0)))
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[[Job], list[dict[str, Any]]]:
+    """Plan a run with the store at the test's folder."""
+
+    def _plan(of: Job) -> list[dict[str, Any]]:
+        settings = SimpleNamespace(gpus=0, mlflow_uri="")
+        run = SimpleNamespace(job=of, settings=settings, store=open_store(str(tmp_path)))
+        return PlanOperator(task_id="plan").run_job(run)
+
+    return _plan
 
 
-def test_the_plan_has_an_entry_for_each_worker_but_none_without_a_trial(job, connection):
+def test_the_plan_has_an_entry_for_each_worker_but_none_without_a_trial(job, plan, connection):
     assert plan(job(2)) == [{"worker": 0, "engine": "cpu"}, {"worker": 1, "engine": "cpu"}]
     assert len(plan(job(50))) == 3
 
 
-def test_several_workers_need_a_study_and_the_user_is_told_so(job, monkeypatch: pytest.MonkeyPatch):
+def test_several_workers_need_a_study_and_the_user_is_told_so(job, plan, monkeypatch: pytest.MonkeyPatch):
     def missing(_: str) -> Connection:
         raise AirflowNotFoundException("no such connection")
 
@@ -73,7 +84,7 @@ def test_several_workers_need_a_study_and_the_user_is_told_so(job, monkeypatch: 
     assert "dmls_study" in problem.hint
 
 
-def test_the_studys_address_is_in_the_environment_and_nowhere_else(job, connection, tmp_path: Path):
+def test_the_studys_address_is_in_the_environment_and_nowhere_else(job, plan, connection, tmp_path: Path):
     environment = study_environment(job(2))
 
     assert environment == {STUDY_VARIABLE: "postgresql+psycopg://me:secret@db.example.com:5433/studies"}
@@ -86,6 +97,19 @@ def test_the_studys_address_is_in_the_environment_and_nowhere_else(job, connecti
     assert "--worker" not in arguments[0]
     assert arguments[1][arguments[1].index("--worker") + 1] == "1"
     assert labels["dmls.worker"] == "1"
+
+
+def test_a_run_waits_in_line_until_its_leader_starts(job, plan, connection, tmp_path: Path):
+    run, store = job(2), open_store(str(tmp_path))
+    leader, helper = plan(run)
+
+    told = take_turn(run, store, helper)
+    assert told == {LINE_READ_BY_THE_TRAINER: f"{store.url}/waiting/cpu"}
+    line = open_store(told[LINE_READ_BY_THE_TRAINER])
+    assert somebody_waits(line, patience=0)
+
+    assert take_turn(run, store, leader) == {}
+    assert not somebody_waits(line, patience=0)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +137,28 @@ def test_a_connection_becomes_an_address_that_sqlalchemy_reads(connection, url):
     assert made == url
     read = sqlalchemy.make_url(made)
     assert (read.username, read.password) == (connection["login"], connection["password"])
+
+
+@pytest.mark.parametrize(
+    ("address", "network", "reason"),
+    [
+        ("u:secret@db.example.com:5432/s", "bridge", ""),
+        ("u:secret@127.0.0.1:5432/s", "host", ""),
+        ("u:secret@127.0.0.1:5432/s", "bridge", "is the container itself"),
+        ("u:secret@localhost/s", "dmls_default", "is the container itself"),
+        ("u:secret@/s?host=%2Frun%2Fpg", "host", "/run/pg"),
+    ],
+)
+def test_an_address_that_no_container_reaches_is_refused(address: str, network: str, reason: str):
+    environment = {STUDY_VARIABLE: f"postgresql+psycopg://{address}"}
+
+    if not reason:
+        check_reach(environment, network)
+        check_reach({}, network)
+        return
+    with pytest.raises(RunnerError, match=reason) as caught:
+        check_reach(environment, network)
+    assert "secret" not in str(caught.value)
 
 
 def test_the_first_trainer_of_every_run_goes_before_the_second_of_any():

@@ -51,6 +51,11 @@ class FakeServices:
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self.server.server_port}"
+        answers["/api/v2/connections/dmls_study"] = {
+            "conn_type": "postgres",
+            "host": "127.0.0.1",
+            "port": self.server.server_port,
+        }
 
 
 @pytest.fixture
@@ -95,6 +100,28 @@ def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path
     assert "airflow pools set dmls_gpu" in broken["airflow pool dmls_gpu"].hint
     assert "dag_bundle_config_list" in broken["airflow bundle"].hint
     assert all(check.hint for check in broken.values())
+
+
+@pytest.mark.parametrize(
+    ("connection", "state", "told"),
+    [
+        (None, "missing", "airflow connections add dmls_study"),
+        ({"conn_type": "mysql", "host": "db"}, "broken", "--conn-type postgres"),
+        ({"conn_type": "postgres", "host": "/run/pg"}, "missing", "an address"),
+        ({"conn_type": "postgres", "host": "127.0.0.1", "port": 9}, "broken", "host and port"),
+    ],
+)
+def test_the_connection_over_which_trainers_share_a_search(
+    services: FakeServices, tmp_path: Path, connection: dict[str, Any] | None, state: str, told: str
+):
+    services.answers.pop("/api/v2/connections/dmls_study")
+    if connection:
+        services.answers["/api/v2/connections/dmls_study"] = connection
+
+    check = look(services.address, tmp_path)["connection dmls_study"]
+
+    assert check.state == state
+    assert told in check.hint
 
 
 def test_services_that_do_not_answer(services: FakeServices, tmp_path: Path):

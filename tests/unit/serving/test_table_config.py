@@ -89,10 +89,10 @@ def test_only_a_models_name_gets_an_endpoint(name):
 def test_a_version_holds_our_code_and_the_encoder_as_data():
     about = encoder({"größe": None, "__import__('os')": ["x"]}).as_json()
     files = table_files(about)
-    assert sorted(files) == ["encoder.json", "encoder.py", "model.py"]
+    assert sorted(files) == ["encoder.json", "encoder.py", "log.py", "model.py"]
     assert json.loads(files["encoder.json"]) == about
     others = table_files(encoder({"b": None}).as_json())
-    assert all(files[name] == others[name] for name in ("model.py", "encoder.py"))
+    assert all(files[name] == others[name] for name in ("model.py", "log.py", "encoder.py"))
 
 
 LIGHT = """

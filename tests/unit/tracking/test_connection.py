@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from dmls_core.errors import PlatformError, TrackingError
-from dmls_core.tracking import champion, model_url, report_url, run_url
+from dmls_core.tracking import find_champion, model_url, report_url, run_url
 from dmls_core.tracking.connection import connect
 from tests.services.seaweed import free_ports
 
@@ -28,7 +28,7 @@ def test_only_a_server_will_do(uri):
 def test_a_server_that_is_down_is_named_at_once():
     (port,) = free_ports(1)
     with pytest.raises(TrackingError, match=f"does not answer at http://127.0.0.1:{port}: start it"):
-        champion(f"http://127.0.0.1:{port}", "lab.iris")
+        find_champion(f"http://127.0.0.1:{port}", "lab.iris")
 
 
 def test_a_server_that_answers_anything_is_up():

@@ -17,6 +17,10 @@ from dmls_core.spec.definitions import ModelDefinition, Scalar
 if TYPE_CHECKING:
     import treelite
 
+HISTOGRAM_BYTES = 64 * 2**20
+"""Memory for histograms of nodes. XGBoost keeps up to 65,536 of them (at 54 columns and 256 bins, 14 GB), and
+finds those anew that were not kept: at 60,000 x 54 rows and depth 12 that took no longer."""
+
 ALIASES = frozenset({"eta", "gamma", "min_split_loss", "alpha", "lambda", "seed", "nthread", "n_jobs"})
 """XGBoost's second names for what the spec's hyperparameters or the seed set already."""
 
@@ -104,7 +108,7 @@ class XGBoostEngine:
         """Fit one booster; see ``Engine.fit``."""
         settings = effective(model, self.name, params)
         threads = useful_threads(features, threads)
-        options, rounds = self._options(model, settings, n_classes, seed, threads)
+        options, rounds = self._options(model, settings, features.shape[1], n_classes, seed, threads)
         try:
             matrix = xgboost.QuantileDMatrix(features, target, nthread=threads, max_bin=options["max_bin"])
             booster = xgboost.train(options, matrix, num_boost_round=rounds)
@@ -113,7 +117,13 @@ class XGBoostEngine:
         return FittedXGBoost(model, self, settings, booster, features.shape[1])
 
     def _options(
-        self, model: ModelDefinition, settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int
+        self,
+        model: ModelDefinition,
+        settings: Mapping[str, Scalar],
+        columns: int,
+        n_classes: int,
+        seed: int,
+        threads: int,
     ) -> tuple[dict[str, Any], int]:
         """Return XGBoost's own parameters, and the number of rounds."""
         options: dict[str, Any] = engine_arguments(model, settings, self.name)
@@ -124,6 +134,8 @@ class XGBoostEngine:
             options |= {"num_class": n_classes} if n_classes > 2 else {}
         else:
             options["objective"] = "reg:squarederror"
+        each = 16 * options["max_bin"] * columns
+        options["max_cached_hist_node"] = max(1, HISTOGRAM_BYTES // each)
         return options, rounds
 
     def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
@@ -143,10 +155,11 @@ class XGBoostEngine:
         threads: int,
     ) -> BinnedXGBoost:
         """Bin rows for many boosters; see ``BoostingEngine.bin``."""
-        threads = useful_threads(features, threads)
+        threads, columns = useful_threads(features, threads), features.shape[1]
 
         def options(params: Mapping[str, Scalar]) -> dict[str, Any]:
-            return self._options(model, effective(model, self.name, params), n_classes, seed, threads)[0]
+            settings = effective(model, self.name, params)
+            return self._options(model, settings, columns, n_classes, seed, threads)[0]
 
         (bins,) = self.binning(model, params)
         try:

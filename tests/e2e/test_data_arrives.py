@@ -1,0 +1,70 @@
+"""``[schedule] on = "data"``: a new partition starts a run, and no worker waits for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from tests.e2e import data
+from tests.services.platform_client import PlatformClient
+
+TEAM, JOB = "clicks", "arrivals"
+FOLDER = f"incoming/{TEAM}/{JOB}/data"
+
+SPEC = """model = "random-forest-classifier"
+n_trials = 1
+[columns]
+target = "y"
+[n_estimators]
+value = 10
+[data]
+path = "data/{date}.csv"
+[schedule]
+on = "data"
+[deploy]
+mode = "never"
+"""
+
+
+def day(rows: int) -> str:
+    return data.to_csv(["a", "y"], [[row % 10, "high" if row % 10 > 4 else "low"] for row in range(rows)])
+
+
+def ended(platform: PlatformClient, count: int) -> list[dict[str, Any]]:
+    """Wait until so many runs have ended, and return what each of them read, in order."""
+    end = time.monotonic() + 240
+    while True:
+        dag = platform.dag_exists(f"dmls.{TEAM}.{JOB}")
+        runs = platform.runs(TEAM, JOB) if dag else []
+        assert not [run for run in runs if run["state"] == "failed"], platform.status(TEAM, JOB)
+        if len([run for run in runs if run["state"] == "success"]) == count:
+            break
+        assert time.monotonic() < end, (runs, platform.status(TEAM, JOB))
+        time.sleep(0.5)
+    recorded = {}
+    for key in platform.keys(f"runs/{TEAM}/{JOB}/"):
+        if key.endswith("/run.json"):
+            found = json.loads(platform.get(key) or b"{}")
+            recorded[found["run_id"]] = found
+    return [recorded[run["dag_run_id"]] for run in sorted(runs, key=lambda run: run["run_after"])]
+
+
+def test_each_new_newest_partition_is_trained_on_once(platform: PlatformClient):
+    platform.put(f"{FOLDER}/2026-03-02.csv", day(40))
+    platform.drop(TEAM, JOB, SPEC, None)
+    (first,) = ended(platform, 1)
+    assert [item["key"] for item in first["data"]] == [f"{FOLDER}/2026-03-02.csv"]
+
+    # Nothing of the job runs, waits or is deferred: what listens is the one watcher of all jobs.
+    tasks = platform.airflow("GET", f"/dags/dmls.{TEAM}.{JOB}/dagRuns/~/taskInstances")["task_instances"]
+    assert {task["state"] for task in tasks} <= {"success", "skipped"}
+
+    # A partition that is older than the newest one starts nothing; a newer one does.
+    platform.put(f"{FOLDER}/2026-03-01.csv", day(30))
+    platform.put(f"{FOLDER}/2026-03-03.csv", day(50))
+    _, second = ended(platform, 2)
+    assert [item["key"] for item in second["data"]] == [f"{FOLDER}/2026-03-03.csv"]
+    assert second["interval"] == ["2026-03-03T00:00:00+00:00", "2026-03-04T00:00:00+00:00"]
+    result = json.loads(platform.get(f"runs/{TEAM}/{JOB}/{second['run_key']}/result.json") or b"{}")
+    assert result["data"]["rows"] == 50

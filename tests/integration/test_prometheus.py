@@ -1,0 +1,163 @@
+"""What a real Prometheus scrapes of Triton and of DMLS, and whether the dashboard asks for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from dmls_core.monitoring import Values, compare, metrics_text
+from dmls_core.monitoring.counts import count
+from dmls_core.monitoring.exposition import drift_file
+from dmls_core.monitoring.profile import profile_of
+from dmls_core.platform.service import http_answers, wait_until
+from dmls_core.serving import ServingOptions, deploy
+from dmls_core.store import open_store
+from tests.services.prometheus_server import Prometheus
+from tests.services.seaweed import free_ports
+from tests.table_endpoint import Served
+from tests.trained_run import trained_run, user_rows
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "images/grafana/dashboards/dmls.json"
+CONFIG = ROOT / "images/prometheus/prometheus.yaml"
+TOKEN = "shown by Prometheus alone"
+NAME = "lab.told"
+LABELS = 'team="lab",job="told"'
+
+_NAME = re.compile(r"\b(?:nv|dmls)_[a-z0-9_]+")
+
+
+def expressions():
+    """Return what the dashboard asks, with its variables at their default."""
+    board = json.loads(DASHBOARD.read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    return [re.sub(r"\$(team|job)", ".*", expression) for expression in asked]
+
+
+def scrape(address, token=TOKEN):
+    """Return what Airflow's API server tells who shows the token."""
+    request = urllib.request.Request(
+        f"http://{address}/dmls-metrics/", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return answer.read().decode()
+
+
+def write_metrics(root):
+    """Count and compare as the platform does."""
+    store = open_store(str(root))
+    count(store, "lab", "told", "deployments", 2)
+    count(store, "lab", "told", "drifts")
+    draw = np.random.default_rng(0)
+    old = profile_of([Values("size", "feature", draw.normal(size=500))], 500)
+    new = {("feature", "size"): Values("size", "feature", draw.normal(size=500) + 2)}
+    text = metrics_text(compare(old, new, 500, 0.2), "lab", "told", "requests")
+    store.put(drift_file("lab", "told", "requests"), text.encode())
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """Address of a process that answers as Airflow's API server does, with four runs in its database."""
+    folder = tmp_path_factory.mktemp("airflow")
+    write_metrics(folder / "root")
+    kwargs = {"root": str(folder / "root"), "runner": "process"}
+    bundle = {"name": "dmls", "classpath": "dmls_core.orchestration.bundle.DmlsBundle", "kwargs": kwargs}
+    environment = os.environ | {
+        "AIRFLOW_HOME": str(folder / "home"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
+        "DMLS_METRICS_TOKEN": TOKEN,
+    }
+    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
+    subprocess.run(migrate, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "tests.metrics_server", str(port)]
+    server = subprocess.Popen(command, env=environment, cwd=ROOT)
+    try:
+        wait_until(lambda: http_answers(f"http://127.0.0.1:{port}/dmls-metrics/", 401), 120)
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture(scope="module")
+def asked(triton, tmp_path_factory):
+    """Triton's own metrics, of a model with an inference log that was asked."""
+    folder = tmp_path_factory.mktemp("runs")
+    with triton.client(timeout=60.0) as client:
+        served = Served(triton.repository, client, folder / "a", NAME)
+        trained_run(folder / "b", seed=1)
+        options = ServingOptions(log_share=1.0)
+        deploy(triton.repository, client, NAME, folder / "b/model", options=options)
+        served.ask(user_rows(3))
+    return triton.context.address("triton_metrics")
+
+
+def test_only_who_shows_the_token_is_answered(told):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        scrape(told, token="guessed")
+    with refused.value:
+        assert refused.value.code == 401
+
+
+def test_deployments_drift_and_runs_are_told(told):
+    lines = [line for line in scrape(told).splitlines() if line[0] != "#"]
+    values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+    assert values[f"dmls_deployments_total{{{LABELS}}}"] == 2
+    assert values[f"dmls_rollbacks_total{{{LABELS}}}"] == 0
+    assert values[f'dmls_drift_detected{{{LABELS},source="requests"}}'] == 1
+    assert values[f'dmls_run_duration_seconds_count{{{LABELS},state="success"}}'] == 2
+    # Two runs of 30 s.
+    assert values[f'dmls_run_duration_seconds_sum{{{LABELS},state="success"}}'] == pytest.approx(60, abs=0.1)
+    assert values[f'dmls_runs_open{{{LABELS},state="running"}}'] == 1
+
+
+def test_the_dashboard_names_only_metrics_that_are_scraped(told, asked):
+    with urllib.request.urlopen(f"http://{asked}/metrics", timeout=30) as answer:
+        scraped = scrape(told) + answer.read().decode()
+    known = {re.split(r"[{ ]", line)[0] for line in scraped.splitlines() if line and line[0] != "#"}
+    named = {name for expression in expressions() for name in _NAME.findall(expression)}
+    assert len(named) >= 15
+    assert named - known == set()
+
+
+def test_a_real_prometheus_scrapes_both_and_answers_the_dashboard(told, asked, prometheus_programs, tmp_path):
+    """The stack's own configuration, at other addresses."""
+    config = yaml.safe_load(CONFIG.read_text())
+    (tmp_path / "token").write_text(TOKEN)
+    for job in config["scrape_configs"]:
+        job["static_configs"] = [{"targets": [{"triton": asked, "dmls": told}[job["job_name"]]]}]
+        job["scrape_interval"] = job["scrape_timeout"] = "5s"
+        if "authorization" in job:
+            job["authorization"]["credentials_file"] = str(tmp_path / "token")
+    checked = subprocess.run(
+        [prometheus_programs / "promtool", "check", "metrics"],
+        input=scrape(told),
+        capture_output=True,
+        text=True,
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+    server = Prometheus(prometheus_programs, tmp_path, config)
+    server.start()
+    try:
+        server.wait_scraped({"triton", "dmls"})
+        answers = {expression: server.query(expression) for expression in expressions()}
+        # Rates need a second scrape; what they are made of was looked for above.
+        empty = [expression for expression, found in answers.items() if not found]
+        assert [expression for expression in empty if not re.search(r"(rate|increase)\(", expression)] == []
+        (deployed,) = server.query(f"dmls_deployments_total{{{LABELS}}}")
+        assert deployed["value"][1] == "2"
+    finally:
+        server.stop()

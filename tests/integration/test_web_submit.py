@@ -1,0 +1,225 @@
+"""The calls behind the submit page, on a real S3 server; whom Airflow lets call them is another test's."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from dmls_core.intake import admit
+from dmls_core.orchestration.web.api import submit, submit_access, submit_drop
+from dmls_core.orchestration.web.problems import add_handlers
+from dmls_core.orchestration.web.security import access
+from dmls_core.store import Store, open_store
+from dmls_core.store.multipart import LEAST_PART
+from tests.e2e.data import iris
+from tests.services.seaweed import S3Server
+
+IRIS = iris().encode()
+BINARY = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.bucket()
+
+
+@pytest.fixture
+def store(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    store = open_store(f"s3://{bucket}/{uuid.uuid4().hex}", client=s3_server.client())
+    for module in (submit, submit_drop):
+        monkeypatch.setattr(module, "open_store", lambda: store)
+    return store
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    def may(user: object, method: str, team: str, name: str, entity: object = None) -> bool:
+        return team != "forbidden" and name != "secret" and (method, name) != ("PUT", "fixed")
+
+    for module in (access, submit_access):
+        monkeypatch.setattr(module, "may", may)
+    app = FastAPI()
+    for router in (submit.router, submit_drop.router):
+        app.include_router(router, prefix="/api")
+    app.dependency_overrides[access.signed_in] = object
+    add_handlers(app)
+    with TestClient(app, root_path="/dmls", base_url="http://test/dmls/api") as client:
+        yield client
+
+
+def sniff(api: TestClient, file: str, content: bytes, size: int | None = None) -> Any:
+    query = {"file": file, "size": len(content) if size is None else size}
+    return api.post("/sniff", params=query, content=content, headers=BINARY)
+
+
+def upload(api: TestClient, job: str, file: str, content: bytes, part: int | None = None) -> None:
+    query: dict[str, Any] = {"file": file, "size": len(content)}
+    begun = api.post(f"/drops/{job}/uploads", params=query)
+    assert begun.status_code == 201, begun.text
+    at = f"/drops/{job}/uploads/{begun.json()['upload']}"
+    size = part or begun.json()["part_bytes"]
+    for number in range(math.ceil(len(content) / size)):
+        chunk = content[number * size : (number + 1) * size]
+        done = api.put(f"{at}/{number + 1}", params=query, content=chunk, headers=BINARY)
+        assert done.status_code == 204, done.text
+    assert api.post(f"{at}/finish", params=query).status_code == 204
+
+
+def test_what_the_page_sends_is_a_drop_that_is_admitted(api: TestClient, store: Store):
+    found = sniff(api, "iris.csv", IRIS[:3000], len(IRIS)).json()
+    assert (found["target"], found["task"], found["rows"]) == ("species", "classification", None)
+    upload(api, "lab/iris", "iris.csv", IRIS)
+    before = api.get("/drops/lab/iris").json()
+    assert (before["files"], before["has_spec"], before["version"]) == (["iris.csv"], False, 0)
+
+    sent = api.put("/drops/lab/iris/spec", json={"toml": found["toml"]}).json()
+
+    assert admit(store, "lab", "iris").state == "accepted"
+    after = api.get("/drops/lab/iris", params={"fingerprint": sent["fingerprint"]}).json()
+    assert after["answered"]
+    assert (after["version"], after["status"]["state"]) == (1, "accepted")
+    assert store.get("incoming/lab/iris/iris.csv") == IRIS
+    assert not api.get("/drops/lab/iris", params={"fingerprint": "another"}).json()["answered"]
+
+
+def test_a_large_file_goes_in_parts(api: TestClient, store: Store):
+    content = b"a,b\n" + b"1,2\n" * (LEAST_PART // 2)
+
+    upload(api, "lab/large", "large.csv", content, part=LEAST_PART)
+
+    assert store.get("incoming/lab/large/large.csv") == content
+
+
+def test_an_upload_that_is_given_up_leaves_nothing(api: TestClient, store: Store):
+    query: dict[str, Any] = {"file": "a.csv", "size": 4}
+    at = f"/drops/lab/gone/uploads/{api.post('/drops/lab/gone/uploads', params=query).json()['upload']}"
+    api.put(f"{at}/1", params=query, content=b"a,b\n", headers=BINARY)
+
+    assert api.delete(at, params=query).status_code == 204
+    finished = api.post(f"{at}/finish", params=query)
+
+    assert finished.status_code == 409
+    assert "send the file again" in finished.json()["detail"]
+    assert store.head("incoming/lab/gone/a.csv") is None
+
+
+@pytest.mark.parametrize(
+    "file", ["_status.csv", ".hidden.csv", "a/b.csv", "a\\b.csv", "spec.toml", "a\nb.csv"]
+)
+def test_a_name_that_no_data_file_can_have(api: TestClient, store: Store, file: str):
+    refused = api.post("/drops/lab/odd/uploads", params={"file": file, "size": 1})
+
+    assert refused.status_code == 422
+    assert list(store.list("incoming/lab/odd/")) == []
+
+
+@pytest.mark.parametrize("job", ["forbidden/a", "lab/secret"])
+def test_who_may_not_start_a_run_may_not_submit(api: TestClient, store: Store, job: str):
+    answers = [
+        api.get(f"/drops/{job}"),
+        api.get(f"/drops/{job}/sniff", params={"file": "a.csv"}),
+        api.post(f"/drops/{job}/uploads", params={"file": "a.csv", "size": 1}),
+        api.put(f"/drops/{job}/uploads/x/1", params={"file": "a.csv"}, content=b"a", headers=BINARY),
+        api.post(f"/drops/{job}/uploads/x/finish", params={"file": "a.csv", "size": 1}),
+        api.delete(f"/drops/{job}/uploads/x", params={"file": "a.csv"}),
+        api.put(f"/drops/{job}/spec", json={"toml": ""}),
+    ]
+
+    assert [answer.status_code for answer in answers] == [403] * len(answers)
+    assert list(store.list("incoming/")) == []
+
+
+def test_who_may_not_change_a_job_may_not_drop_another_version(api: TestClient, store: Store):
+    toml = sniff(api, "iris.csv", IRIS).json()["toml"]
+    upload(api, "lab/fixed", "iris.csv", IRIS)
+    assert api.put("/drops/lab/fixed/spec", json={"toml": toml}).status_code == 200
+    assert admit(store, "lab", "fixed").state == "accepted"
+
+    answers = [
+        api.post("/drops/lab/fixed/uploads", params={"file": "iris.csv", "size": 1}),
+        api.post("/drops/lab/fixed/uploads/x/finish", params={"file": "iris.csv", "size": 1}),
+        api.put("/drops/lab/fixed/spec", json={"toml": toml + "# another\n"}),
+    ]
+
+    assert [answer.status_code for answer in answers] == [403] * 3
+    assert store.get("incoming/lab/fixed/spec.toml").decode() == toml
+
+
+def test_files_that_lie_in_s3_already(api: TestClient, store: Store):
+    store.put("incoming/lab/iris/iris.csv", IRIS)
+    store.put("incoming/lab/secret/iris.csv", IRIS)
+    store.put("incoming/lab/iris/_status.json", b"{}")
+
+    (found,) = api.get("/drops/lab").json()["files"]
+    assert (found["name"], found["file"], found["size"]) == ("iris", "iris.csv", len(IRIS))
+    assert api.get("/drops/lab/iris/sniff", params={"file": "iris.csv"}).json()["rows"] == 150
+    assert api.get("/drops/lab/iris/sniff", params={"file": "none.csv"}).status_code == 404
+
+
+def test_a_large_parquet_file_is_known_by_its_end(api: TestClient, tmp_path: Path):
+    file = tmp_path / "a.parquet"
+    pl.DataFrame({"a": range(5000), "y": [0.5, 1.5] * 2500}).write_parquet(file)
+    content = file.read_bytes()
+
+    found = sniff(api, "a.parquet", content[-2000:], len(content)).json()
+
+    assert (found["rows"], found["seen"], found["target"]) == (5000, 0, "y")
+
+
+def test_a_file_that_is_no_table_gets_a_clear_error(api: TestClient):
+    refused = sniff(api, "a.csv", b"PK\x03\x04" + bytes(50))
+
+    assert refused.status_code == 422
+    assert refused.json()["problems"][0]["hint"] == "save it as CSV, or unpack it"
+
+
+def test_the_form_and_the_text_are_one_document(api: TestClient):
+    document = sniff(api, "iris.csv", IRIS).json()["document"]
+    assert document["max_features"]["values"] == ["sqrt", 0.5, {"float": 1.0}]
+
+    written = api.post("/specs/toml", json={"document": document}).json()
+    read = api.post("/specs/check", json={"toml": written["toml"]}).json()
+
+    assert written["valid"]
+    assert 'values = ["sqrt", 0.5, 1.0]' in written["toml"]
+    assert read["document"] == document == written["document"]
+    assert read["gist"]["metric"] == "accuracy"
+
+
+def test_problems_have_their_place_and_a_mend(api: TestClient):
+    toml = 'model = "random-forest-classifier"\n\n[columns]\ntarget = "specis"\n\n[n_estimatos]\nvalue = 3\n'
+
+    found = api.post("/specs/check", json={"toml": toml, "columns": ["a", "species"]}).json()
+    (problem,) = found["problems"]
+    assert (problem["line"], problem["column"], problem["hint"]) == (6, 2, "did you mean n_estimators?")
+
+    toml = toml.replace("estimatos", "estimators")
+    found = api.post("/specs/check", json={"toml": toml, "columns": ["a", "species"]}).json()
+    (problem,) = found["problems"]
+    assert (problem["key"], problem["hint"]) == ("columns.target", "did you mean 'species'?")
+
+
+@pytest.mark.parametrize("toml", ["[", "model = nan", "a = " + "[" * 5000, "model = 1979-05-27", "\ud800"])
+def test_odd_text_is_answered_with_problems(api: TestClient, toml: str):
+    body = '{"toml": ' + json.dumps(toml) + "}"
+    answer = api.post("/specs/check", content=body, headers={"Content-Type": "application/json"})
+
+    found = answer.json()
+    assert answer.status_code in (200, 422)
+    assert found["problems"]
+    assert not found.get("valid")
+
+
+def test_the_catalogue(api: TestClient):
+    models = api.get("/catalogue").json()["models"]
+
+    assert {model["task"] for model in models} == {"classification", "regression"}

@@ -1,0 +1,45 @@
+"""DMLS's metrics as Airflow's API server serves them, by a process with an Airflow database of its own.
+
+``python -m tests.metrics_server PORT``, with Airflow's configuration in the environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+
+import uvicorn
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from dmls_core.orchestration.metrics import PREFIX, app
+
+STATES = ("success", "success", "failed", "running")
+SECONDS = 30
+
+
+def add_runs() -> None:
+    """Note runs of a job as Airflow does: each that ended took ``SECONDS``."""
+    now = datetime.now(UTC)
+    with create_session() as session:
+        for number, state in enumerate(STATES):
+            values = {
+                "dag_id": "dmls.lab.told",
+                "run_id": f"run {number}",
+                "run_type": "manual",
+                "run_after": now,
+                "clear_number": 0,
+                "span_status": "not_started",
+                "state": state,
+                "start_date": now - timedelta(seconds=SECONDS),
+                "end_date": None if state == "running" else now,
+            }
+            session.execute(DagRun.__table__.insert().values(values))
+
+
+if __name__ == "__main__":
+    add_runs()
+    routes = [Mount(PREFIX, app)]
+    uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

@@ -1,0 +1,139 @@
+"""A person who has never seen DMLS before and goes through its page with a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Download, Page
+
+PATIENCE = 60_000
+"""Milliseconds that anything may take on a busy machine, but a training."""
+
+TRAINING = 300_000
+
+WIDE, NARROW = (1360, 900), (412, 915)
+
+
+@dataclass
+class Newcomer:
+    """One person at the page of one platform.
+
+    Attributes:
+        page: the browser's page.
+        settings: of the platform, ``platform.json``'s.
+        look: called at each step with its name.
+        errors: what the browser complained about, refused answers apart.
+    """
+
+    page: Page
+    settings: Mapping[str, str]
+    look: Callable[[str], None] = lambda _: None
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def home(self) -> str:
+        """The page's address."""
+        return self.settings["airflow_url"].rstrip("/") + "/dmls"
+
+    def log_in(self) -> None:
+        """Ask for the page, be led to Airflow's login, and from there to the page."""
+        self.page.goto(f"{self.home}/submit")
+        self.page.get_by_label("Username").fill(self.settings["airflow_username"])
+        self.page.get_by_label("Password").fill(self.settings["airflow_password"])
+        self.look("login")
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.get_by_role("heading", name="Submit a job").wait_for()
+
+    def choose(self, data: Path, *, team: str, name: str) -> None:
+        """Choose a data file, and say what the job is called."""
+        self.page.set_input_files("#file", data)
+        self.page.locator("#columns tr").first.wait_for()
+        self.page.locator(".hyper").first.wait_for()
+        self.look("columns")
+        self.page.get_by_label("Team").last.fill(team)
+        self.page.get_by_label("Job", exact=True).fill(name)
+        self.page.get_by_text(f"{team}/{name} is").wait_for()
+
+    def set_range(self, hyperparameter: str, low: float, high: float) -> None:
+        """Type a range into the form."""
+        row = self.page.get_by_role("group", name=hyperparameter)
+        row.get_by_label("from", exact=True).fill(str(low))
+        row.get_by_label("to", exact=True).fill(str(high))
+
+    def submit(self) -> str:
+        """Press the button, and return what the page says of the drop once it is decided."""
+        self.page.get_by_role("button", name="Submit", exact=True).click()
+        self.page.locator("#answer #state").wait_for()
+        self.look("submitted")
+        return self.page.locator("#answer").inner_text()
+
+    def watch(self) -> None:
+        """Go to the job's page and wait there until a model waits for approval."""
+        self.page.locator("#to-job").click()
+        self.page.locator("#live").wait_for()
+        self.look("training")
+        self.page.get_by_role("button", name="Deploy", exact=True).wait_for(timeout=TRAINING)
+        self.look("trained")
+
+    def deploy(self) -> None:
+        """Approve the model and wait until it is served."""
+        self.page.get_by_role("button", name="Deploy", exact=True).click()
+        dialog = self.page.locator("dialog[open]")
+        if dialog.count():
+            dialog.get_by_role("button", name="Deploy").click()
+        self.page.get_by_role("link", name="Try it").wait_for(timeout=TRAINING)
+        self.look("deployed")
+
+    def ask(self, row: Mapping[str, str]) -> str:
+        """Type a row into the form of the served model, and return its prediction."""
+        self.page.get_by_role("link", name="Try it").click()
+        for column, value in row.items():
+            self.page.get_by_label(column, exact=True).fill(value)
+        self.page.get_by_role("button", name="Predict").click()
+        self.page.locator("#prediction").wait_for()
+        self.look("try")
+        return self.page.locator("#prediction").inner_text()
+
+    def score(self, data: Path) -> Download:
+        """Have a whole CSV scored."""
+        self.page.set_input_files("#csv", data)
+        with self.page.expect_download() as download:
+            self.page.get_by_role("button", name="Score and download").click()
+        return download.value
+
+
+def arrive(
+    browser: Browser,
+    settings: Mapping[str, str],
+    look: Callable[[Page, str], None] = lambda *_: None,
+    *,
+    size: tuple[int, int] = WIDE,
+    **options: Any,
+) -> Newcomer:
+    """Open a browser's page for a newcomer.
+
+    Args:
+        browser: drives it.
+        settings: of the platform.
+        look: called with the page and each step's name.
+        size: of the window, in pixels.
+        options: of the browser's context.
+    """
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    newcomer = Newcomer(page, settings, lambda step: look(page, step))
+    page.on("pageerror", lambda error: newcomer.errors.append(str(error)))
+    page.on(
+        "console",
+        lambda said: (
+            newcomer.errors.append(said.text)
+            if said.type == "error" and "Failed to load resource" not in said.text
+            else None
+        ),
+    )
+    return newcomer

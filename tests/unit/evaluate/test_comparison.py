@@ -1,0 +1,165 @@
+"""Champion and challenger on the same rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from dmls_core.evaluate import compare, compute
+from dmls_core.evaluate.comparison import ROWS, SEEN, Comparison
+from dmls_core.models import METRICS
+from dmls_core.models.metrics_catalogue import metrics_of
+
+ROW_COUNT = 400
+
+
+def answers(truth: np.ndarray, right: float, seed: int, classes: int = 2) -> np.ndarray:
+    """Return probabilities whose largest is the true class in a share of the rows."""
+    generator = np.random.default_rng(seed)
+    chosen = np.where(generator.random(len(truth)) < right, truth, (truth + 1) % classes)
+    found = generator.uniform(0.01, 0.3, (len(truth), classes))
+    found[np.arange(len(truth)), chosen] = 0.8
+    return (found / found.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def compared(
+    champion: float, challenger: float, *, rows: int = ROW_COUNT, margin: float = 0.0, seed: int = 1
+) -> Comparison:
+    truth = np.arange(rows) % 2
+    return compare(
+        "accuracy",
+        "maximize",
+        truth,
+        answers(truth, champion, seed),
+        answers(truth, challenger, seed + 1),
+        version=4,
+        run_key="a" * 16,
+        min_improvement=margin,
+        fresh="all",
+        seed=0,
+    )
+
+
+def test_a_clearly_better_challenger_wins_and_a_worse_one_does_not():
+    better, worse = compared(0.7, 0.9), compared(0.9, 0.7)
+
+    assert better.better
+    assert better.probability == 1.0
+    assert better.difference == pytest.approx(better.challenger_score - better.champion_score)
+    assert better.interval[0] < better.difference < better.interval[1]
+    assert not worse.better
+    assert worse.difference < 0
+    assert "worse by" in worse.reason
+
+
+def test_equal_models_seldom_swap_and_identical_ones_never():
+    outcomes = [compared(0.8, 0.8, seed=10 * number).better for number in range(40)]
+    truth = np.arange(ROW_COUNT) % 2
+    same = answers(truth, 0.8, 3)
+    identical = compare(
+        "accuracy",
+        "maximize",
+        truth,
+        same,
+        same,
+        version=1,
+        run_key="",
+        min_improvement=0.0,
+        fresh="all",
+        seed=0,
+    )
+
+    assert sum(outcomes) <= 6  # 5 % of 40 are 2; a rule on the bare difference would swap about 20
+    assert (identical.better, identical.probability, identical.difference) == (False, 0.0, 0.0)
+    assert "equally well" in identical.reason
+
+
+def test_min_improvement_moves_the_bar_both_ways():
+    assert compared(0.7, 0.9, margin=0.1).better
+    assert not compared(0.7, 0.9, margin=0.25).better
+    slightly_worse = compared(0.9, 0.89, rows=4_000)
+    assert not slightly_worse.better
+    assert compared(0.9, 0.89, rows=4_000, margin=-0.05).better
+
+
+def test_of_errors_less_is_better():
+    generator = np.random.default_rng(0)
+    truth = generator.normal(size=ROW_COUNT)
+    noise = generator.normal(size=ROW_COUNT)
+
+    found = compare(
+        "rmse",
+        "minimize",
+        truth,
+        truth + noise,
+        truth + 0.5 * noise,
+        version=1,
+        run_key="",
+        min_improvement=0.1,
+        fresh="some",
+        seed=0,
+    )
+
+    assert found.better
+    assert found.difference == pytest.approx(found.champion_score / 2)
+    assert found.as_json()["note"] == SEEN["some"]
+
+
+def test_every_metric_of_classes_is_compared():
+    classes = 3
+    truth = np.arange(200) % classes
+    champion, challenger = (answers(truth, right, 5, classes) for right in (0.5, 0.95))
+    for name, metric in metrics_of("classification").items():
+        found = compare(
+            name,
+            metric.direction,
+            truth,
+            champion,
+            challenger,
+            version=1,
+            run_key="",
+            min_improvement=0.0,
+            fresh="unknown",
+            seed=0,
+        )
+        assert found.better, name
+        assert found.challenger_score == compute(name, truth, challenger)
+
+
+def test_many_rows_are_drawn_in_part_and_the_interval_is_that_of_all():
+    rows = 20 * ROWS
+    found = compared(0.80, 0.80, rows=rows)
+    # Of independent answers the difference of shares has this standard error.
+    expected = 2 * 1.96 * math.sqrt(2 * 0.8 * 0.2 / rows)
+    assert found.interval[1] - found.interval[0] == pytest.approx(expected, rel=0.35)
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    assert compared(0.8, 0.85) == compared(0.8, 0.85)
+
+
+def test_what_no_resample_defines_is_not_comparable():
+    truth = np.zeros(50, dtype=np.int32)
+    found = compare(
+        "roc_auc",
+        METRICS["roc_auc"].direction,
+        truth,
+        answers(truth, 0.9, 1),
+        answers(truth, 0.9, 2),
+        version=1,
+        run_key="",
+        min_improvement=0.0,
+        fresh="all",
+        seed=0,
+    )
+    assert (found.comparable, found.better) == (False, False)
+    assert "roc_auc is not defined" in found.reason
+
+
+def test_the_area_under_the_curve_is_scikit_learns():
+    truth = np.arange(200) % 2
+    found = np.round(answers(truth, 0.7, 3), 1)  # with ties
+    assert compute("roc_auc", truth, found) == pytest.approx(roc_auc_score(truth, found[:, 1]))

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import csv
+import io
+import random
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmls_core.errors import DataError
+from dmls_core.intake.csv_head import check_csv_head
+from dmls_core.intake.limits import IntakeLimits
+from dmls_core.intake.sniff import Column, Sample, Sniffed, parquet_tail, read_sample, sniff
+from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.spec.toml_text import toml_text
+
+ROWS = 60
+
+
+def csv_of(columns: dict[str, list[Any]]) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return out.getvalue().encode()
+
+
+def look(columns: dict[str, list[Any]], *, complete: bool = True) -> Sniffed:
+    return sniff("a.csv", read_sample("a.csv", csv_of(columns), complete=complete))
+
+
+def kinds(sniffed: Sniffed) -> dict[str, str]:
+    return {column.name: column.kind for column in sniffed.columns}
+
+
+def column(sniffed: Sniffed, name: str) -> Column:
+    return next(found for found in sniffed.columns if found.name == name)
+
+
+draw = random.Random(3)
+NUMBERS = [round(draw.gauss(0, 5), 3) for _ in range(ROWS)]
+CLASSES = [draw.choice(["red", "green", "blue"]) for _ in range(ROWS)]
+
+
+def test_each_kind_of_column() -> None:
+    columns = {
+        "customer_id": [f"c-{row}" for row in range(ROWS)],
+        "row": list(range(ROWS)),
+        "size": NUMBERS,
+        "doors": [draw.choice([2, 3, 4]) for _ in range(ROWS)],
+        "colour": CLASSES,
+        "remark": [f"remark {draw.random()} of somebody" for _ in range(ROWS)],
+        "bought": [f"2024-01-{1 + row % 28:02}" for row in range(ROWS)],
+        "when": [f"{1 + row % 28}.3.2024 10:{row:02}" for row in range(ROWS)],
+        "country": ["AT"] * ROWS,
+        "fax": ["", "NA", "null"] * (ROWS // 3),
+        "member": [draw.choice(["true", "False"]) for _ in range(ROWS)],
+        "price": [abs(number) * 10 for number in NUMBERS],
+    }
+
+    found = look(columns)
+
+    assert kinds(found) == {
+        "customer_id": "id",
+        "row": "id",
+        "size": "number",
+        "doors": "code",
+        "colour": "category",
+        "remark": "text",
+        "bought": "date",
+        "when": "date",
+        "country": "constant",
+        "fax": "empty",
+        "member": "category",
+        "price": "number",
+    }
+    assert (found.target, found.task) == ("price", "regression")
+    assert found.document["columns"] == {
+        "target": "price",
+        "features": ["size", "doors", "colour", "member"],
+        "categorical": ["colour", "member"],
+    }
+
+
+def test_missing_values_and_classes_are_counted() -> None:
+    found = look({"size": ["", *NUMBERS[1:]], "kind": ["NA", "a", *(["a"] * 30), *(["b"] * 28)]})
+
+    assert column(found, "size").missing == 1
+    assert column(found, "kind").missing == 1
+    assert column(found, "kind").top == (("a", 31), ("b", 28))
+    assert found.preview[0] == (None, None)
+    assert found.rows == found.seen == ROWS
+    assert sum(column(found, "size").histogram) == ROWS - 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "target", "task"),
+    [
+        ({"a": NUMBERS, "species": CLASSES}, "species", "classification"),
+        ({"label": CLASSES, "a": NUMBERS, "b": NUMBERS}, "label", "classification"),
+        ({"a": NUMBERS, "churned": [0, 1] * 30, "zip": list(range(1000, 1060))}, "churned", "classification"),
+        ({"a": NUMBERS, "has_left": ["yes", "no"] * 30, "b": NUMBERS}, "has_left", "classification"),
+        ({"a": CLASSES, "b": NUMBERS}, "b", "regression"),
+        ({"a": NUMBERS, "b": list(range(0, 3 * ROWS, 3))}, "b", "regression"),
+        ({"class": CLASSES, "id": list(range(ROWS)), "a": NUMBERS}, "class", "classification"),
+        ({"a": NUMBERS, "y": NUMBERS, "note": [f"n{row}" for row in range(ROWS)]}, "y", "regression"),
+    ],
+)
+def test_target_and_task(columns: dict[str, list[Any]], target: str, task: str) -> None:
+    found = look(columns)
+
+    assert (found.target, found.task) == (target, task)
+    assert CATALOGUE[found.document["model"]].task == task
+
+
+def test_uneven_classes_ask_for_a_balanced_metric() -> None:
+    found = look({"a": NUMBERS, "class": ["rare"] * 3 + ["often"] * (ROWS - 3)})
+
+    assert found.document["search"] == {"metric": "balanced_accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "empty"),
+        (b"a,b\n", "no rows"),
+        (b"a;b\n1;2\n", "semicolons"),
+        (b"a,a\n1,2\n", "2 columns are named"),
+        (b",b\n1,2\n", "no name"),
+        (b"a,b\n1,2,3\n", "too many cells"),
+        (b"a,b\n1\n", "too few cells"),
+        (b'a,b\n"1,2\n', "cannot be read as CSV"),
+        (b"PK\x03\x04rest", "zip archive"),
+        (bytes(range(256)), "binary"),
+        ("a,b\n1,ß\n".encode("latin-1"), "not UTF-8"),
+        (b"a\n1\n2\n", "no column is left"),
+        (b"a,b\nx,x\nx,x\n", "no column can be predicted"),
+        (b"a\tb" * 400 + b",b\n1,2\n", "cannot be written into a spec"),
+        (b"a,b\x01" + b"b" * 90 + b"\n1,2\n3,4\n", "cannot be written into a spec"),
+        (b",".join(b"c%d" % number for number in range(101)) + b"\n", "too many columns"),
+    ],
+)
+def test_a_hostile_csv_gets_a_clear_error(content: bytes, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        sniff("a.csv", read_sample("a.csv", content, complete=True, limits=IntakeLimits(columns=100)))
+
+
+def test_a_file_of_another_ending_is_refused() -> None:
+    with pytest.raises(DataError, match="must end in"):
+        read_sample("a.xlsx", b"", complete=True)
+
+
+@given(st.binary(max_size=300), st.booleans(), st.sampled_from(["a.csv", "a.parquet"]))
+def test_no_bytes_raise_anything_else(content: bytes, complete: bool, file: str) -> None:
+    for head in (content, b"PAR1" + content + b"PAR1", b"a,b\n" + content):
+        try:
+            columns = sniff(file, read_sample(file, head, complete=complete)).columns
+        except DataError as error:
+            columns = error.problems
+        assert columns
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=12)
+CELLS = st.one_of(
+    st.integers(-5, 5),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["a", "b", "yes", "no", "", "NA", "2024-01-01", "1_000", "inf"]),
+    TEXT,
+)
+
+
+@given(st.data())
+def test_every_draft_passes_admission(data: st.DataObject) -> None:
+    names = data.draw(st.lists(TEXT, min_size=2, max_size=6, unique_by=str.strip))
+    rows = data.draw(st.integers(1, 30))
+    columns = {
+        name: data.draw(st.lists(CELLS, min_size=rows, max_size=rows), label=f"column {number}")
+        for number, name in enumerate(names)
+    }
+    content = csv_of(columns)
+    try:
+        found = sniff("a.csv", read_sample("a.csv", content, complete=True))
+    except DataError:
+        return  # told by the tests above
+
+    spec = load_spec(toml_text(found.document).encode())
+
+    assert spec.task == found.task
+    assert spec.columns.target == found.target
+    assert check_csv_head("a.csv", content, spec, complete=True, max_columns=100) == []
+
+
+FRAME = pl.DataFrame(
+    {
+        "size": NUMBERS,
+        "colour": CLASSES,
+        "sold": pl.Series([0] * ROWS).cast(pl.Date),
+        "parts": [[1, 2]] * ROWS,
+        "ok": [True, None, False] * (ROWS // 3),
+    }
+)
+
+
+def parquet_of(frame: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    frame.write_parquet(out)
+    return out.getvalue()
+
+
+def test_a_parquet_file() -> None:
+    found = sniff("a.parquet", read_sample("a.parquet", parquet_of(FRAME), complete=True))
+
+    assert kinds(found) == {
+        "size": "number",
+        "colour": "category",
+        "sold": "date",
+        "parts": "unusable",
+        "ok": "category",
+    }
+    assert (found.rows, found.seen, found.target) == (ROWS, ROWS, "ok")
+    assert column(found, "ok").missing == ROWS // 3
+    assert load_spec(toml_text(found.document).encode()).columns.target == "ok"
+
+
+def test_the_end_of_a_parquet_file_tells_its_columns() -> None:
+    whole = parquet_of(FRAME)
+
+    found = sniff("a.parquet", parquet_tail("a.parquet", whole[-8_000:], len(whole)))
+
+    assert (found.rows, found.seen, found.preview) == (ROWS, 0, ())
+    assert kinds(found)["sold"] == "date"
+    assert load_spec(toml_text(found.document).encode()).columns.features
+
+
+@pytest.mark.parametrize(
+    "tail", [b"", b"no", b"\xff\xff\xff\x7fPAR1", b"\x00" * 40 + b"\x10\x00\x00\x00PAR1"]
+)
+def test_what_is_no_end_of_a_parquet_file(tail: bytes) -> None:
+    with pytest.raises(DataError):
+        parquet_tail("a.parquet", tail, 1_000_000)
+
+
+def test_a_column_of_a_sample_without_rows_is_told_by_its_type() -> None:
+    found = sniff("a.parquet", Sample(("a", "b"), ((), ()), False, 5, ("Float64", "Boolean")))
+
+    assert kinds(found) == {"a": "number", "b": "category"}

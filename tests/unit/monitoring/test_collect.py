@@ -1,0 +1,159 @@
+"""From Triton's files to Parquet in the store: once each, bounded, whatever interrupts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import polars as pl
+import pytest
+
+from dmls_core.errors import StoreError
+from dmls_core.monitoring import collect as module
+from dmls_core.monitoring.collect import collect
+from dmls_core.monitoring.requests import list_requests
+from dmls_core.store import open_store
+
+DAY = "20990102"
+NAME = f"{DAY}T030405Z-0a1b2c3d4e5f"
+AT = 1_800_000_000.5
+
+
+def entry(size=(1.0, float("nan")), labels=("no", "yes"), **more):
+    rows = list(range(len(size)))
+    made = {
+        "id": "order 7",
+        "time": AT,
+        "version": 3,
+        "rows": rows,
+        "columns": {"size": list(size), "who": ["me"] * len(rows)},
+        "labels": labels and list(labels),
+        "outputs": [[0.25, 0.75] if labels else [1.5] for _ in rows],
+    }
+    return json.dumps(made | more) + "\n"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_store(str(tmp_path / "root"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "log" / "lab.parts"
+    place.mkdir(parents=True)
+    return place
+
+
+def read(store):
+    (files,) = list_requests(store).values()
+    return [pl.read_parquet(f"{store.url}/{info.key}") for info in sorted(files, key=lambda info: info.key)]
+
+
+def test_rows_become_parquet_under_the_name_of_their_file(store, folder):
+    (folder / f"{NAME}-3.jsonl").write_text(entry() + entry((5.0,), id="", version=4))
+    found = collect(store, folder.parent)
+    assert found.rows == {"lab.parts": 3}
+    assert list(folder.iterdir()) == []
+    assert store.head(f"inference/lab/parts/dt=2099-01-02/{NAME}-3.parquet")
+    (frame,) = read(store)
+    assert frame["size"].to_list()[::2] == [1.0, 5.0]
+    assert frame["dmls.version"].to_list() == [3, 3, 4]
+    assert frame["dmls.row"].to_list() == [0, 1, 0]
+    assert frame["dmls.request_id"].to_list() == ["order 7", "order 7", ""]
+    assert frame["dmls.time"][0].timestamp() == AT
+    assert frame["dmls.prediction"].to_list() == ["yes"] * 3
+    assert frame["dmls.probability.yes"].to_list() == [0.75] * 3
+
+
+def test_a_regression_has_its_value(store, folder):
+    (folder / f"{NAME}-2.jsonl").write_text(entry(labels=None))
+    collect(store, folder.parent)
+    assert read(store)[0]["dmls.prediction"].to_list() == [1.5, 1.5]
+
+
+def test_requests_of_versions_with_other_columns_and_labels_lie_in_one_file(store, folder):
+    other = entry((2.0,), columns={"size": ["texts now"], "new": [1.0]}, labels=["no", "perhaps"])
+    (folder / f"{NAME}-3.jsonl").write_text(entry() + other)
+    collect(store, folder.parent)
+    (frame,) = read(store)
+    assert frame["new"].to_list() == [None, None, 1.0]
+    assert frame["size"].to_list()[2] == "texts now"
+    assert frame["dmls.probability.perhaps"].to_list() == [None, None, 0.75]
+
+
+def test_interrupted_before_the_file_was_removed_it_is_not_there_twice(store, folder, monkeypatch):
+    path = folder / f"{NAME}-2.jsonl"
+    path.write_text(entry())
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.unlink", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            collect(store, folder.parent)
+    (before,) = list_requests(store).values()
+    assert path.exists()
+    found = collect(store, folder.parent)
+    (after,) = list_requests(store).values()
+    assert after == before  # not even written again: its time would make it new to the monitor
+    assert found.rows == {"lab.parts": 0}
+    assert not path.exists()
+
+
+def test_what_cannot_be_stored_stays(store, folder, monkeypatch):
+    (folder / f"{NAME}-2.jsonl").write_text(entry())
+
+    def refuse(*_):
+        raise StoreError("the store is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "create", refuse)
+        with pytest.raises(StoreError):
+            collect(store, folder.parent)
+    assert collect(store, folder.parent).rows == {"lab.parts": 2}
+
+
+def test_files_of_killed_processes_are_read_as_far_as_they_go(store, folder):
+    (folder / f"{NAME}.part").write_text(entry() + entry()[:50])
+    young = folder / f"{DAY}T040000Z-ffffffffffff.part"
+    young.write_text(entry())
+    old = time.time() - 2 * module.ABANDONED_SECONDS
+    os.utime(folder / f"{NAME}.part", (old, old))
+    assert collect(store, folder.parent).rows == {"lab.parts": 2}
+    assert list(folder.iterdir()) == [young]
+
+
+@pytest.mark.parametrize("content", ["", "no JSON\n", '{"columns": {"a": [1]}}\n', "[]\n"])
+def test_a_file_that_cannot_be_read_is_dropped_and_hides_no_other(store, folder, content):
+    (folder / f"{NAME}-1.jsonl").write_text(content)
+    (folder / f"{DAY}T050000Z-ffffffffffff-2.jsonl").write_text(entry())
+    found = collect(store, folder.parent)
+    assert (found.rows, found.dropped) == ({"lab.parts": 2}, {"lab.parts": 1})
+    assert list(folder.iterdir()) == []
+
+
+def test_a_day_holds_so_many_files(store, folder, monkeypatch):
+    monkeypatch.setattr(module, "DAY_FILES", 3)
+    for hour in range(5):
+        (folder / f"{DAY}T0{hour}0000Z-0a1b2c3d4e5f-2.jsonl").write_text(entry())
+    (folder / "20990103T000000Z-0a1b2c3d4e5f-2.jsonl").write_text(entry())
+    found = collect(store, folder.parent)
+    assert (found.rows, found.dropped) == ({"lab.parts": 8}, {"lab.parts": 2})
+    again = collect(store, folder.parent)
+    assert (again.rows, again.dropped) == ({}, {})
+
+
+def test_old_days_are_removed_and_other_files_left_alone(store, folder):
+    store.put("inference/lab/parts/dt=2020-01-01/a.parquet", b"")
+    store.put("inference/lab/parts/own.parquet", b"")
+    store.put("inference/lab/parts/dt=2099-01-01/b.parquet", b"")
+    assert collect(store, folder.parent).removed == 1
+    assert {info.key.rpartition("/")[2] for info in store.list("inference/")} == {"own.parquet", "b.parquet"}
+
+
+def test_only_folders_of_models_are_looked_at(store, folder):
+    for name in ("lost+found.d", "lab", ".hidden.x"):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / f"{NAME}-2.jsonl").write_text(entry())
+    (folder.parent / "lab.file").write_text("")
+    assert collect(store, folder.parent).rows == {}
+    assert collect(store, folder.parent / "none").rows == {}

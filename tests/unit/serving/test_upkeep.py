@@ -1,0 +1,114 @@
+"""Triton is brought back to the champion, whatever took it away, and abandoned candidates go."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from dmls_core.errors import NotFoundError, ServingError
+from dmls_core.serving import deploy, stage
+from dmls_core.serving.locks import BusyError
+from dmls_core.serving.upkeep import ABANDONED, disagreement, drop_abandoned, repair
+from tests.model_folder import toy_model_folder
+from tests.unit.serving.conftest import PlayedTriton
+
+NAME = "lab.iris"
+
+
+@pytest.fixture
+def two(repository, triton, tmp_path):
+    """Two servers that serve version 2; version 1 is kept."""
+    other = PlayedTriton(repository)
+    other.addresses = {"http": "other:8000", "grpc": "other:8001"}
+    servers = (triton, other)
+    deploy(repository, servers, NAME, toy_model_folder(tmp_path / "a"))
+    deploy(repository, servers, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"b"))
+    return servers
+
+
+def champion(version):
+    return lambda: version
+
+
+def served(servers):
+    return [server.served.get(NAME) for server in servers]
+
+
+def test_where_all_is_well_nothing_is_loaded(repository, two):
+    before = [server.loads for server in two]
+    assert disagreement(repository, two, NAME, 2) == ""
+    assert repair(repository, two, NAME, champion(2)) == ""
+    assert [server.loads for server in two] == before
+
+
+def test_a_server_that_lost_the_model_gets_it_back(repository, two):
+    two[1].served.clear()
+    assert repair(repository, two, NAME, champion(2)) == "Triton at other:8000 served no version"
+    assert served(two) == [2, 2]
+    assert two[1].served[f"{NAME}.table"] == 2
+
+
+def test_an_alias_that_was_moved_by_hand_is_followed(repository, two):
+    wrong = repair(repository, two, NAME, champion(1))
+    assert "Triton at triton:8000 served version 2" in wrong
+    assert "version 2 was configured" in wrong
+    assert served(two) == [1, 1]
+    assert (repository.serving(NAME), repository.previous(NAME, 1)) == (1, 2)
+
+
+def test_a_configuration_that_was_changed_by_hand_is_mended(repository, two):
+    repository.serve(NAME, 1)
+    assert repair(repository, two, NAME, champion(2)) == "version 1 was configured"
+    assert repository.serving(NAME) == 2
+
+
+def test_without_a_champion_nothing_is_done(repository, two):
+    two[0].served.clear()
+    assert repair(repository, two, NAME, champion(None)) == ""
+    assert served(two) == [None, 2]
+
+
+def test_a_version_that_is_not_kept_is_told_and_what_is_served_stays(repository, two):
+    with pytest.raises(NotFoundError, match=r"version 7 as champion.*that is kept: 1, 2"):
+        repair(repository, two, NAME, champion(7))
+    assert served(two) == [2, 2]
+
+
+def test_a_version_that_does_not_load_leaves_what_was_served(repository, two):
+    (repository.root / NAME / "1/checkpoint.tl").write_bytes(b"broken")
+    with pytest.raises(ServingError, match="damaged"):
+        repair(repository, two, NAME, champion(1))
+    assert served(two) == [2, 2]
+    assert repository.serving(NAME) == 2
+
+
+def test_while_somebody_publishes_nothing_is_touched(repository, two):
+    two[0].served.clear()
+    with repository.lock(NAME), pytest.raises(BusyError):
+        repair(repository, two, NAME, champion(2))
+    assert served(two) == [None, 2]
+
+
+def test_the_champion_is_asked_for_once_nobody_publishes(repository, two):
+    """A publish that ends meanwhile is not undone."""
+
+    def ask():
+        with pytest.raises(BusyError), repository.lock(NAME, timeout=0.0):
+            pass
+        return 2
+
+    assert repair(repository, two, NAME, ask) == ""
+
+
+def test_a_candidate_is_dropped_only_when_it_is_old(repository, two, tmp_path):
+    stage(repository, two, NAME, toy_model_folder(tmp_path / "c", checkpoint=b"c"))
+    assert not drop_abandoned(repository, two, NAME)
+    assert repository.staged(NAME) == 3
+    old = time.time() - ABANDONED.total_seconds() - 60
+    os.utime(repository.root / f"{NAME}.candidate/config.pbtxt", (old, old))
+    assert drop_abandoned(repository, two, NAME)
+    assert repository.staged(NAME) is None
+    assert [sorted(server.served) for server in two] == [[NAME, f"{NAME}.table"]] * 2
+    assert not drop_abandoned(repository, two, NAME)
