@@ -97,8 +97,22 @@ class SubmissionTimetable(Timetable):
     def generate_run_id(
         self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
     ) -> str:
-        """Name the run after the job's version and run key."""
+        """Name the run after the job's version and run key.
+
+        Airflow may note the moment of a new admission some time before it stores the DAG that was parsed
+        with it (``[core] min_serialized_dag_update_interval``). The earlier DAG's timetable must not create
+        that run: it would name it like its own, and a name that is taken ends the scheduler. The scheduler
+        logs what is raised here, and tries again until the new DAG is stored.
+
+        Raises:
+            ValueError: the run is that of another version's admission.
+        """
         if run_type == DagRunType.SCHEDULED:
+            if data_interval is not None and data_interval.end != self.admission:
+                raise ValueError(
+                    f"the run of {data_interval.end} is not that of version {self.version}, admitted "
+                    f"{self.admitted}: it waits until the version that was admitted then is stored"
+                )
             return f"submission-{self.version}__{self.run_key}"
         return super().generate_run_id(
             run_type=run_type, run_after=run_after, data_interval=data_interval, **extra

@@ -76,6 +76,8 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
             "parallelism": 8,
             "load_examples": False,
             "dags_are_paused_at_creation": False,
+            # A version that is admitted seconds after another is stored at once, not at the next parse.
+            "min_serialized_dag_update_interval": 0,
             "fernet_key": context.secret("airflow_fernet_key"),
             "simple_auth_manager_users": f"{ADMIN}:admin",
             "simple_auth_manager_passwords_file": passwords,

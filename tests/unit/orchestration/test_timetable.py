@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pendulum
+import pytest
 from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow.utils.types import DagRunType
 
@@ -30,6 +31,20 @@ def test_no_second_run_for_the_same_admission():
 
 def test_a_later_admission_makes_another_run():
     assert next_run(DataInterval.exact(pendulum.parse("2026-03-04T05:06:06+00:00"))) is not None
+
+
+def test_the_run_of_another_admission_waits_for_its_own_version():
+    own = DataInterval.exact(pendulum.parse(ADMITTED))
+    other = DataInterval.exact(pendulum.parse(ADMITTED).add(seconds=20))
+
+    def named(interval: DataInterval) -> str:
+        return made(1).generate_run_id(
+            run_type=DagRunType.SCHEDULED, run_after=interval.end, data_interval=interval
+        )
+
+    assert named(own) == "submission-1__0123456789abcdef"
+    with pytest.raises(ValueError, match="not that of version 1"):
+        named(other)
 
 
 def test_it_survives_serialisation_and_names_the_run_after_its_key():
