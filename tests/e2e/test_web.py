@@ -297,7 +297,10 @@ def test_airflows_navigation_leads_to_the_page(browser: Browser, platform: Platf
     page.get_by_role("link", name="DMLS").first.click()
     frame = page.frame_locator("iframe")
     frame.get_by_role("link", name="demo/iris").click()
-    frame.get_by_role("heading", name="demo/iris").wait_for()
+    heading = frame.get_by_role("heading", name="demo/iris")
+    heading.wait_for()
+    assert heading.is_visible()
     frame.get_by_role("link", name="Airflow run").click()
     page.wait_for_url("**/dags/dmls.demo.iris/runs/**")
+    assert "/dags/dmls.demo.iris/runs/" in page.url
     context.close()

@@ -52,10 +52,11 @@ class Recipe:
             return None
         codes = np.unique(target, return_inverse=True)[1] if hasattr(template, "classes_") else target
         recipe = cls(forest, features, np.ascontiguousarray(codes.reshape(-1, 1), np.float64))
-        kind = (type(forest), template.criterion, forest.bootstrap, getattr(forest, "class_weight", None))
-        if str(kind) not in _agreed:
-            _agreed[str(kind)] = recipe.agrees()
-        return recipe if _agreed[str(kind)] else None
+        weights = getattr(forest, "class_weight", None)
+        kind = str((type(forest), template.criterion, forest.bootstrap, weights))
+        if kind not in _agreed:
+            _agreed[kind] = recipe.agrees()
+        return recipe if _agreed[kind] else None
 
     def agrees(self) -> bool:
         """Say whether the forest's second tree comes out the same here."""
@@ -95,14 +96,14 @@ class Recipe:
             criterion = _classes.CRITERIA_REG[template.criterion](1, rows)
         leaf = _count(template.min_samples_leaf, rows, least=1)
         split = max(_count(template.min_samples_split, rows, least=2), 2 * leaf)
-        heaviest = template.min_weight_fraction_leaf * (rows if weights is None else weights.sum())
+        lightest = template.min_weight_fraction_leaf * (rows if weights is None else weights.sum())
         splitter = _classes.DENSE_SPLITTERS[template.splitter](
-            criterion, template.max_features_, leaf, heaviest, np.random.RandomState(seed), None
+            criterion, template.max_features_, leaf, lightest, np.random.RandomState(seed), None
         )
         depth = np.iinfo(np.int32).max if template.max_depth is None else template.max_depth
         tree = _classes.Tree(self.features.shape[1], np.array([max(1, self._classes)], np.intp), 1)
         builder = _classes.DepthFirstTreeBuilder(
-            splitter, split, leaf, heaviest, depth, template.min_impurity_decrease
+            splitter, split, leaf, lightest, depth, template.min_impurity_decrease
         )
         builder.build(tree, self.features, self.target, weights, None)
         return tree, counts

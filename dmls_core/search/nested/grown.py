@@ -87,11 +87,13 @@ class GrownForest:
         return int(nodes * (NODE_BYTES + 8 * self._sums[0].shape[1]) + sums)
 
     def grow(self, trees: int) -> None:
-        """Grow to ``trees`` trees.
+        """Grow to ``trees`` trees, or stay as it is if there are as many.
 
         Raises:
             DataError: scikit-learn refuses the hyperparameters.
         """
+        if trees <= self.trees:
+            return
         if self.trees < CHECKED < trees:
             self.grow(CHECKED)
             self._recipe = Recipe.of(self._forest, self._ground.features, self._ground.target)
