@@ -7,9 +7,10 @@ import fcntl
 import hashlib
 import os
 import stat
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +19,9 @@ from dmls_core.store.base import CHUNK
 
 TEMPORARY = ".dmls-tmp"
 """Ending of files still being written."""
+
+ABANDONED_SECONDS = 3600.0
+"""A temporary file that nobody wrote to for so long belongs to a process that was killed."""
 
 
 @contextmanager
@@ -57,13 +61,29 @@ def open_regular(path: Path) -> BinaryIO:
 
 @contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
-    """Give a name for a file in ``path``'s folder, made where missing; removed afterwards if still there."""
+    """Give a name for a file in ``path``'s folder, made where missing; removed afterwards if still there.
+
+    What killed processes left in the folder in this way is removed too.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path.parent)
     temporary = path.parent / f".{uuid.uuid4().hex}{TEMPORARY}"
     try:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    oldest = time.time() - ABANDONED_SECONDS
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.endswith(TEMPORARY):
+                continue
+            # It may be gone by now, or another user's: neither keeps anybody from writing.
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    Path(entry.path).unlink()
 
 
 @contextmanager

@@ -79,6 +79,17 @@ def test_pipes_and_odd_names_do_not_hang_a_listing(store: LocalStore) -> None:
         store.put("a/x.dmls-tmp", b"")
 
 
+def test_a_write_removes_what_a_killed_one_left_behind(store: LocalStore) -> None:
+    store.put("a/file", b"x")
+    fresh, old = store.root / "a/.1.dmls-tmp", store.root / "a/.2.dmls-tmp"
+    for path in (fresh, old):
+        path.write_bytes(b"half")
+    two_hours_ago = time.time() - 7200
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    store.put("a/other", b"y")
+    assert sorted(path.name for path in (store.root / "a").iterdir()) == [fresh.name, "file", "other"]
+
+
 def test_listing_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
     assert list(open_store(str(tmp_path / "none")).list("")) == []
 
