@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from dmls_core.cli.console import err, facts, out, print_json
+from dmls_core.cli.console import err, out, print_json
 from dmls_core.cli.options import JsonOption
+from dmls_core.cli.starting import print_addresses, start
 from dmls_core.errors import DmlsError, PlatformError
-from dmls_core.settings import STATE_FILE
 
 if TYPE_CHECKING:
-    from dmls_core.platform import Platform, State
+    from dmls_core.platform import State
 
 PANEL = "Platform"
 
@@ -89,38 +89,6 @@ def doctor(as_json: JsonOption = False) -> None:
                 out.print(f"{'':<27} {escape(check.hint)}")
     if any(check.state == "broken" for check in checks):
         raise typer.Exit(PlatformError.exit_code)
-
-
-def start(platform: Platform) -> State:
-    """Start the platform and tell of each step.
-
-    Raises:
-        PlatformError: a service does not start.
-    """
-    from dmls_core.cli.progress import StepLines
-    from dmls_core.cli.trainer_image import prepare_image
-
-    prepare_image()
-    with StepLines() as steps:
-        return platform.up(steps)
-
-
-def print_addresses(state: State) -> None:
-    """Print where each service is found, and who may enter."""
-    settings = state.settings
-    if settings is None:
-        raise PlatformError("the platform is down")
-    urls = {service.name: service.url for service in state.services}
-    facts(
-        [
-            ("Airflow", f"{settings.airflow_url}  user {settings.airflow_username}"),
-            ("MLflow", settings.mlflow_uri),
-            ("S3", f"{urls['s3']}  {settings.root}"),
-            ("Triton", f"http://{settings.triton_http}  grpc://{settings.triton_grpc}"),
-            ("passwords, keys", str(state.folder / STATE_FILE)),
-            ("logs", str(state.folder / "logs")),
-        ]
-    )
 
 
 def state_json(state: State) -> dict[str, object]:

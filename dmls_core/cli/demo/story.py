@@ -18,7 +18,7 @@ from dmls_core.cli.follow import drop, follow
 from dmls_core.cli.jobs import print_step, raise_for
 from dmls_core.cli.options import JobName
 from dmls_core.cli.overview import JobView, describe_job, runner_facts
-from dmls_core.cli.platform import print_addresses, start
+from dmls_core.cli.starting import print_addresses, start
 from dmls_core.errors import PlatformError
 from dmls_core.settings import STATE_FILE, Settings
 from dmls_core.store import layout, open_store

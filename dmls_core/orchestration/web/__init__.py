@@ -4,3 +4,6 @@ from __future__ import annotations
 
 PREFIX = "/dmls"
 """Where Airflow's API server mounts the app."""
+
+AIRFLOW = "dmls.airflow"
+"""Key of a request's scope under which Airflow's own app is found."""

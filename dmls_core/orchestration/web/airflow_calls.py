@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 from fastapi import HTTPException, Request
 
-from dmls_core.orchestration.web.mount import AIRFLOW
+from dmls_core.orchestration.web import AIRFLOW
 
 SECONDS = 30.0
 PASSED_ON = ("authorization", "cookie")

@@ -8,10 +8,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dmls_core.orchestration.web import PREFIX
-
-AIRFLOW = "dmls.airflow"
-"""Key of the request's scope under which Airflow's own app is found."""
+from dmls_core.orchestration.web import AIRFLOW, PREFIX
 
 
 class LazyApp:
