@@ -33,6 +33,9 @@ VERSION_FILE = "version"
 STALE_MARGIN = 10.0
 """Seconds beyond ``stale_dag_threshold`` after which a shard that lost a DAG is parsed again."""
 
+SETTLED = 20.0
+"""Seconds after which a rewritten file is parsed again: longer than a parse takes that began before."""
+
 FETCHERS = 16
 """Specs fetched at once by a worker that sees many for the first time."""
 
@@ -52,7 +55,7 @@ class DmlsBundle(BaseDagBundle):
         super().__init__(version=version, **others)
         self._registry: Registry | None = None
         self._records: dict[str, tuple[str, JobRecord]] = {}
-        self._parse_again: dict[Path, float] = {}
+        self._parse_again: dict[tuple[Path, float], float] = {}
 
     @property
     def path(self) -> Path:
@@ -111,19 +114,25 @@ class DmlsBundle(BaseDagBundle):
             registry.store.create(layout.snapshot(version), snapshot)
         except ConflictError:
             log.debug("snapshot %s is there already", version)
-        self._write(records, version, registry.store)
-        due = time.monotonic() + conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN
+        for path in self._write(records, version, registry.store):
+            self._plan_parse(path, SETTLED)
+        retired = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN
         for dag_id in before - dag_ids(self.path):
-            self._parse_again[shard_file(self.path, dag_id, self.settings.shards)] = due
+            self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), retired)
+
+    def _plan_parse(self, path: Path, seconds: float) -> None:
+        self._parse_again[path, seconds] = time.monotonic() + seconds
 
     def _touch_due(self) -> None:
-        """Have shards that lost a DAG parsed once more.
+        """Have files parsed once more where the parse at once may not be enough.
 
-        Airflow retires a DAG when its file was parsed without it, and that later than
-        ``stale_dag_threshold`` after the DAG was last seen: the parse at once comes too early.
+        Airflow takes a file as parsed if it changed before a parse ended: one that is written while its old
+        content is being parsed would wait for ``min_file_process_interval``. And it retires a DAG when its
+        file was parsed without it, and that later than ``stale_dag_threshold`` after the DAG was last seen.
         """
-        for path in [path for path, due in self._parse_again.items() if due <= time.monotonic()]:
-            del self._parse_again[path]
+        for key in [key for key, due in self._parse_again.items() if due <= time.monotonic()]:
+            del self._parse_again[key]
+            path, _ = key
             if path.is_file():
                 path.touch()
 
@@ -132,7 +141,8 @@ class DmlsBundle(BaseDagBundle):
         snapshot = json.loads(store.get(layout.snapshot(version)))
         self._write([JobRecord.from_json(entry) for entry in snapshot["jobs"]], version, store)
 
-    def _write(self, records: list[JobRecord], version: str, store: Store) -> None:
+    def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
+        """Write the DAG files of these records; return those that had another content."""
         shas = sorted({record.spec_sha256 for record in records})
         with ThreadPoolExecutor(FETCHERS) as pool:
             specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))
@@ -144,9 +154,12 @@ class DmlsBundle(BaseDagBundle):
                 broken[dag_id] = f"{record.team}/{record.name}: {spec}"
             else:
                 jobs[dag_id] = {"record": record.as_json(), "spec": spec}
-        write_dag_files(self.path, jobs, broken, shards=self.settings.shards, static=static_dag_files())
+        changed = write_dag_files(
+            self.path, jobs, broken, shards=self.settings.shards, static=static_dag_files()
+        )
         (self.path / VERSION_FILE).write_text(version)
         log.info("registry version %s: %s jobs, %s unreadable", version, len(jobs), len(broken))
+        return changed
 
     def _spec(self, sha256: str, store: Store) -> dict[str, Any] | str:
         """Return an accepted spec, from the local cache if it is there, or a message why it is unusable."""

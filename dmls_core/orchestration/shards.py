@@ -39,7 +39,7 @@ def write_dag_files(
     *,
     shards: int,
     static: Iterable[Path] = (),
-) -> None:
+) -> set[Path]:
     """Bring ``folder`` to the given set of jobs; files that stay the same are not touched.
 
     Args:
@@ -48,6 +48,9 @@ def write_dag_files(
         broken: DAG id -> message, for jobs whose entry cannot be used.
         shards: number of shards.
         static: DAG files to copy as they are.
+
+    Returns:
+        the DAG files that were there and have another content now.
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted: dict[str, str] = {path.name: path.read_text() for path in static}
@@ -60,12 +63,13 @@ def write_dag_files(
         name = hashlib.sha256(dag_id.encode()).hexdigest()[:16]
         wanted[f"rejected_{name}.py"] = REJECTED.format(message=message)
     # A shard's jobs are in place before the file that reads them.
-    for name in sorted(wanted, key=lambda n: (not n.endswith(".json"), n)):
-        _write_if_changed(folder / name, wanted[name])
+    in_order = sorted(wanted, key=lambda n: (not n.endswith(".json"), n))
+    changed = {folder / name for name in in_order if _write_if_changed(folder / name, wanted[name])}
     for path in folder.iterdir():
         if path.suffix in (".py", ".json") and path.name not in wanted:
             path.unlink()
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    return {path for path in changed if path.suffix == ".py"}
 
 
 def dag_ids(folder: Path) -> set[str]:
@@ -90,9 +94,12 @@ def _shards(jobs: Mapping[str, dict[str, Any]], count: int) -> dict[int, dict[st
     return members
 
 
-def _write_if_changed(path: Path, content: str) -> None:
-    if path.is_file() and path.read_text() == content:
-        return
+def _write_if_changed(path: Path, content: str) -> bool:
+    """Bring a file to its content; say whether another one was there."""
+    before = path.read_text() if path.is_file() else None
+    if before == content:
+        return False
     part = path.with_name(path.name + ".part")
     part.write_text(content)
     part.replace(path)
+    return before is not None

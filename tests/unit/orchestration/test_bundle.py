@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 from dmls_core.store import Registry, open_store
 
@@ -107,6 +108,26 @@ def test_a_damaged_spec_gets_a_file_that_says_so(accept, bundle, root):
     assert "raise ValueError" in stub.read_text()
 
 
+def test_a_shard_that_may_have_changed_during_its_parse_is_parsed_once_more(accept, bundle, monkeypatch):
+    for number in range(12):
+        accept("lab", f"job{number}")
+    made = bundle()
+    made.initialize()
+    accept("lab", "job3", content=b"a,b,y\n5,6,z\n")
+    made.refresh()
+    before = {path: path.stat().st_mtime_ns for path in made.path.glob("*.py")}
+
+    later = time.monotonic() + 30
+    monkeypatch.setattr("dmls_core.orchestration.bundle.time.monotonic", lambda: later)
+    made.refresh()
+    after = {path: path.stat().st_mtime_ns for path in before}
+    touched = {path for path in after if after[path] != before[path]}
+    assert touched == {shard_of(made.path, "dmls.lab.job3").with_suffix(".py")}
+
+    made.refresh()
+    assert {path: path.stat().st_mtime_ns for path in after} == after
+
+
 def test_a_shard_that_lost_a_job_is_parsed_once_more(accept, bundle, root, monkeypatch):
     for number in range(12):
         accept("lab", f"job{number}")
@@ -120,8 +141,6 @@ def test_a_shard_that_lost_a_job_is_parsed_once_more(accept, bundle, root, monke
     after_removal = file.stat().st_mtime_ns
     made.refresh()
     assert file.stat().st_mtime_ns == after_removal
-
-    import time
 
     later = time.monotonic() + 120
     monkeypatch.setattr("dmls_core.orchestration.bundle.time.monotonic", lambda: later)
