@@ -61,13 +61,34 @@ PATIENCE = 300
 """Seconds within which the last runs of the last interval must come."""
 
 
+class Loops:
+    """Durations of the scheduler's loops, in milliseconds, from its log as that grows and is rotated."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = path.open("rb")
+        self._log.seek(0, os.SEEK_END)
+        self._rest = b""
+
+    def read(self) -> list[float]:
+        """Return those since the last call."""
+        text = self._rest + self._log.read()
+        if os.fstat(self._log.fileno()).st_ino != self._path.stat().st_ino:
+            text += self._log.read()
+            self._log.close()
+            self._log = self._path.open("rb")
+            text += self._log.read()
+        text, _, self._rest = text.rpartition(b"\n")
+        return [float(found[1]) for found in LOOP.finditer(text.decode(errors="replace"))]
+
+
 class Live:
     """A platform whose runs are ended as soon as they run."""
 
     def __init__(self, home: Path) -> None:
         self.home = PlatformHome(home)
         self.platform = PlatformClient(home / "platform.json")
-        self.log = home / "logs" / "airflow-scheduler.log"
+        self.loops = Loops(home / "logs" / "airflow-scheduler.log")
         self.threads = ThreadPoolExecutor(THREADS)
 
     def close_pool(self) -> None:
@@ -130,15 +151,16 @@ class Live:
 
     def watch(self, name: str, until: Any) -> Row:
         """End what runs until something holds, and tell what the scheduler's loops took meanwhile."""
-        offset, cpu, begun = self.log.stat().st_size, self._cpu(), time.monotonic()
+        self.loops.read()
+        loops: list[float] = []
+        cpu, begun = self._cpu(), time.monotonic()
         while not until():
             if not self.end_running():
                 time.sleep(2)
+            loops += self.loops.read()
         seconds = time.monotonic() - begun
-        with self.log.open("rb") as log:
-            log.seek(offset)
-            loops = sorted(float(m[1]) for m in LOOP.finditer(log.read().decode(errors="replace")))
-        assert loops, f"{self.log} tells of no loop"
+        loops.sort()
+        assert loops, "the scheduler's log tells of no loop"
         return {
             "while": name,
             "seconds": seconds,
