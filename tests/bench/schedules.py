@@ -149,17 +149,21 @@ class Live:
                 continue  # the scheduler holds one of these rows: at the next look
         return len(running)
 
-    def watch(self, name: str, until: Any) -> Row:
-        """End what runs until something holds, and tell what the scheduler's loops took meanwhile."""
+    def end_until(self, until: Any) -> list[float]:
+        """End what runs until something holds; return what the scheduler's loops took, in milliseconds."""
         self.loops.read()
         loops: list[float] = []
-        cpu, begun = self._cpu(), time.monotonic()
         while not until():
             if not self.end_running():
                 time.sleep(2)
             loops += self.loops.read()
+        return loops
+
+    def watch(self, name: str, until: Any) -> Row:
+        """End what runs until something holds, and tell of the scheduler's loops meanwhile."""
+        cpu, begun = self._cpu(), time.monotonic()
+        loops = sorted(self.end_until(until))
         seconds = time.monotonic() - begun
-        loops.sort()
         assert loops, "the scheduler's log tells of no loop"
         return {
             "while": name,
@@ -236,7 +240,7 @@ def _measure(live: Live, jobs: int, minutes: int, intervals: int) -> list[Row]:
     boundary = now.replace(minute=0, second=0, microsecond=0)
     while boundary < now:
         boundary += step
-    live.watch("wait", lambda: datetime.now(UTC) >= boundary)
+    live.end_until(lambda: datetime.now(UTC) >= boundary)
     first = boundary
     while boundary < first + intervals * step:
         end = boundary + step
@@ -248,8 +252,7 @@ def _measure(live: Live, jobs: int, minutes: int, intervals: int) -> list[Row]:
 
     late = after(PATIENCE)
     wanted = boundary - step
-    live.watch(
-        "the last runs",
+    live.end_until(
         lambda: late() or sum(_moment(r["data_interval_end"]) == wanted for r in scheduled()) >= jobs,
     )
     found = scheduled()
