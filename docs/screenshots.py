@@ -1,7 +1,7 @@
 """The pictures of the page in README and docs, made by a real run: ``python -m docs.screenshots``.
 
-A browser goes a newcomer's whole way on a running platform (``dmls up``): log in, choose a CSV, submit,
-watch, deploy, try. Pictures are written to ``docs/images/``.
+A browser goes a newcomer's whole way on a running platform (``dmls up``): log in, drop a CSV, submit, watch,
+read the report, deploy, try, run again, roll back. Pictures are written to ``docs/images/``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 IMAGES = Path(__file__).parent / "images"
 TEAM, NAME = "shop", "customers"
-PICTURES = ("columns", "submitted", "trained", "try")
+PICTURES = ("columns", "training", "trained", "report", "try", "rolling back")
 """Steps of the way that are kept as pictures."""
 
 ROWS = 1_500
@@ -55,27 +55,52 @@ def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path
     """Go the way once, and then look at its pages in dark and on a telephone."""
 
     def look(page: Page, step: str) -> None:
+        if step == "training":
+            page.get_by_role("img", name="Scores of").wait_for()
         if step in PICTURES:
             page.mouse.move(0, 0)
-            page.screenshot(path=out / f"page-{step}.png")
+            page.screenshot(path=out / f"page-{step.replace(' ', '-')}.png")
 
     newcomer = arrive(browser, settings, look, color_scheme="light")
     newcomer.log_in()
-    newcomer.choose(table, team=TEAM, name=NAME)
-    newcomer.set_range("n_estimators", 20, 80)
-    newcomer.page.get_by_label("Trials").fill("8")
+    newcomer.drag(table, team=TEAM, name=NAME)
+    newcomer.page.get_by_label("Trials").fill("60")
     newcomer.submit()
     newcomer.watch()
+    newcomer.read_report()
     newcomer.deploy()
     newcomer.ask({"monthly_fee": "39.5", "support_calls": "6"})
+    newcomer.page.get_by_role("link", name="The job").click()
+    newcomer.run_again(seed=3)
+    newcomer.deploy(version=2)
+    newcomer.roll_back(1)
+    look_around(newcomer, out)
     signed_in = newcomer.page.context.storage_state()
     for name, scheme, size in (("dark", "dark", WIDE), ("narrow", "light", NARROW)):
         again = arrive(browser, settings, color_scheme=scheme, size=size, storage_state=signed_in)
         show(again, table, out, name)
 
 
+def look_around(newcomer: Newcomer, out: Path) -> None:
+    """Take pictures of the pages that show what was done: all jobs, runs side by side, the platform."""
+    page = newcomer.page
+    page.goto(f"{newcomer.home}/jobs/{TEAM}/{NAME}/runs")
+    for run in page.get_by_role("checkbox").all():
+        run.check()
+    page.get_by_role("button", name="Compare the chosen runs").click()
+    page.get_by_text("What differs").wait_for()
+    page.screenshot(path=out / "page-compare.png")
+    page.goto(f"{newcomer.home}/platform")
+    page.get_by_role("heading", name="Leases").wait_for()
+    page.screenshot(path=out / "page-platform.png")
+    page.goto(newcomer.settings["airflow_url"])
+    page.get_by_role("link", name="DMLS").first.click()
+    page.frame_locator("iframe").get_by_role("link", name=f"{TEAM}/{NAME}").wait_for()
+    page.screenshot(path=out / "page-jobs.png")
+
+
 def show(newcomer: Newcomer, table: Path, out: Path, name: str) -> None:
-    """Take pictures of the form, the job and the trial."""
+    """Take pictures of the form and the job."""
     page = newcomer.page
     page.goto(f"{newcomer.home}/submit")
     newcomer.choose(table, team=TEAM, name="another")
@@ -84,8 +109,6 @@ def show(newcomer: Newcomer, table: Path, out: Path, name: str) -> None:
     page.goto(f"{newcomer.home}/jobs/{TEAM}/{NAME}")
     page.get_by_role("link", name="Try it").wait_for()
     page.screenshot(path=out / f"page-job-{name}.png")
-    newcomer.ask({})
-    page.screenshot(path=out / f"page-try-{name}.png")
 
 
 def write_customers(file: Path) -> Path:

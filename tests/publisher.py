@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dmls_core.serving import Repository, TritonClient, deploy
+from dmls_core.serving import Repository, TritonClient, go_live, measure, stage
 from dmls_core.store.base import Store
 
 
@@ -41,7 +41,11 @@ def publish(order: dict[str, str]) -> None:
         for name in names:
             setattr(target, name, dying(order["step"], name, getattr(target, name)))
     finish = dying(order["step"], "finish", lambda: None)
-    deploy(repository, client, order["model"], Path(order["folder"]), finish=lambda *_: finish())
+    model = order["model"]
+    version = stage(repository, client, model, Path(order["folder"])).version
+    if "measured" in order["step"]:
+        measure(repository, client, model, version)
+    go_live(repository, client, model, version, finish=lambda *_: finish())
 
 
 if __name__ == "__main__":

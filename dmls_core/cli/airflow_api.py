@@ -21,6 +21,9 @@ APPROVAL_TASK = "approve"
 ASKING_SECONDS = 30.0
 """Airflow lists an approval some moments after the status beside the drop speaks of it."""
 
+PAUSE_SECONDS = 2.0
+"""The scheduler has to see the task's pause before the answer, or it takes the task for a killed one."""
+
 ANSWER_SECONDS = 120.0
 """Longest wait for Airflow to go on after the answer."""
 
@@ -99,7 +102,9 @@ class JobRuns:
         """Return subject and body of the approval that a run waits for, if it does."""
         answer = self._get(f"dagRuns/{quote(run)}/hitlDetails?response_received=false")
         for entry in answer["hitl_details"]:
-            if APPROVE in entry["options"] and not entry["response_received"]:
+            # Answered before it has paused, the task would wait for ever.
+            paused = entry["task_instance"]["state"] in ("awaiting_input", "deferred")
+            if paused and APPROVE in entry["options"] and not entry["response_received"]:
                 return entry["subject"], entry["body"] or ""
         return None
 
@@ -125,6 +130,7 @@ class JobRuns:
                     tell(approval[0])
                 subject = approval[0]
                 path = f"dagRuns/{quote(run)}/taskInstances/{APPROVAL_TASK}/-1/hitlDetails"
+                time.sleep(PAUSE_SECONDS)
                 self._rest.call("PATCH", self._path(path), {"chosen_options": [APPROVE], "params_input": {}})
                 end = time.monotonic() + ANSWER_SECONDS
             if time.monotonic() > end:

@@ -34,7 +34,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
         chosen = [found.file for found in newest_partition(partitions)]
     elif path is None:
-        chosen = [found for found in beside if is_data(found)]
+        chosen = [found for found in beside if is_data(found) and not spec.means_labels(file_name(found))]
         if len(chosen) > 1:
             names = ", ".join(map(file_name, chosen))
             raise SubmissionError(

@@ -18,7 +18,16 @@ from dmls_core.store import Store, layout
 
 log = logging.getLogger(__name__)
 
-Counter = Literal["deployments", "verification_failures", "rollbacks", "repairs", "drift_checks", "drifts"]
+Counter = Literal[
+    "deployments",
+    "verification_failures",
+    "rollbacks",
+    "repairs",
+    "drift_checks",
+    "drifts",
+    "decay_checks",
+    "decays",
+]
 
 TEXTS: dict[Counter, str] = {
     "deployments": "Versions that went live.",
@@ -27,6 +36,8 @@ TEXTS: dict[Counter, str] = {
     "repairs": "Times that Triton was made to serve the champion again.",
     "drift_checks": "Comparisons with the training data.",
     "drifts": "Comparisons in which a column had drifted.",
+    "decay_checks": "Comparisons of late labels with the score at training.",
+    "decays": "Comparisons in which a version had decayed.",
 }
 
 COUNTS = "counts.json"

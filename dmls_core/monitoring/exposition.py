@@ -15,12 +15,17 @@ from dmls_core.store import Store, layout
 log = logging.getLogger(__name__)
 
 THREADS = 16
-DRIFT_ENDING = ".prom"
+ENDING = ".prom"
 
 
 def drift_file(team: str, job: str, source: str) -> str:
     """Key of the latest comparison of a job for Prometheus; ``source`` is what was compared."""
-    return f"{layout.metrics_folder(team, job)}drift-{source}{DRIFT_ENDING}"
+    return f"{layout.metrics_folder(team, job)}drift-{source}{ENDING}"
+
+
+def decay_file(team: str, job: str) -> str:
+    """Key of the latest comparison of a job's late labels for Prometheus."""
+    return f"{layout.metrics_folder(team, job)}decay{ENDING}"
 
 
 class JobMetrics:
@@ -54,7 +59,7 @@ class JobMetrics:
             data = self._store.get(key)
             if file == COUNTS:
                 return count_families(data, team, job)
-            return list(read_families(data.decode())) if file.endswith(DRIFT_ENDING) else []
+            return list(read_families(data.decode())) if file.endswith(ENDING) else []
         except (ObjectMissingError, ValueError, KeyError, TypeError) as error:
             log.warning("%s cannot be read: %s", key, error)
             return []

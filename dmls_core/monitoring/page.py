@@ -48,7 +48,7 @@ def drift_page(drift: Drift, title: str) -> str:
     shown = [column for column in drift.compared[:PLOTTED] if column.new]
     size = f"{drift.rows:,} rows against {drift.baseline_rows:,} that the model was trained on"
     parts = [
-        f'<p class="verdict {"drifted" if drift.drifted else ""}">{escape(_sentence(drift.gist))}</p>',
+        f'<p class="verdict {"drifted" if drift.drifted else ""}">{escape(sentence(drift.gist))}</p>',
         f'<p class="muted">{size}, {escape(drift.at)}</p>',
         _absent(drift.absent),
         f"<h2>Columns</h2>{_table(drift.columns)}",
@@ -58,17 +58,23 @@ def drift_page(drift: Drift, title: str) -> str:
         if shown
         else "",
     ]
+    return html_page(f"Drift of {title}", parts)
+
+
+def html_page(title: str, parts: Sequence[str]) -> str:
+    """Return a page of parts, which are HTML, below a heading, which is text."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>Drift of {escape(title)}</title><style>{_STYLE}</style></head>"
-        f"<body><h1>Drift of {escape(title)}</h1>{''.join(parts)}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body><h1>{escape(title)}</h1>{''.join(parts)}</body></html>\n"
     )
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Return a text with a capital letter in front."""
     return text[:1].upper() + text[1:]
 
 

@@ -12,6 +12,7 @@ from airflow.sdk import DAG, BaseOperator, get_parsing_context
 
 from dmls_core.orchestration.engine import choose_engine
 from dmls_core.orchestration.job import PARAM
+from dmls_core.orchestration.lateness import deadline_alert
 from dmls_core.orchestration.params import run_param
 from dmls_core.orchestration.priority import LEADERS_FIRST
 from dmls_core.orchestration.settings import airflow_settings
@@ -86,6 +87,7 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         },
         is_paused_upon_creation=False,
         render_template_as_native_obj=False,
+        deadline=deadline_alert(record, spec),
     ) as dag:
         plan = PlanOperator(task_id="plan")
         search = (

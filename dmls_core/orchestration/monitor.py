@@ -1,17 +1,15 @@
-"""Compare what is new of a job, logged requests and partitions, with what its champion was trained on."""
+"""Compare what is new of a job, requests, partitions and labels, with what its champion was trained on."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from dmls_core.errors import DmlsError, NotFoundError
-from dmls_core.intake import add_note
 from dmls_core.monitoring import (
     Drift,
     check_files,
@@ -20,74 +18,19 @@ from dmls_core.monitoring import (
     metrics_text,
     requests,
 )
-from dmls_core.monitoring.counts import count
+from dmls_core.monitoring.drift import now
 from dmls_core.monitoring.exposition import drift_file
 from dmls_core.orchestration import arrivals
-from dmls_core.orchestration.notify import notify
+from dmls_core.orchestration.label_files import state_key
+from dmls_core.orchestration.late_labels import LabelLook, look_at_labels
+from dmls_core.orchestration.monitor_look import Checked, Look, Watched
+from dmls_core.orchestration.monitor_telling import tell
 from dmls_core.store import ObjectInfo, Registry, Store, layout
 
 log = logging.getLogger(__name__)
 
 MOST_RETRAINS = 500
 """Runs started at a time, below Airflow's default for mapped tasks; other jobs wait for the next look."""
-
-LATEST = {"requests": "latest/", "data": "latest-data/"}
-"""Source -> folder of the latest comparison's files, beside those of each comparison."""
-
-DRIFT_TAG = "dmls.drift"
-CHECKED_TAG = "dmls.drift_checked"
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A job whose spec asks for drift to be watched.
-
-    Attributes:
-        team: of the job.
-        name: of the job.
-        spec: as JSON.
-    """
-
-    team: str
-    name: str
-    spec: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A comparison that was made and written down.
-
-    Attributes:
-        job: what was compared.
-        source: ``requests``, or the partition's name.
-        drift: what was found.
-        version: the champion's, in MLflow's registry.
-        page: address of the page about it.
-        retrain_run_id: of the run that is to be started; empty: none.
-    """
-
-    job: Watched
-    source: str
-    drift: Drift
-    version: int
-    page: str
-    retrain_run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at all jobs found.
-
-    Attributes:
-        checked: the comparisons.
-        states: key -> content of the files that note up to where was compared, to be written once what
-            drift asks for was started.
-        failed: why others could not be made, a line each.
-    """
-
-    checked: list[Checked] = field(default_factory=list)
-    states: dict[str, dict[str, Any]] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
 
 
 def check_jobs(store: Store, mlflow_uri: str) -> Look:
@@ -99,21 +42,43 @@ def check_jobs(store: Store, mlflow_uri: str) -> Look:
     logged = requests.list_requests(store)
     look = Look()
     for job in watched_jobs(store):
-        if sum(bool(checked.retrain_run_id) for checked in look.checked) >= MOST_RETRAINS:
+        if len(look.retrains) >= MOST_RETRAINS:
             break
+        files = logged.get((job.team, job.name), [])
         found: list[Checked] = []
-        try:
-            for checked in _check_job(store, mlflow_uri, job, logged.get((job.team, job.name), []), look):
+        labels: LabelLook | None = None
+        with _noting(look, job, "compared"):
+            for checked in _check_job(store, mlflow_uri, job, files, look):
                 log.info("%s/%s, %s: %s", job.team, job.name, checked.source, checked.drift.gist)
                 found.append(checked)
-        except Exception as error:
-            log.exception("%s/%s cannot be compared", job.team, job.name)
-            reason = str(error) if isinstance(error, DmlsError) else repr(error)
-            look.failed.append(f"{job.team}/{job.name}: {reason}")
+        with _noting(look, job, "judged by its labels"):
+            labels = look_at_labels(store, mlflow_uri, job.team, job.name, job.spec, files)
         look.checked.extend(found)
-        if found:
-            _tell(store, mlflow_uri, found)
+        _note(look, job, found, labels)
+        tell(store, mlflow_uri, job, found, labels)
     return look
+
+
+@contextmanager
+def _noting(look: Look, job: Watched, what: str) -> Iterator[None]:
+    """Note what goes wrong with one job, which hides no other."""
+    try:
+        yield
+    except Exception as error:
+        log.exception("%s/%s cannot be %s", job.team, job.name, what)
+        reason = str(error) if isinstance(error, DmlsError) else repr(error)
+        look.failed.append(f"{job.team}/{job.name}: {reason}")
+
+
+def _note(look: Look, job: Watched, found: Sequence[Checked], labels: LabelLook | None) -> None:
+    """Note the runs that a job asks for, and up to where its labels were read."""
+    runs = {checked.retrain_run_id for checked in found if checked.retrain_run_id}
+    if labels is not None:
+        look.judged += bool(labels.page)
+        look.states[state_key(job.team, job.name)] = labels.state.as_json()
+        if labels.decayed_champion and job.spec["drift"]["action"] == "retrain":
+            runs.add(_run_id(labels.decayed_champion, now()))
+    look.retrains.update((layout.dag_id(job.team, job.name), run_id) for run_id in runs)
 
 
 def watched_jobs(store: Store) -> list[Watched]:
@@ -223,7 +188,12 @@ def _retrain_run_id(job: Watched, drift: Drift, run_key: str) -> str:
     There is one a day for each champion: drift is found again at every look until the champion has changed.
     """
     retrain = drift.verdict == "drifted" and job.spec["drift"]["action"] == "retrain"
-    return f"drift__{run_key}__{drift.at[:10]}" if retrain else ""
+    return _run_id(run_key, drift.at) if retrain else ""
+
+
+def _run_id(run_key: str, at: str) -> str:
+    """Return the name of the run that drift or decay of a champion starts: one a day, whichever it was."""
+    return f"drift__{run_key}__{at[:10]}"
 
 
 def _write(store: Store, job: Watched, drift: Drift, name: str, run_key: str, source: str) -> str:
@@ -236,26 +206,8 @@ def _write(store: Store, job: Watched, drift: Drift, name: str, run_key: str, so
         "drift.json": json.dumps(document, indent=1, allow_nan=False).encode(),
     }
     folder = layout.monitor_folder(job.team, job.name)
-    for place in (f"{name}/", LATEST[kind]):
+    for place in (f"{name}/", layout.DRIFT_FOLDERS[kind]):
         for file, content in files.items():
             store.put(f"{folder}{place}{file}", content)
     store.put(drift_file(job.team, job.name, kind), files["drift.prom"])
     return f"{store.url}/{folder}{name}/drift.html"
-
-
-def _tell(store: Store, mlflow_uri: str, found: Sequence[Checked]) -> None:
-    """Tag the champion and tell the user what one look found of a job: the latest drift, if there is any."""
-    from dmls_core.tracking import tag_version
-
-    told = next((checked for checked in reversed(found) if checked.drift.drifted), found[-1])
-    job, at = told.job, told.drift.at
-    count(store, job.team, job.name, "drift_checks", len(found))
-    if drifts := sum(checked.drift.verdict == "drifted" for checked in found):
-        count(store, job.team, job.name, "drifts", drifts)
-    gist = told.drift.gist + ("" if told.source == "requests" else f" ({told.source})")
-    tags = {DRIFT_TAG: gist[:500], CHECKED_TAG: at}
-    tag_version(mlflow_uri, layout.model_name(job.team, job.name), told.version, tags)
-    add_note(store, job.team, job.name, gist, {"drift": told.page})
-    if drifts:
-        owner = job.spec.get("owner") or {}
-        notify(owner, "drifted", f"{job.team}/{job.name}", gist, {"drift": told.page})

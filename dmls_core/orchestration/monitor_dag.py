@@ -1,4 +1,4 @@
-"""The monitor DAG: looks for drift in new data and in requests, and starts what specs ask for."""
+"""The monitor DAG: looks for drift and decay in what is new of each job, and starts what specs ask for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ DAG_ID = "dmls.monitor"
 CHECKED = "checked"
 """Key of the XCom with up to where was compared, and which jobs could not be."""
 
-NOTE = "Started by dmls.monitor: data has drifted from what the model was trained on."
+NOTE = (
+    "Started by dmls.monitor: data has drifted from what the model was trained on, or the model has decayed."
+)
 
 
 class CompareOperator(BaseOperator):
@@ -29,19 +31,16 @@ class CompareOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Return the runs to start, as arguments of Airflow's operator that starts runs."""
         from dmls_core.orchestration.monitor import check_jobs
-        from dmls_core.store import layout
 
         settings = airflow_settings()
         look = check_jobs(open_root(settings), settings.mlflow_uri)
         context["task_instance"].xcom_push(
-            key=CHECKED, value={"states": look.states, "count": len(look.checked), "failed": look.failed}
+            key=CHECKED,
+            value={"states": look.states, "count": len(look.checked) + look.judged, "failed": look.failed},
         )
-        runs = {
-            (layout.dag_id(found.job.team, found.job.name), found.retrain_run_id)
-            for found in look.checked
-            if found.retrain_run_id
-        }
-        return [{"trigger_dag_id": dag_id, "trigger_run_id": run_id} for dag_id, run_id in sorted(runs)]
+        return [
+            {"trigger_dag_id": dag_id, "trigger_run_id": run_id} for dag_id, run_id in sorted(look.retrains)
+        ]
 
 
 class SettleOperator(BaseOperator):

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 log = logging.getLogger(__name__)
 
-Event = Literal["rejected", "failed", "deployed", "drifted"]
+Event = Literal["rejected", "failed", "deployed", "drifted", "decayed", "late"]
 
 SECONDS = 10.0
-"""Time that a webhook may take to answer."""
+"""Time that a webhook or Slack may take to answer; the connection of an SMTP server has its own."""
 
 EMAIL, SLACK, WEBHOOK = "email", "slack", "webhook"
 PROVIDERS = {EMAIL: "smtp", SLACK: "slack", WEBHOOK: "http"}
@@ -69,7 +69,10 @@ def _send(channel: str, email: str, event: Event, job: str, message: str, links:
     elif kind == SLACK:
         slack = import_module("airflow.providers.slack.notifications.slack_webhook")
         text = _lines(title, message, links)
-        slack.SlackWebhookNotifier(slack_webhook_conn_id=connection, text=text).notify({})
+        notifier = slack.SlackWebhookNotifier(
+            slack_webhook_conn_id=connection, text=text, timeout=int(SECONDS)
+        )
+        notifier.notify({})
     else:
         smtp = import_module("airflow.providers.smtp.notifications.smtp")
         body = f"<pre>{escape(_lines(title, message, links))}</pre>"

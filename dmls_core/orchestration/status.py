@@ -16,7 +16,7 @@ from dmls_core.orchestration.connections import open_root
 from dmls_core.orchestration.job import Job, job_of, unchanged_job_of
 from dmls_core.orchestration.notify import notify
 from dmls_core.orchestration.settings import airflow_settings
-from dmls_core.store import Store
+from dmls_core.store import Store, layout
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +64,13 @@ class StatusReporter:
 
 def dag_run_url(job: Job, run_id: str) -> str:
     """Return the address of the run's page in Airflow."""
+    return run_page(layout.dag_id(job.team, job.name), run_id)
+
+
+def run_page(dag_id: str, run_id: str) -> str:
+    """Return the address of a run's page in Airflow."""
     base = conf.get("api", "base_url", fallback="").rstrip("/")
-    return f"{base}/dags/{quote(f'dmls.{job.team}.{job.name}')}/runs/{quote(run_id, safe='')}"
+    return f"{base}/dags/{quote(dag_id)}/runs/{quote(run_id, safe='')}"
 
 
 def report_failure(context: Mapping[str, Any]) -> None:

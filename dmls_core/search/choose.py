@@ -1,4 +1,4 @@
-"""Which searcher serves a strategy, a model and an engine."""
+"""Which searcher serves a strategy and a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLANS: dict[Strategy, Plan] = {
     "halving": Plan("random", "halving"),
     "cma-es": Plan("cma-es"),
 }
-"""Strategy -> how trials are chosen where each is scored by cross-validation."""
+"""Strategy -> how configurations of forests are chosen; what gives these up is the searcher's own."""
 
 BOOSTED_PLANS: dict[Strategy, Plan] = PLANS | {
     "auto": Plan("tpe", "halving"),
@@ -32,19 +32,15 @@ BOOSTED_PLANS: dict[Strategy, Plan] = PLANS | {
 in full, and CMA-ES learns from such trials alone."""
 
 FORESTS = ("random-forest", "extra-trees")
-BOOSTED = ("xgboost", "lightgbm")
 
 
-def choose_searcher(strategy: Strategy, model: ModelDefinition, engine: str) -> Searcher:
-    """Return what searches ``model`` on ``engine``.
+def choose_searcher(strategy: Strategy, model: ModelDefinition) -> Searcher:
+    """Return what searches ``model``, on whatever engine.
 
     Args:
-        strategy: the spec's: how trials are chosen. How they are scored follows from model and engine.
+        strategy: the spec's: how trials are chosen. How they are scored follows from the model.
         model: the model to search.
-        engine: ``cpu`` or ``gpu``.
     """
-    if model.family in FORESTS and engine == "cpu":
+    if model.family in FORESTS:
         return NestedForestSearcher(PLANS[strategy])
-    if model.family in BOOSTED:
-        return PlainSearcher(BOOSTED_PLANS[strategy], BoostedEvaluator())
-    return PlainSearcher(PLANS[strategy])
+    return PlainSearcher(BOOSTED_PLANS[strategy], BoostedEvaluator())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from dmls_core.models.engines import effective
-from dmls_core.search.cross_validation import CrossValidation
 from dmls_core.search.early_stop import Enough, never_enough
 from dmls_core.search.evaluator import Evaluator, GiveUp
 from dmls_core.search.grid import grid_points
@@ -32,7 +31,7 @@ class PlainSearcher:
     """
 
     plan: Plan
-    evaluator: Evaluator = field(default_factory=CrossValidation)
+    evaluator: Evaluator
 
     def run(
         self,

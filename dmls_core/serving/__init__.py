@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmls_core.serving.client import TritonClient
     from dmls_core.serving.deployment import Deployment, deploy, go_live, rollback, rollback_to, stage
+    from dmls_core.serving.measuring import measure
     from dmls_core.serving.options import ServingOptions
     from dmls_core.serving.prediction_file import predict_file
     from dmls_core.serving.predictor import Predictions, Predictor
     from dmls_core.serving.repository import Repository
+    from dmls_core.serving.scaling import Choice
     from dmls_core.serving.served_model import ServedModel, connect
     from dmls_core.serving.servers import triton_servers
     from dmls_core.serving.verification import verify
 
 __all__ = [
+    "Choice",
     "Deployment",
     "Predictions",
     "Predictor",
@@ -30,6 +33,7 @@ __all__ = [
     "connect",
     "deploy",
     "go_live",
+    "measure",
     "predict_file",
     "rollback",
     "rollback_to",
@@ -39,6 +43,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Choice": "scaling",
     "Deployment": "deployment",
     "Predictions": "predictor",
     "Predictor": "predictor",
@@ -49,6 +54,7 @@ _MODULES = {
     "connect": "served_model",
     "deploy": "deployment",
     "go_live": "deployment",
+    "measure": "measuring",
     "predict_file": "prediction_file",
     "rollback": "deployment",
     "rollback_to": "deployment",

@@ -53,6 +53,17 @@ def write_card(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any])
     (folder / CARD).write_text(page, encoding="utf-8")
 
 
+def card_of_deployed(page: str, facts: Mapping[str, object]) -> str:
+    """Return a card with a section on how the model is served.
+
+    Args:
+        page: what ``render_card`` returned.
+        facts: what to say, by name.
+    """
+    end = "</body></html>"
+    return f"{page.rpartition(end)[0]}<h2>Serving</h2>{_table((), facts.items())}{end}\n"
+
+
 def render_card(
     result: Mapping[str, Any],
     spec: Mapping[str, Any],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ LESS_OR_EQUAL = 3
 
 LESS = 2
 """Treelite's code for the test ``value < threshold``."""
+
+MODEL_TYPE = "treelite_checkpoint"
 
 CLASSIFIERS = (0, 2)
 """Treelite's codes for models of two classes and of several."""
@@ -94,11 +97,35 @@ def predict(
         shape (n_rows,).
     """
     found = treelite.gtil.predict(model, np.ascontiguousarray(features), nthread=threads)
-    found = found.reshape(len(features), -1)
+    return _as_served(found, len(features), classifier=is_classifier(model))
+
+
+def predict_as_fil(path: Path, features: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Predict with nvForest in single precision, which is what the FIL backend runs.
+
+    Args:
+        path: the checkpoint.
+        features: (n_rows, n_features).
+
+    Returns:
+        As ``predict`` does; None where nvForest is not installed.
+    """
+    try:
+        library = import_module("nvforest")
+    except ImportError:
+        return None
+    forest = library.load_model(str(path), model_type=MODEL_TYPE, device="cpu", precision="single")
+    classifier = hasattr(forest, "predict_proba")
+    found = (forest.predict_proba if classifier else forest.predict)(np.ascontiguousarray(features))
+    return _as_served(np.asarray(found), len(features), classifier=classifier)
+
+
+def _as_served(found: NDArray[Any], n_rows: int, *, classifier: bool) -> NDArray[np.float32]:
+    """Return answers in the shape that they are served in."""
+    found = found.reshape(n_rows, -1)
     if found.shape[1] == 1:
-        found = np.concatenate([1 - found, found], axis=1) if is_classifier(model) else found[:, 0]
-    served: NDArray[np.float32] = found.astype(np.float32)
-    return served
+        found = np.concatenate([1 - found, found], axis=1) if classifier else found[:, 0]
+    return found.astype(np.float32)
 
 
 def is_classifier(model: treelite.Model) -> bool:

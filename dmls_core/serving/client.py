@@ -57,7 +57,17 @@ class TritonClient:
         self.addresses: dict[Protocol, str] = {"http": http, "grpc": grpc}
         self.timeout = timeout
         self.load_timeout = load_timeout
+        self._key = key
         self._headers = {f"triton-grpc-protocol-{TRITON_KEY_HEADER}": key} if key else None
+
+    def again(self, timeout: float) -> Self:
+        """Return another client of the same server, for another thread.
+
+        Args:
+            timeout: seconds that any request may take, a load too.
+        """
+        http, grpc = self.addresses["http"], self.addresses["grpc"]
+        return type(self)(http, grpc, timeout=timeout, load_timeout=timeout, key=self._key)
 
     def __enter__(self) -> Self:
         return self

@@ -13,6 +13,9 @@ from dmls_core.store import layout
 CONFIG_FILE = "config.pbtxt"
 CHECKPOINT_FILE = "checkpoint.tl"
 
+BOOKKEEPING = ".dmls"
+"""Folder of a repository that Triton does not look into."""
+
 CANDIDATE = ".candidate"
 """What the name of a model's candidate adds, which Triton serves beside it until it proved itself."""
 
@@ -34,9 +37,8 @@ max_batch_size: {max_batch_size}
 input [ {{ name: "input__0" data_type: TYPE_FP32 dims: [ {n_features} ] }} ]
 output [ {{ name: "output__0" data_type: TYPE_FP32 dims: [ {n_outputs} ] }} ]
 version_policy {{ specific {{ versions: [ {versions} ] }} }}
-instance_group [ {{ count: 1 kind: {kind} }} ]
-dynamic_batching {{ }}
-response_cache {{ enable: false }}
+instance_group [ {{ count: {instances} kind: {kind} }} ]
+{batching}response_cache {{ enable: false }}
 model_warmup [ {{
   name: "one_row" batch_size: 1
   inputs {{ key: "input__0" value {{ data_type: TYPE_FP32 dims: [ {n_features} ] zero_data: true }} }}
@@ -72,6 +74,25 @@ class ModelShape:
             raise ServingError(f"a model cannot have this shape: {self}")
 
 
+BATCHING = "dynamic_batching { }\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How a model answers several requests at once; the defaults are the simplest.
+
+    Attributes:
+        instances: of the forest, and processes of its table endpoint.
+        batching: whether requests that came while others were answered are answered together.
+    """
+
+    instances: int = 1
+    batching: bool = True
+
+
+SIMPLEST = Scaling()
+
+
 def check_model_name(name: str) -> str:
     """Return ``name`` if it is ``<team>.<job>``, or its candidate's or challenger's.
 
@@ -91,7 +112,12 @@ def quoted(text: str) -> str:
 
 
 def fil_config(
-    name: str, shape: ModelShape, *, versions: Sequence[int], kind: InstanceKind = "KIND_AUTO"
+    name: str,
+    shape: ModelShape,
+    *,
+    versions: Sequence[int],
+    kind: InstanceKind = "KIND_AUTO",
+    scaling: Scaling = SIMPLEST,
 ) -> str:
     """Write the configuration of a Treelite checkpoint.
 
@@ -100,6 +126,7 @@ def fil_config(
         shape: the model's inputs and outputs.
         versions: the versions to serve; Triton touches no other one.
         kind: ``KIND_AUTO`` takes a GPU where there is one; ``KIND_GPU`` would fail without.
+        scaling: how it answers several requests at once.
 
     Raises:
         ServingError: the name is not allowed, or there is no version.
@@ -112,7 +139,9 @@ def fil_config(
         n_features=shape.n_features,
         n_outputs=shape.n_outputs,
         versions=", ".join(map(str, versions)),
+        instances=scaling.instances,
         kind=kind,
+        batching=BATCHING if scaling.batching else "",
         classifier=str(shape.classifier).lower(),
     )
 

@@ -8,6 +8,7 @@
     <repository>/<team>.<job>.candidate[.table]/      a version that is yet to prove itself
     <repository>/.dmls/<team>.<job>/record.json       the versions that were verified
     <repository>/.dmls/<team>.<job>/options.json      how it is served, whichever version that is
+    <repository>/.dmls/<team>.<job>/measured.json     how each version answers several requests at once
     <repository>/.dmls/<team>.<job>/lock              held by whoever publishes
 
 Nothing is ever moved: every object appears whole, and Triton touches no version that the configuration does
@@ -17,7 +18,6 @@ not name.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -29,19 +29,24 @@ from typing import Any
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
 from dmls_core.serving.config import (
+    BOOKKEEPING,
     CANDIDATE,
     CHALLENGER,
     CHECKPOINT_FILE,
     CONFIG_FILE,
+    SIMPLEST,
     InstanceKind,
     ModelShape,
+    Scaling,
     check_model_name,
     configured_versions,
     fil_config,
 )
 from dmls_core.serving.files import failing, sha256
+from dmls_core.serving.listing import numbered_folders
 from dmls_core.serving.locks import Lease, file_lock, lease
 from dmls_core.serving.options import ServingOptions, read_options, write_options
+from dmls_core.serving.scaling import choice_of
 from dmls_core.serving.table import table_config, table_files, table_name
 from dmls_core.store import Store, open_store
 from dmls_core.store.base import file_sha256
@@ -50,7 +55,6 @@ from dmls_core.store.local import LocalStore
 MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", "model.json")
 """What a version holds: Triton reads the checkpoint alone, verification and clients read the others."""
 
-BOOKKEEPING = ".dmls"
 VERSION_FILE = "dmls.json"
 KEPT_VERIFIED = 100
 """Verified versions that are remembered, the latest ones; far fewer are kept."""
@@ -192,9 +196,15 @@ class Repository:
             expected = self._sums(name, version)[CHECKPOINT_FILE]
             self._copy(folder / CHECKPOINT_FILE, f"{candidate}/{version}/{CHECKPOINT_FILE}", expected)
             self._write_table(candidate, version, self.read(name, version, "encoder.json"))
-            encoders = {version: self._encoder(name, version)}
-            self._configure(candidate, version, encoders, ServingOptions())
+        self.configure_candidate(name, version, SIMPLEST)
         return candidate
+
+    def configure_candidate(self, name: str, version: int, scaling: Scaling) -> None:
+        """Write how the candidate answers several requests at once; Triton must be told to load."""
+        self._check_lease(name)
+        with failing(f"configure the candidate of {name}"):
+            encoders = {version: self._encoder(name, version)}
+            self._configure(name + CANDIDATE, version, encoders, ServingOptions(), scaling)
 
     def staged(self, name: str) -> int | None:
         """Return the version that is the candidate, if there is one."""
@@ -255,7 +265,7 @@ class Repository:
                 if number in known:
                     self._write_table(name, number, self.read(name, number, "encoder.json"))
                     encoders[number] = self._encoder(name, number)
-            self._configure(name, version, encoders, options)
+            self._configure(name, version, encoders, options, choice_of(self.store, name, version).scaling)
 
     def options(self, name: str) -> ServingOptions:
         """Return how a model is served, whichever version of it that is."""
@@ -307,12 +317,16 @@ class Repository:
                     self._remove(f"{part}/{version}")
         return gone
 
-    def _configure(self, name: str, version: int, encoders: Encoders, options: ServingOptions) -> None:
+    def _configure(
+        self, name: str, version: int, encoders: Encoders, options: ServingOptions, scaling: Scaling
+    ) -> None:
         """Write both configurations, the forest's last."""
         shape = self._shape(name.removesuffix(CANDIDATE), version)
-        table = table_config(name, encoders, version=version, parameters=options.parameters(name))
+        parameters = options.parameters(name)
+        table = table_config(name, encoders, version=version, scaling=scaling, parameters=parameters)
+        forest = fil_config(name, shape, versions=[version], kind=self.kind, scaling=scaling)
         self._replace(f"{table_name(name)}/{CONFIG_FILE}", table)
-        self._replace(f"{name}/{CONFIG_FILE}", fil_config(name, shape, versions=[version], kind=self.kind))
+        self._replace(f"{name}/{CONFIG_FILE}", forest)
 
     def _replace(self, key: str, text: str) -> None:
         """Write a configuration so that Triton notices.
@@ -371,24 +385,11 @@ class Repository:
         return ModelShape(model["n_features"], model["n_outputs"] if classifier else 1, classifier)
 
     def _sums(self, name: str, version: int) -> dict[str, str]:
-        sums: dict[str, str] = self.read(name, version, VERSION_FILE)["sha256"]
-        return sums
+        return dict(self.read(name, version, VERSION_FILE)["sha256"])
 
     def _folders(self, name: str) -> dict[int, set[str]]:
-        """Return the numbered folders of a model in Triton, with the names of their files."""
-        folders: dict[int, set[str]] = {}
         with failing(f"list the versions of {name}"):
-            for file in self._files(name):
-                if match := re.fullmatch(r"([1-9][0-9]*)/(.+)", file):
-                    folders.setdefault(int(match[1]), set()).add(match[2])
-        return folders
-
-    def _files(self, name: str) -> list[str]:
-        """Return the files of a model in Triton; a store would read every file of a folder for its ETag."""
-        if isinstance(self.store, LocalStore):
-            folder = self.store.root / name
-            return [path.relative_to(folder).as_posix() for path in folder.glob("*/*")]
-        return [info.key.removeprefix(f"{name}/") for info in self.store.list(f"{name}/")]
+            return numbered_folders(self.store, name)
 
     def _check_lease(self, name: str) -> None:
         """Stop a publisher that is not the only one any more, before it changes what is served."""

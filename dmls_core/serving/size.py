@@ -95,4 +95,7 @@ def _trade(about: Mapping[str, Any], size: int, limit: int) -> str:
     if fitting and fitting[-1]:
         saved = size * nodes[fitting[-1]] / nodes[-1] / _MEGA
         text += f"cut at depth {fitting[-1]} they have {nodes[fitting[-1]]:,} ({saved:,.0f} MB); "
+    if enough := about.get("enough"):
+        saved = size * nodes[enough] / nodes[-1] / _MEGA
+        text += f"at depth {enough} ({saved:,.0f} MB) they lose nothing that can be measured; "
     return text

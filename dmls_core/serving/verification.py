@@ -15,7 +15,7 @@ from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.errors import ServingError
 from dmls_core.serving.agreement import rows_that_differ
 from dmls_core.serving.client import PROTOCOLS, TritonClient
-from dmls_core.serving.frames import TEXT, read_columns
+from dmls_core.serving.frames import TEXT, Columns, read_columns
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.table import table_name
 from dmls_core.serving.table.config import LABEL, PROBABILITIES, VALUE, VERSION
@@ -124,16 +124,12 @@ def _prove_table(
     expected: NDArray[np.float32],
 ) -> None:
     """Send the golden rows' own columns to the table endpoint, and hold labels and numbers against them."""
-    kinds = {
-        feature.name: TEXT if isinstance(feature, CategoryFeature) else "TYPE_FP64"
-        for feature in encoder.features
-    }
-    columns = read_columns(golden["columns"], kinds, [encoder.feature_names])
+    columns = table_tensors(encoder, golden["columns"])
     labels = golden["labels"]
     for protocol in PROTOCOLS:
         over = f"{place}, its table endpoint over {protocol}"
         for start, stop in _batches(len(expected)):
-            part = {name: values[start:stop].reshape(-1, 1) for name, values in columns.items()}
+            part = {name: values[start:stop] for name, values in columns.items()}
             answer = client.infer_tensors(table_name(endpoint), part, protocol=protocol)
             if set(answer.as_numpy(VERSION).ravel().tolist()) != {version}:
                 raise ServingError(f"{over}: version {answer.as_numpy(VERSION).ravel()[0]} answered")
@@ -145,6 +141,16 @@ def _prove_table(
                 if chosen != [labels[i] for i in got.argmax(axis=1)]:
                     raise ServingError(f"{over}: the labels are not those of the highest probabilities")
             _compare(over, expected[start:stop], got, labels, first=start)
+
+
+def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns:
+    """Return raw values as a table endpoint takes them, each of shape (n_rows, 1)."""
+    kinds = {
+        feature.name: TEXT if isinstance(feature, CategoryFeature) else "TYPE_FP64"
+        for feature in encoder.features
+    }
+    found = read_columns(columns, kinds, [encoder.feature_names])
+    return {name: values.reshape(-1, 1) for name, values in found.items()}
 
 
 def _check_encoder(

@@ -12,7 +12,7 @@ from dmls_core.errors import Problem, SpecError
 from dmls_core.spec.base import Table
 from dmls_core.spec.definitions import Scalar, Task
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed
-from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_pattern
+from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_names, parse_pattern
 from dmls_core.spec.tables import (
     Columns,
     Data,
@@ -87,6 +87,11 @@ class Spec(Table):
         """The pattern of ``[data] path``, if it has fields."""
         path = self.data.path
         return parse_pattern(path) if path is not None and has_fields(path) else None
+
+    def means_labels(self, name: str) -> bool:
+        """Say whether ``[data] labels`` means a file, given its path below the spec's folder."""
+        labels = self.data.labels
+        return labels is not None and parse_names(labels)[1].fullmatch(name) is not None
 
     @property
     def chosen_by_run(self) -> bool:

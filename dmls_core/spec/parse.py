@@ -11,6 +11,7 @@ from dmls_core.spec.column_rules import check_columns
 from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.document import read_document
 from dmls_core.spec.findings import Findings
+from dmls_core.spec.label_rules import check_labels
 from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.model import ModelSearch, Spec
 from dmls_core.spec.model_rules import check_evaluation, check_search, read_trials
@@ -18,7 +19,17 @@ from dmls_core.spec.read_models import read_models
 from dmls_core.spec.read_searches import read_searches
 from dmls_core.spec.read_tables import read_table
 from dmls_core.spec.reserved import TABLES, TAGS
-from dmls_core.spec.tables import Columns, Data, Evaluation, Expectations, Owner, Resources, Schedule, Search
+from dmls_core.spec.tables import (
+    Columns,
+    Data,
+    Drift,
+    Evaluation,
+    Expectations,
+    Owner,
+    Resources,
+    Schedule,
+    Search,
+)
 
 Check = Callable[[Spec, Findings], None]
 """A further check of a spec that is otherwise in order."""
@@ -128,6 +139,11 @@ def _check_intervals(tables: dict[str, Table], findings: Findings) -> None:
     columns, data, schedule = tables.get("columns"), tables.get("data", Data()), tables.get("schedule")
     if isinstance(columns, Columns) and isinstance(data, Data) and isinstance(schedule, Schedule | None):
         table_rules.check_intervals(columns, data, schedule, findings)
+        drift, owner = tables.get("drift"), tables.get("owner", Owner())
+        if isinstance(drift, Drift | None):
+            check_labels(columns, data, drift, findings)
+        if isinstance(owner, Owner):
+            table_rules.check_deadline(schedule, owner, findings)
 
 
 def _check_with_model(

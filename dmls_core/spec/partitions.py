@@ -133,6 +133,28 @@ def parse_pattern(path: str) -> PartitionPattern:
     return PartitionPattern(path, unit, path[:first], re.compile(_expression(tokens), re.ASCII))
 
 
+def parse_names(path: str) -> tuple[str, re.Pattern[str]]:
+    """Return what every name begins with that a path stands for, with fields or without, and what matches it.
+
+    Raises:
+        ValueError: it is no such path, with the reason in words that follow the key.
+    """
+    if has_fields(path):
+        pattern = parse_pattern(path)
+        return pattern.prefix, pattern.expression
+    if path.count("*") > MAX_STARS:
+        raise ValueError(f"has more than {MAX_STARS} *")
+    tokens = list(_TOKEN.finditer(path))
+    first = next((token.start() for token in tokens if token[0] in ("*", "?")), len(path))
+    return path[:first], re.compile(_expression(tokens), re.ASCII)
+
+
+def a_name(path: str) -> str:
+    """Return one of the names that a path stands for."""
+    shown = parse_pattern(path).example(datetime(2026, 1, 31, tzinfo=UTC)) if has_fields(path) else path
+    return shown.replace("*", "x").replace("?", "x")
+
+
 def _expression(tokens: list[re.Match[str]]) -> str:
     parts: list[str] = []
     seen: set[str] = set()

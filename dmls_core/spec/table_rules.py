@@ -16,28 +16,33 @@ _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 
 
 def check_data(data: Data, findings: Findings) -> None:
-    """The data lies beside the spec, and nowhere else."""
-    if data.path is None:
-        return
-    parts = set(data.path.split("/"))
-    if {"", ".", ".."} & parts or "\\" in data.path or not data.path.isprintable():
+    """The data lies beside the spec, and nowhere else; so do labels."""
+    for key, path in (("path", data.path), ("labels", data.labels)):
+        if path is not None:
+            _check_place(key, path, findings)
+
+
+def _check_place(key: str, path: str, findings: Findings) -> None:
+    parts = set(path.split("/"))
+    if {"", ".", ".."} & parts or "\\" in path or not path.isprintable():
         findings.add(
-            ("data", "path"),
+            ("data", key),
             "must lie beside the spec",
-            found=data.path,
+            found=path,
             expected="the name of a file in the same folder, or a pattern such as part-*.csv",
         )
-    if has_fields(data.path):
+    if has_fields(path):
         try:
-            parse_pattern(data.path)
+            parse_pattern(path)
         except ValueError as error:
             fields = ", ".join(f"{{{field}}}" for field in FIELDS)
+            folder = "data" if key == "path" else key
             findings.add(
-                ("data", "path"),
+                ("data", key),
                 str(error),
-                found=data.path,
+                found=path,
                 expected=f"fields from {fields}, down to the finest without a gap",
-                hint='such as "data/{date}.csv" or "data/dt={date}/*.parquet"',
+                hint=f'such as "{folder}/{{date}}.csv" or "{folder}/dt={{date}}/*.parquet"',
             )
 
 
@@ -97,6 +102,13 @@ def check_intervals(columns: Columns, data: Data, schedule: Schedule | None, fin
     elif columns.time is None:
         hint += ", or say which column tells the time of a row: [columns] time"
         findings.add(("schedule",), "cannot tell which rows belong to which run", hint=hint)
+
+
+def check_deadline(schedule: Schedule | None, owner: Owner, findings: Findings) -> None:
+    """There is somebody to be told of a run that takes too long."""
+    if schedule is not None and schedule.deadline is not None and not owner.notify:
+        hint = 'say whom: [owner] notify = ["webhook"]'
+        findings.add(("schedule", "deadline"), "would be told to nobody", hint=hint)
 
 
 def _is_zone(name: str) -> bool:

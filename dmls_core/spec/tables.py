@@ -53,6 +53,14 @@ class Data(Table):
         le=30 * 86400,
         description="Seconds that a run waits for a partition that has not arrived.",
     )
+    labels: str | None = Field(
+        None,
+        min_length=1,
+        max_length=512,
+        description="Files beside the spec with the true targets of logged requests, which come later: the "
+        "columns request_id, row if requests have several, and the target. Fields as in path.",
+        examples=["labels.csv", "labels/{date}.csv"],
+    )
 
 
 MOST_TRIALS = 10_000
@@ -176,6 +184,13 @@ class Schedule(Table):
         ge=0,
         le=86400,
         description="Seconds over which the starts of all jobs are spread; a job keeps its delay.",
+    )
+    deadline: float | None = Field(
+        None,
+        gt=0,
+        le=30 * 86400,
+        description="Seconds after which a run that has not ended is told of, over the channels of "
+        "[owner] notify; counted from when it was queued.",
     )
 
 

@@ -64,7 +64,11 @@ class JobRecord:
         if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
             raise ValueError("not a job record of a known schema")
         try:
-            values = {field.name: fields[field.name] for field in dataclasses.fields(cls)}
+            values = {name: fields[name] for name in FIELDS}
             return cls(**values | {"data": tuple(DataObject(**item) for item in values["data"])})
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a job record: {error}") from error
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
+"""Asked once: a registry of thousands of jobs is read at a time."""

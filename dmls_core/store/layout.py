@@ -30,6 +30,10 @@ SPEC = "spec.json"
 RESULT = "result.json"
 DECISION = "decision.json"
 """What became of the model; written by the task that decides."""
+DEPLOYMENT = "deployment.json"
+"""How the model went live, and what was measured of it then; written by the task that has it served."""
+DEPLOYED_CARD = "card.html"
+"""The model card, with that on it."""
 ERROR = "error.json"
 PROGRESS = "progress.json"
 CLOCK = "clock.json"
@@ -38,6 +42,7 @@ REPORT = "report.html"
 TRIALS = "trials/"
 MODEL = "model/"
 VALIDATION = "validation/"
+DATA_DOCS = f"{VALIDATION}data_docs/index.html"
 
 NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 _NAME = re.compile(NAME_PATTERN)
@@ -146,6 +151,15 @@ def inference_folder(team: str, job: str) -> str:
 def monitor_folder(team: str, job: str) -> str:
     """What the monitor found of a job."""
     return f"{MONITOR}{check_name('team', team)}/{check_name('job', job)}/"
+
+
+DRIFT_FOLDERS = {"requests": "latest/", "data": "latest-data/"}
+"""What was compared -> folder of the latest comparison, in the job's ``monitor_folder``."""
+
+
+def latest_drift(team: str, job: str, source: str, file: str) -> str:
+    """A file of a job's latest comparison of a source of ``DRIFT_FOLDERS``."""
+    return f"{monitor_folder(team, job)}{DRIFT_FOLDERS[source]}{file}"
 
 
 def metrics_folder(team: str, job: str) -> str:

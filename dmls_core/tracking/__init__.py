@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmls_core.tracking.champion import Champion, find_challenger, find_champion, tag_version
-    from dmls_core.tracking.deployed import champions, registered_as
+    from dmls_core.tracking.deployed import champions, registered_as, served_as
     from dmls_core.tracking.links import model_url, report_url, run_url
     from dmls_core.tracking.recording import TrackedRun, log_run
     from dmls_core.tracking.registry import promote
@@ -29,6 +29,7 @@ __all__ = [
     "registered_as",
     "report_url",
     "run_url",
+    "served_as",
     "tag_version",
 ]
 
@@ -45,6 +46,7 @@ _MODULES = {
     "registered_as": "deployed",
     "report_url": "links",
     "run_url": "links",
+    "served_as": "deployed",
     "tag_version": "champion",
 }
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dmls_core.errors import NotFoundError, Problem
+from dmls_core.tracking.champion import Champion
 from dmls_core.tracking.connection import connect, reaching
 from dmls_core.tracking.models import CHAMPION
-from dmls_core.tracking.registry import TRITON_VERSION_TAG
+from dmls_core.tracking.recording import RUN_KEY_TAG
+from dmls_core.tracking.registry import INTERVAL_END_TAG, TRITON_VERSION_TAG
 
 
 def registered_as(uri: str, name: str, triton_version: int) -> int:
@@ -31,6 +33,27 @@ def registered_as(uri: str, name: str, triton_version: int) -> int:
         hint = f"no version of it has the tag {TRITON_VERSION_TAG}={triton_version}"
         raise NotFoundError(Problem(f"MLflow has no version of {name} for it", hint=hint))
     return max(found)
+
+
+def served_as(uri: str, name: str, triton_version: int) -> Champion:
+    """Return which version answered under a number in the Triton repository, and the run that made it.
+
+    Args:
+        uri: the MLflow server.
+        name: ``<team>.<job>``.
+        triton_version: the version in the repository.
+
+    Raises:
+        NotFoundError: MLflow has none, or one that no run made.
+        TrackingError: MLflow does not answer.
+    """
+    version = registered_as(uri, name, triton_version)
+    client = connect(uri)
+    with reaching(uri, f"look up version {version} of {name}"):
+        tags = client.get_model_version(name, str(version)).tags
+    if RUN_KEY_TAG not in tags:
+        raise NotFoundError(Problem(f"version {version} of {name} was not made by a run of DMLS"))
+    return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
 
 
 def champions(uri: str) -> dict[str, int | None]:

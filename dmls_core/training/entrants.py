@@ -60,7 +60,7 @@ def enter(job: Job) -> list[Entrant]:
             replace(shared, model=model, engine=engine) if shared else make_problem(spec, model, engine, data)
         )
         problems[kind, contender.engine] = problem
-        searcher = choose_searcher(spec.search.strategy, model, contender.engine)
+        searcher = choose_searcher(spec.search.strategy, model)
         entrants.append(Entrant(problem, Space.of(contender.hyperparameters), searcher, data))
     return entrants
 

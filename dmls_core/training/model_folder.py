@@ -15,6 +15,7 @@ from dmls_core.errors import ServingError
 from dmls_core.models.engines import Fitted
 from dmls_core.monitoring import with_predictions
 from dmls_core.serving import checkpoint
+from dmls_core.serving.config import CHECKPOINT_FILE
 from dmls_core.serving.size import SIZE_FILE, forest_size
 from dmls_core.spec import ModelDefinition
 from dmls_core.training.prepare import Prepared
@@ -73,11 +74,12 @@ def write_companions(
     encoded = data.encoder.transform(data.golden)
     if not np.array_equal(encoded, data.test[:count], equal_nan=True):
         raise ServingError("the encoder does not encode raw rows as they were encoded for training")
-    outputs = served[:count].reshape(count, -1)
+    outputs, kept = golden_answers(folder / CHECKPOINT_FILE, encoded, served[:count])
+    rows = encoded[kept].tolist()
     golden = {
         "schema": SCHEMA,
-        "columns": data.golden,
-        "encoded": [[None if math.isnan(value) else value for value in row] for row in encoded.tolist()],
+        "columns": {name: [values[row] for row in kept] for name, values in data.golden.items()},
+        "encoded": [[None if math.isnan(value) else value for value in row] for row in rows],
         "expected": outputs.tolist(),
         "labels": data.labels,
     }
@@ -100,6 +102,36 @@ def write_companions(
         "baseline.json": with_predictions(data.profile, served, data.labels).as_json(),
     }.items():
         (folder / name).write_text(json.dumps(content, allow_nan=False))
+
+
+def golden_answers(
+    path: Path, rows: NDArray[np.float32], served: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], list[int]]:
+    """Return what a server is to answer to golden rows, and which of them tell something.
+
+    The reference is nvForest in single precision where it is installed, else Treelite's own inference. A row
+    whose two best classes tie may be either class in single precision, and is left out.
+
+    Args:
+        path: the checkpoint.
+        rows: (n_rows, n_features), encoded.
+        served: Treelite's answers to them.
+
+    Returns:
+        Answers of shape (n_kept, n_outputs), and the rows that are kept.
+
+    Raises:
+        ServingError: both name different classes for every row.
+    """
+    served = served.reshape(len(rows), -1)
+    own = checkpoint.predict_as_fil(path, rows)
+    if own is None:
+        return served, list(range(len(rows)))
+    own = own.reshape(served.shape)
+    kept = np.flatnonzero(own.argmax(axis=1) == served.argmax(axis=1)).tolist()
+    if not kept:
+        raise ServingError("nvForest and Treelite answer with different classes to every golden row")
+    return own[kept], kept
 
 
 def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:

@@ -17,8 +17,7 @@ from typing import Any
 from dmls_core.compute.memory import parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import load_engine
-from dmls_core.search import PlainSearcher, Searcher, Space, choose_searcher
-from dmls_core.search.boosted import BoostedEvaluator
+from dmls_core.search import Searcher, Space, choose_searcher
 from dmls_core.search.nested import NestedForestSearcher
 from dmls_core.spec import Spec
 from dmls_core.spec.model import ModelSearch
@@ -123,7 +122,7 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
     engine, hyperparameters = choose_engine(spec.resources.engine, model, search.hyperparameters)
     space = Space.of(hyperparameters)
     cost = largest_fit(load_engine(engine, model.family), model, space, data, spec.search.seed)
-    fits = _fits(choose_searcher(spec.search.strategy, model, engine), spec, sizes_of(model, space))
+    fits = _fits(choose_searcher(spec.search.strategy, model), spec, sizes_of(model, space))
     return ModelPlan(
         name=model.name,
         engine=engine,
@@ -141,8 +140,7 @@ def _fits(searcher: Searcher, spec: Spec, sizes: tuple[int, ...]) -> float:
         return NESTED_FITS
     mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
     plain = spec.n_trials * (spec.search.folds - 1) * mean
-    evaluator = searcher.evaluator if isinstance(searcher, PlainSearcher) else None
-    return BOOSTED_SHARE * plain if isinstance(evaluator, BoostedEvaluator) else plain
+    return BOOSTED_SHARE * plain
 
 
 def _peak_bytes() -> int:

@@ -96,8 +96,9 @@ def _train(
     # LightGBM took four times as long. OpenMP reads this when the first of them is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Polars keeps what it has freed for a while, by then the matrix is copied beside it: on 500,000 x 54 rows
-    # three times the matrix in all instead of two and a half, for no time gained.
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
+    # three times the matrix in all instead of two and a half, for no time gained. Said even where it is said
+    # already: a process that has imported Polars hands that on to those that it starts.
+    os.environ["_RJEM_MALLOC_CONF"] = "dirty_decay_ms:0,muzzy_decay_ms:0"
     return_large_blocks()
     # Both import for seconds: the validation starts first, and the two import side by side.
     checked = SideBySide(spec, [file.path for file in files], out / layout.VALIDATION)

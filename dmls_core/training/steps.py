@@ -53,7 +53,7 @@ def search(
         folder.keep(trial)
         progress.trial(problem, spec.search.metric, trial)
 
-    searcher = choose_searcher(spec.search.strategy, problem.model, problem.engine.name)
+    searcher = choose_searcher(spec.search.strategy, problem.model)
     clock = SearchClock(folder, spec.search.timeout)
     timeout = clock.left(done)
     with clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dmls_core.compute.allocator import return_freed
 from dmls_core.evaluate import score_holdout
 from dmls_core.serving.card import write_card
 from dmls_core.store import layout
@@ -15,6 +16,7 @@ from dmls_core.training.report import look_closer, write_report
 from dmls_core.training.request import Job
 from dmls_core.training.result import describe_run
 from dmls_core.training.run_folder import RunFolder
+from dmls_core.training.shallower import describe_size
 from dmls_core.training.steps import refit
 from dmls_core.training.together import remove_study, search_models, share
 from dmls_core.training.validation import SideBySide
@@ -59,6 +61,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         finally:
             # Why the search was stopped matters more than what it says about that.
             validation.check()
+    return_freed()
     problem, data = winner.problem, winner.data
     model, engine = problem.model, problem.engine
     with progress.phase("refit"):
@@ -69,6 +72,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         progress.enter("exporting", "exporting the model and comparing it with the original")
         own = fitted.predict(engine.place(data.test))
         served = export_checkpoint(fitted, data.test, own, model_folder, threads=problem.threads)
+    return_freed()
     with progress.phase("score"):
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, served, model, spec.search.metric, scores.score, model_folder)
@@ -76,6 +80,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         result["comparison"] = contest(spec, data, served, entrants[0].data.rival)
     with progress.phase("report"):
         insight = look_closer(spec, data, problem, fitted, served, result)
+        result["size"] = describe_size(data, problem, spec.search.metric, model_folder)
     for warning in insight.warnings:
         progress.warn(warning)
     progress.seconds["validate"] = validation.finish()

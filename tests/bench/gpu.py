@@ -1,10 +1,9 @@
 """Random-forest search on a GPU against the CPU of the same machine, on 54 columns.
 
 It needs an NVIDIA GPU and the packages of the gpu engine, and says so where they lack. Each run is a
-whole ``dmls train`` in a process of its own: it reads (cuDF or Polars), searches (TPE and cross-
-validation on cuML's forests; what ``auto`` takes on the CPU), fits, exports, and fails if the exported
-model answers otherwise than the fitted one. "GPU wins" is the CPU's time of search and refit over the
-GPU's.
+whole ``dmls train`` in a process of its own: it reads (cuDF or Polars), searches (the nested search of
+forests on both, of cuML's and of scikit-learn's), fits, exports, and fails if the exported model answers
+otherwise than the fitted one. "GPU wins" is the CPU's time of search and refit over the GPU's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """How time and peak memory of a whole ``dmls train`` grow with the rows, on 54 columns.
 
-Run it with ``python tests/bench/scaling.py``; each size is a trainer of its own. What the data adds to
-the peak of a trainer on ``BARE`` rows (libraries, mostly) is shown as a multiple of the float32 matrix.
+Run it with ``python tests/bench/scaling.py``; each size is a trainer of its own. ``base MB`` is the peak of
+a trainer on ``BARE`` rows: interpreter and libraries, which no data changes. What the data adds to it, the
+model left out, is shown as a multiple of the float32 matrix: once for all of it (buffers of a fixed size
+weigh much on small data), and once for what is added from one size to the next, which is what grows.
 The validation is a process beside the trainer; its peak is its own.
 """
 
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -43,8 +46,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         spec.write_text(SPEC.format(model=arguments.model, trials=arguments.trials))
         sizes = [BARE, *map(int, arguments.rows.split(","))]
         found = [_trained(Path(folder), spec, rows, arguments.format) for rows in sizes]
-    bare, *measured = found
-    return [_row(figures, bare) for figures in measured]
+    return [_row(figures, smaller, found[0]) for smaller, figures in pairwise(found)]
 
 
 def _trained(folder: Path, spec: Path, rows: int, data_format: str) -> dict[str, float]:
@@ -60,9 +62,10 @@ def _trained(folder: Path, spec: Path, rows: int, data_format: str) -> dict[str,
     return figures | {"rows": rows, "file": size / 2**20, "process": time.monotonic() - started}
 
 
-def _row(figures: dict[str, float], bare: dict[str, float]) -> Row:
-    matrix = figures["rows"] * COLUMNS * 4 / 2**20
-    added = figures["peak"] - bare["peak"]
+def _row(figures: dict[str, float], smaller: dict[str, float], bare: dict[str, float]) -> Row:
+    matrix, less = (one["rows"] * COLUMNS * 4 / 2**20 for one in (figures, smaller))
+    data, before = (one["peak"] - one["model"] for one in (figures, smaller))
+    base = bare["peak"] - bare["model"]
     return {
         "rows": int(figures["rows"]),
         "file MB": figures["file"],
@@ -74,10 +77,10 @@ def _row(figures: dict[str, float], bare: dict[str, float]) -> Row:
         "CPU s": figures["cpu"],
         "matrix MB": matrix,
         "model MB": figures["model"],
+        "base MB": base,
         "peak MB": figures["peak"],
-        "added MB": added,
-        "added / matrix": added / matrix,
-        "less the model": (added - figures["model"]) / matrix,
+        "added / matrix": (data - base) / matrix,
+        "grown / matrix": (data - before) / (matrix - less),
         "validation MB": figures["validation"],
     }
 
@@ -92,10 +95,20 @@ def one(spec: str, data: str, out: str) -> dict[str, float]:
     return {
         **{phase: result["seconds"][phase] for phase in ("load", "search", "refit", "total")},
         "cpu": own.ru_utime + own.ru_stime,
-        "peak": own.ru_maxrss / 1024,
+        "peak": _peak(),
         "validation": children.ru_maxrss / 1024,
         "model": model["bytes"] / 2**20,
     }
+
+
+def _peak() -> float:
+    """Return the most memory that this process has held, in MiB.
+
+    ``ru_maxrss`` would tell what its parent had held, where that is more: it outlives the start of a program.
+    """
+    status = Path("/proc/self/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
 
 
 def write_data(path: Path, rows: int) -> None:

@@ -148,7 +148,7 @@ def ours(setting: Setting) -> tuple[float, Any]:
     def ignore(_: Trial) -> None:
         return
 
-    searcher = choose_searcher("auto", model, "cpu")
+    searcher = choose_searcher("auto", model)
     outcome = searcher.run(problem, Space.of(case.space), setting.trials, on_trial=ignore, stop=lambda: False)
     fitted = outcome.fitted or problem.engine.fit(
         model,

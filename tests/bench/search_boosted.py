@@ -74,7 +74,7 @@ def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: in
         threads=threads,
     )
     started, cpu = time.perf_counter(), time.process_time()
-    outcome = choose_searcher("auto", model, "cpu").run(
+    outcome = choose_searcher("auto", model).run(
         problem, Space.of(space_of(model)), trials, on_trial=lambda _: None, stop=lambda: False
     )
     spent = time.perf_counter() - started, time.process_time() - cpu

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from tests.e2e import data
+from tests.platform_home import eventually
 from tests.services.platform_client import PlatformClient
+from tests.webhook import Webhook, webhook
 
 TEAM, JOB = "clicks", "arrivals"
 FOLDER = f"incoming/{TEAM}/{JOB}/data"
@@ -22,9 +27,22 @@ value = 10
 path = "data/{date}.csv"
 [schedule]
 on = "data"
+deadline = 1
+[owner]
+notify = ["webhook:late"]
 [deploy]
 mode = "never"
 """
+
+
+@pytest.fixture
+def late(platform: PlatformClient) -> Iterator[Webhook]:
+    """A webhook behind Airflow's connection ``dmls_webhook_late``."""
+    with webhook() as told:
+        connection = {"connection_id": "dmls_webhook_late", "conn_type": "http", "host": "127.0.0.1"}
+        platform.airflow("POST", "/connections", connection | {"port": told.port})
+        yield told
+        platform.airflow("DELETE", "/connections/dmls_webhook_late")
 
 
 def day(rows: int) -> str:
@@ -50,7 +68,7 @@ def ended(platform: PlatformClient, count: int) -> list[dict[str, Any]]:
     return [recorded[run["dag_run_id"]] for run in sorted(runs, key=lambda run: run["run_after"])]
 
 
-def test_each_new_newest_partition_is_trained_on_once(platform: PlatformClient):
+def test_each_new_newest_partition_is_trained_on_once(platform: PlatformClient, late: Webhook):
     platform.put(f"{FOLDER}/2026-03-02.csv", day(40))
     platform.drop(TEAM, JOB, SPEC, None)
     (first,) = ended(platform, 1)
@@ -68,3 +86,8 @@ def test_each_new_newest_partition_is_trained_on_once(platform: PlatformClient):
     assert second["interval"] == ["2026-03-03T00:00:00+00:00", "2026-03-04T00:00:00+00:00"]
     result = json.loads(platform.get(f"runs/{TEAM}/{JOB}/{second['run_key']}/result.json") or b"{}")
     assert result["data"]["rows"] == 50
+
+    # No training ends within a second: the triggerer has told the owner of each run that it is late.
+    eventually(lambda: len(late.heard) == 2)
+    assert {(told["event"], told["job"]) for told in late.contents} == {("late", f"{TEAM}/{JOB}")}
+    assert len({told["links"]["airflow"] for told in late.contents}) == 2

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from html import escape
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
@@ -52,6 +53,17 @@ def test_a_plain_boto3_drop_of_wine_needs_no_restart(platform: PlatformClient):
 
     assert platform.dag_exists("dmls.cellar.wine")
     assert platform.champion("cellar.wine")["version"] == "1"
+    deployment = platform.run_file("cellar", "wine", "deployment.json")
+    served = deployment["serving"]
+    assert (deployment["model"], deployment["version"]) == ("cellar.wine", 1)
+    assert served["reason"]
+    assert all(found["requests_per_second"] for found in served["measured"])
+    serving = platform.champion("cellar.wine")["tags"]["dmls.serving"]
+    assert serving.startswith(f"{served['instances']} instance")
+    run_key = platform.status("cellar", "wine")["run_key"]
+    card = (platform.get(f"runs/cellar/wine/{run_key}/card.html") or b"").decode()
+    assert "<h2>Serving</h2>" in card
+    assert escape(serving) in card
     golden = platform.run_file("cellar", "wine", "model/golden.json")
     answer = platform.infer("cellar.wine", golden["encoded"])
     expected = [value for row in golden["expected"] for value in row]

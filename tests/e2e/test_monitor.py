@@ -25,6 +25,7 @@ target = "y"
 value = 10
 [data]
 path = "data/{date}.csv"
+labels = "labels/*.csv"
 [deploy]
 mode = "auto"
 [drift]
@@ -64,6 +65,22 @@ def drift_runs(platform: PlatformClient) -> list[dict[str, Any]]:
     return [run for run in platform.runs(TEAM, JOB) if run["dag_run_id"].startswith("drift__")]
 
 
+def with_answers(frame: pl.DataFrame, wrong: int) -> pl.DataFrame:
+    """Return rows as the inference log has them, of which the first few were answered wrong."""
+    order = pl.int_range(pl.len())
+    yes = (pl.col("y") == "yes") ^ (order < wrong)
+    return frame.with_columns(
+        **{
+            "dmls.request_id": pl.format("order {}", order),
+            "dmls.row": pl.lit(0, dtype=pl.Int32),
+            "dmls.version": pl.lit(1),
+            "dmls.prediction": pl.when(yes).then(pl.lit("yes")).otherwise(pl.lit("no")),
+            "dmls.probability.no": pl.when(yes).then(0.2).otherwise(0.8),
+            "dmls.probability.yes": pl.when(yes).then(0.8).otherwise(0.2),
+        }
+    )
+
+
 @pytest.fixture(scope="module")
 def served(platform: PlatformClient) -> dict[str, Any]:
     """The answer about a job that is served."""
@@ -79,12 +96,20 @@ def compared(platform: PlatformClient, place: str) -> dict[str, Any]:
 
 def test_drift_is_told_and_starts_one_run_on_the_newest_data(platform: PlatformClient, served):
     platform.put(f"incoming/{TEAM}/{JOB}/data/2026-01-06.csv", rows(1, count=200).write_csv())
-    log_requests(platform, "steady", rows(2))
+    answered = with_answers(rows(2), wrong=20)
+    log_requests(platform, "steady", answered)
+    truth = answered.select(pl.col("dmls.request_id").alias("request_id"), "y")
+    platform.put(f"incoming/{TEAM}/{JOB}/labels/first.csv", truth.write_csv())
     assert look(platform) == {"compare": "success", "retrain": "skipped", "settle": "success"}
     assert compared(platform, "latest") == {"source": "requests", "verdict": "steady", "rows": 300}
     steady = {"source": "data/2026-01-06.csv", "verdict": "steady", "rows": 200}
     assert compared(platform, "latest-data") == steady
     assert "; later: no drift in 300 rows" in platform.status(TEAM, JOB)["message"]
+    judged = json.loads(platform.get(f"monitor/{TEAM}/{JOB}/latest-labels/decay.json") or b"{}")
+    (version,) = judged["versions"]
+    assert (judged["verdict"], version["rows"], version["score"]) == ("steady", 300, pytest.approx(280 / 300))
+    assert "on 300 labelled answers of version 1" in platform.status(TEAM, JOB)["message"]
+    assert "300 labelled answers" in platform.champion(f"{TEAM}.{JOB}")["tags"]["dmls.decay"]
     assert drift_runs(platform) == []
 
     platform.put(f"incoming/{TEAM}/{JOB}/data/2026-01-07.csv", rows(4, shift=2, count=400).write_csv())

@@ -16,7 +16,9 @@ import pytest
 
 from dmls_core.errors import ServingError
 from dmls_core.platform.service import wait_until
-from dmls_core.serving import Repository, deploy, go_live, rollback, stage
+from dmls_core.serving import Repository, deploy, go_live, measure, rollback, stage
+from dmls_core.serving.config import SIMPLEST
+from dmls_core.serving.scaling import choice_of
 from tests.services.seaweed import Seaweed
 from tests.services.triton_server import new_triton
 from tests.trained_run import trained_run
@@ -27,6 +29,7 @@ STEPS = [
     "put {name}/{new}/dmls.json",
     "upload {name}.candidate/{new}/checkpoint.tl",
     "load {name}.candidate",
+    "put .dmls/{name}/measured.json",
     "infer {name}.candidate",
     "put {name}.table/config.pbtxt",
     "put {name}/config.pbtxt",
@@ -222,8 +225,12 @@ def test_a_repository_in_s3(on_s3, made):
     with triton.client(key="") as stranger, pytest.raises(ServingError, match="restricted"):
         deploy(repository, stranger, name, made(0))
     with triton.client(key="let-me-load", load_timeout=120) as client:
-        for number in (0, 1):
-            assert deploy(repository, client, name, made(number)).version == number + 1
+        assert deploy(repository, client, name, made(0)).version == 1
+        staged = stage(repository, client, name, made(1))
+        chosen = measure(repository, client, name, staged.version)
+        assert [found.scaling for found in chosen.measured][:1] in ([SIMPLEST], []), "or time was up"
+        assert go_live(repository, client, name, staged.version).version == 2
+        assert choice_of(repository.store, name, 2) == chosen
         for version in (1, 2, 1):  # within seconds: S3 tells times in whole ones
             assert rollback(repository, client, name, version).version == version
             assert client.versions(name) == (version,)

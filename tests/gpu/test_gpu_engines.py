@@ -8,9 +8,7 @@ import pytest
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import load_engine
-from dmls_core.search import Problem, Space, choose_searcher, make_folds
 from dmls_core.serving import checkpoint
-from dmls_core.spec import Choice, Range
 from dmls_core.training import TrainRequest, train
 from tests.unit.engines.conftest import kinds_of, make_data
 
@@ -90,36 +88,6 @@ def test_the_single_precision_inference_of_the_gpu_agrees(tmp_path: Path):
 
     own = fitted.predict(engine.place(data.x))
     checkpoint.check_parity(own, cupy.asnumpy(served.predict_proba(engine.place(data.x))))
-
-
-def test_a_search_keeps_its_data_on_the_device():
-    import cupy
-
-    model, data = CATALOGUE["random-forest-classifier"], make_data("binary", rows=2000)
-    engine = load_engine("gpu", model.family)
-    problem = Problem(
-        model=model,
-        engine=engine,
-        features=engine.place(data.x),
-        target=engine.place(data.y),
-        truth=data.y,
-        n_classes=2,
-        folds=make_folds(data.y, 3, n_classes=2, seed=0),
-        score=lambda truth, found: float((found.argmax(axis=1) == truth).mean()),
-        direction="maximize",
-        seed=0,
-        threads=4,
-    )
-    space = Space(
-        {"n_estimators": Range(min=10, max=50), "criterion": Choice(values=("gini", "entropy"))}, {}
-    )
-
-    searcher = choose_searcher("tpe", model, engine.name)
-    outcome = searcher.run(problem, space, 4, on_trial=lambda _: None, stop=lambda: False)
-
-    assert isinstance(problem.features, cupy.ndarray)
-    assert outcome.finished == 4
-    assert outcome.best.value > 0.7
 
 
 @pytest.mark.parametrize("name", NAMES)

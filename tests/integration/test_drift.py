@@ -6,18 +6,19 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
 from dmls_core.cli.main import main
 from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec
-from dmls_core.orchestration.monitor import Look, check_jobs
+from dmls_core.orchestration.monitor import check_jobs
+from dmls_core.orchestration.monitor_look import Look
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.tracking import log_run, promote
 from dmls_core.training import TrainRequest, train
-from tests.bench.stream import alarms
+from tests.drifting import answers_of, stream
+from tests.webhook import webhook
 
 SPEC = """model = "{model}"
 n_trials = 1
@@ -30,20 +31,15 @@ value = 10
 
 [data]
 path = "{{date}}.csv"
+labels = "labels/{{date}}.csv"
 
 [drift]
 action = "retrain"
+
+[owner]
+notify = ["webhook:drift"]
 """
 ROWS = 600
-
-
-def stream(rows: int, seed: int, shift: float = 0.0) -> pl.DataFrame:
-    """Two numbers and a category, of which ``b`` may be shifted; the target follows from them."""
-    draw = np.random.default_rng(seed)
-    a, b = draw.normal(size=rows), draw.normal(size=rows) + shift
-    k = draw.choice(["x", "y", "z"], size=rows)
-    y = np.where(a + b + (k == "x") > 0, "yes", "no")
-    return pl.DataFrame({"a": a, "b": b, "k": k, "y": y})
 
 
 def train_job(store: Store, folder: Path, name: str, model: str, data: pl.DataFrame) -> dict:
@@ -87,7 +83,7 @@ def jobs(store, mlflow_uri, tmp_path_factory) -> dict[str, dict]:
     }
     for name, result in done.items():
         run = log_run(mlflow_uri, result, Path(result["out"]), spec={})
-        promote(mlflow_uri, f"lab.{name}", run.model_version)
+        promote(mlflow_uri, f"lab.{name}", run.model_version, triton_version=1)
     Registry(store).accept(
         load_spec(SPEC.format(model="xgboost-regressor").encode()), "lab", "aaa", [], datetime.now(UTC)
     )
@@ -294,5 +290,89 @@ def test_new_partitions_are_compared_one_by_one_and_those_trained_on_are_not(
     }
 
 
-def test_a_stream_raises_no_alarm_before_it_drifts_and_does_from_then_on():
-    assert alarms(3, drifts_at=8)["alarms in weeks"] == "8, 9, 10, 11, 12"
+def label(store: Store, job: str, day: str, frame: pl.DataFrame) -> None:
+    store.put(f"incoming/lab/{job}/labels/{day}.csv", frame.write_csv().encode())
+
+
+@pytest.fixture(autouse=True)
+def owner(monkeypatch, tmp_path):
+    """The webhook that the jobs' specs name."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))  # whose notifiers tell it
+    with webhook() as told:
+        connection = {"conn_type": "http", "host": "127.0.0.1", "port": told.port}
+        monkeypatch.setenv("AIRFLOW_CONN_DMLS_WEBHOOK_DRIFT", json.dumps(connection))
+        yield told
+
+
+@pytest.fixture
+def labelled(store, jobs, mlflow_uri) -> dict:
+    """A trained job, with nothing but labels to look at: requests and partitions are noted as compared."""
+    for key in list(store.list("inference/lab/")):
+        store.delete(key.key)
+    settle(store, check_jobs(store, mlflow_uri))
+    return jobs["classes"]
+
+
+def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflow_uri, tmp_path):
+    from mlflow import MlflowClient
+
+    from dmls_core.monitoring.exposition import JobMetrics
+    from dmls_core.monitoring.families import exposition_text
+
+    right = labelled["score"]
+    promote(mlflow_uri, "lab.classes", 1, triton_version=1)
+    owner.heard.clear()
+
+    def look() -> Look:
+        found = check_jobs(store, mlflow_uri)
+        assert found.failed == []
+        settle(store, found)
+        return found
+
+    def status() -> str:
+        return read_status(store, "lab", "classes").message
+
+    # Some labels, of which few belong to answers that were logged, wait for more; they are told of once.
+    early = answers_of(store, "classes", 1, right, 60, tmp_path)
+    unlogged = pl.DataFrame({"request_id": [f"u{n}" for n in range(500)], "y": ["no"] * 500})
+    label(store, "classes", "2026-02-01", pl.concat([early, unlogged]))
+    assert look().judged == 0
+    assert "too few labels to judge: 60 labelled answers of version 1" in status()
+
+    # With these it is enough, and the model does as well as it did.
+    label(store, "classes", "2026-02-02", answers_of(store, "classes", 2, right, 300, tmp_path))
+    found = look()
+    assert (found.judged, found.retrains) == (1, set())
+    document = json.loads(store.get("monitor/lab/classes/latest-labels/decay.json"))
+    assert (document["verdict"], document["labels"], document["met"]) == ("steady", 860, 360)
+    (version,) = document["versions"]
+    assert (version["rows"], version["champion"], version["trained_score"]) == (360, True, right)
+    assert "no drift in 360 rows" in status()
+    assert "on 360 labelled answers of version 1" in status()
+    before = {info.key: info.etag for info in store.list("monitor/lab/classes/")}
+    assert look().judged == 0
+    assert owner.heard == []
+    assert {info.key: info.etag for info in store.list("monitor/lab/classes/")} == before
+
+    # It has decayed: told wherever drift is, and trained again.
+    label(store, "classes", "2026-02-03", answers_of(store, "classes", 3, right - 0.3, 300, tmp_path))
+    store.put("incoming/lab/classes/labels/2026-02-04.csv", b"id,y\n1,no\n")
+    found = look()
+    assert found.judged == 1
+    ((dag_id, run_id),) = found.retrains
+    assert dag_id == "dmls.lab.classes"
+    assert run_id.startswith(f"drift__{labelled['run_key']}__")
+    assert "the model has decayed" in status()
+    assert "labels were not read: 2026-02-04.csv" in status()
+    tags = MlflowClient(tracking_uri=mlflow_uri).get_model_version("lab.classes", "1").tags
+    assert "the model has decayed" in tags["dmls.decay"]
+    page = read_status(store, "lab", "classes").links["labels"].removeprefix(f"{store.url}/")
+    assert b"<svg" in store.get(page)
+    told = exposition_text(JobMetrics(store).families())
+    assert 'dmls_decay_detected{team="lab",job="classes"} 1' in told
+    assert 'dmls_decay_score{team="lab",job="classes",version="1",metric="accuracy"}' in told
+    assert 'dmls_decays_total{team="lab",job="classes"} 1' in told
+    document = json.loads(store.get("monitor/lab/classes/latest-labels/decay.json"))
+    assert [point["verdict"] for point in document["history"]] == ["steady", "decayed"]
+    assert look().judged == 0
+    assert [told["event"] for told in owner.contents] == ["decayed", "rejected"]

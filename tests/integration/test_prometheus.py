@@ -17,8 +17,9 @@ import yaml
 
 from dmls_core.monitoring import Values, compare, metrics_text
 from dmls_core.monitoring.counts import count
-from dmls_core.monitoring.exposition import drift_file
+from dmls_core.monitoring.exposition import decay_file, drift_file
 from dmls_core.monitoring.profile import profile_of
+from dmls_core.monitoring.prometheus import decay_text
 from dmls_core.platform.service import http_answers, wait_until
 from dmls_core.serving import ServingOptions, deploy
 from dmls_core.store import open_store
@@ -64,6 +65,9 @@ def write_metrics(root):
     new = {("feature", "size"): Values("size", "feature", draw.normal(size=500) + 2)}
     text = metrics_text(compare(old, new, 500, 0.2), "lab", "told", "requests")
     store.put(drift_file("lab", "told", "requests"), text.encode())
+    version = {"version": 3, "metric": "accuracy", "rows": 300, "score": 0.8, "trained_score": 0.9}
+    labels = {"team": "lab", "job": "told", "at": "2026-02-01T00:00:00+00:00", "verdict": "decayed"}
+    store.put(decay_file("lab", "told"), decay_text(labels | {"versions": [version]}).encode())
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +122,7 @@ def test_deployments_drift_and_runs_are_told(told):
     assert values[f"dmls_deployments_total{{{LABELS}}}"] == 2
     assert values[f"dmls_rollbacks_total{{{LABELS}}}"] == 0
     assert values[f'dmls_drift_detected{{{LABELS},source="requests"}}'] == 1
+    assert values[f"dmls_decay_detected{{{LABELS}}}"] == 1
     assert values[f'dmls_run_duration_seconds_count{{{LABELS},state="success"}}'] == 2
     # Two runs of 30 s.
     assert values[f'dmls_run_duration_seconds_sum{{{LABELS},state="success"}}'] == pytest.approx(60, abs=0.1)

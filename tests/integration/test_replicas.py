@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving import Repository, deploy, rollback
+from dmls_core.platform.service import wait_until
+from dmls_core.serving import Repository, TritonClient, deploy, go_live, measure, rollback, stage
 from dmls_core.serving.table import table_name
 from dmls_core.serving.upkeep import repair
+from dmls_core.serving.verification import table_tensors
+from tests.services.nginx_server import nginx
 from tests.services.triton_server import new_triton
 from tests.table_endpoint import outputs_of, post, request_body
 from tests.trained_run import trained_run, user_rows
 
 NAME = "lab.twice"
+PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +83,6 @@ def clients(replicas):
 
 def versions_that_answer(clients, model):
     """Ask each server's table endpoint as a user does; return the version that each answers with."""
-    from dmls_core.data.encoder import Encoder
-
     encoder = Encoder.from_json(json.loads((model / "encoder.json").read_text()))
     found = []
     for client in clients:
@@ -89,7 +97,9 @@ def test_each_server_loads_and_proves_itself_before_the_next(replicas, clients, 
     repository, _ = replicas
     deploy(repository, clients, NAME, models[0])
     steps = Steps(clients)
-    deploy(repository, clients, NAME, models[1])
+    staged = stage(repository, clients, NAME, models[1])
+    measure(repository, clients, NAME, staged.version)
+    go_live(repository, clients, NAME, staged.version)
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
     live = [step for step in steps.taken if step[2] == NAME]
     candidate = [step for step in steps.taken if step[2] == f"{NAME}.candidate" and step[1] == "infer"]
@@ -122,6 +132,73 @@ def test_a_server_that_is_down_stops_the_deployment_and_gets_it_later(replicas, 
     assert versions_that_answer(clients, models[2]) == [{3}, {3}]
     rollback(repository, clients, NAME)
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
+
+
+class Asking:
+    """Clients that ask the table endpoint until they are told to end, one over each protocol."""
+
+    def __init__(self, http, grpc, columns, version):
+        self._addresses, self._columns, self._version = (http, grpc), columns, version
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=[p]) for p in ("http", "grpc")]
+        self.wrong, self.failed, self.answered = [], {"http": [], "grpc": []}, Counter()
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, protocol):
+        with TritonClient(*self._addresses, timeout=60.0) as client:
+            while not self._ended.is_set():
+                try:
+                    got = client.infer_tensors(table_name(NAME), self._columns, protocol=protocol)
+                    if set(got.as_numpy("version").ravel()) != {self._version}:
+                        self.wrong.append(got.as_numpy("version"))
+                    self.answered[protocol] += 1
+                except ServingError as error:
+                    self.failed[protocol].append(str(error))
+
+    def wait_more(self):
+        """Wait until both have had twenty more answers."""
+        goal = {protocol: self.answered[protocol] + 20 for protocol in ("http", "grpc")}
+        wait_until(lambda: all(self.answered[p] >= goal[p] for p in goal), 120)
+
+
+def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_lost(
+    replicas, clients, models, tmp_path
+):
+    """The configuration of docs/serving.md as it stands there, at other addresses."""
+    (config,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    places = {
+        f"triton-{number}:{port}": client.addresses[protocol]
+        for number, client in enumerate(clients)
+        for protocol, port in (("http", 8000), ("grpc", 8001))
+    }
+    repository, servers = replicas
+    version = deploy(repository, clients, NAME, models[1]).version
+    encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
+    try:
+        with nginx(config, places, tmp_path) as at:
+            with Asking(at[8000], at[8001], table_tensors(encoder, user_rows(3)), version) as asking:
+                asking.wait_more()
+                assert asking.failed == {"http": [], "grpc": []}
+                servers[1].stop(signal.SIGKILL)
+                asking.wait_more()
+            # nginx does not keep a gRPC request that it has sent on: those in flight are lost.
+            assert (asking.wrong, asking.failed["http"]) == ([], [])
+            with TritonClient(at[8000], at[8001]) as client, pytest.raises(ServingError, match="load"):
+                client.load(NAME)
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    finally:
+        if servers[1].process is None:
+            servers[1].start()
 
 
 def test_a_server_that_lost_the_model_is_mended(replicas, clients, models):

@@ -9,13 +9,27 @@ import json
 import signal
 import threading
 import time
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
 import treelite
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving import Predictor, TritonClient, deploy, predict_file, rollback_to, verify
+from dmls_core.serving import (
+    Predictor,
+    TritonClient,
+    deploy,
+    go_live,
+    measure,
+    predict_file,
+    rollback_to,
+    stage,
+    verify,
+)
+from dmls_core.serving.config import SIMPLEST, Scaling
+from dmls_core.serving.scaling import Choice, choice_of, note_choice
+from dmls_core.serving.table import table_name
 from tests.services.seaweed import free_ports
 from tests.trained_run import trained_run, user_rows
 
@@ -190,6 +204,28 @@ def test_requests_go_on_while_versions_change(triton, repository, client, candid
         thread.join()
     assert not wrong
     assert {"http", "grpc"} <= set(asked)
+
+
+def test_what_is_measured_is_served_with_what_was_chosen(triton, repository, client, candidate, name):
+    deploy(repository, client, name, candidate(0))
+    staged = stage(repository, client, name, candidate(1))
+    choice = measure(repository, client, name, staged.version)
+    assert choice == choice_of(repository.store, name, staged.version)
+    assert [found.scaling for found in choice.measured][:1] in ([SIMPLEST], []), "or time was up"
+    assert all(sum(found.rates) > 0 for found in choice.measured)
+    assert client.versions(name) == (1,)
+    # Whatever this machine preferred: two instances are served as well.
+    two = Choice(Scaling(2, batching=False), "told to")
+    note_choice(repository.store, name, staged.version, two, repository.versions(name))
+    go_live(repository, client, name, staged.version)
+    for endpoint in (name, table_name(name)):
+        with urlopen(f"http://{client.addresses['http']}/v2/models/{endpoint}/config", timeout=60) as answer:
+            config = json.load(answer)
+        assert config["instance_group"][0]["count"] == 2
+        assert "dynamic_batching" not in config
+    assert verify(repository, client, name, 2) == 90
+    rollback_to(repository, client, name, 1)
+    assert verify(repository, client, name, 1) == 90
 
 
 def test_two_publishers_at_once_end_in_one_served_version(triton, repository, candidate, name):

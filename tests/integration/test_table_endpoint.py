@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dmls_core.data.encoder import MISSING
+from dmls_core.errors import ServingError
 from dmls_core.serving import Predictor, rollback_to
 from dmls_core.serving.table import table_name
 from tests.table_endpoint import Served, change_encoder, request_body
@@ -117,6 +118,13 @@ def test_columns_left_out_are_named_and_nothing_is_guessed(parts):
     body = body_of(parts)
     body["inputs"] = [tensor for tensor in body["inputs"] if tensor["name"] == "count"]
     assert parts.post(body) == (400, {"error": "columns are missing: 'size', 'colour'"})
+
+
+def test_a_text_that_is_not_utf8_is_told(parts):
+    columns = {"size": np.zeros((2, 1)), "count": np.zeros((2, 1))}
+    columns["colour"] = np.array([[b"red"], [b"r\xffd"]], dtype=object)
+    with pytest.raises(ServingError, match="column 'colour' holds a text that is not UTF-8"):
+        parts.client.infer_tensors(table_name(parts.name), columns)
 
 
 def test_unknown_and_missing_values_follow_the_encoder(parts):

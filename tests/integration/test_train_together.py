@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from dmls_core.store import open_store
+from dmls_core.store.line import PATIENCE, leave_line, stand_in_line
 from tests.services.postgres_server import PostgresServer
 
 MODELS = """model = ["random-forest-classifier", "xgboost-classifier"]
@@ -136,18 +138,32 @@ def test_two_models_compete_and_one_is_refitted(iris: Path):
 def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: PostgresServer):
     postgres.empty()
     (iris / "spec.toml").write_text(MODELS.format(n_trials=14, workers=2))
+    shared = {"DMLS_STUDY_URL": postgres.study_url, "DMLS_LINE_URL": str(iris / "store/waiting/cpu")}
 
-    leader, helper = (
-        train(iris, "--worker", str(worker), DMLS_STUDY_URL=postgres.study_url) for worker in range(2)
-    )
+    # All slots are taken, and another run has been in line for longer than a while: the helper leaves.
+    store = open_store(str(iris / "store"))
+    stand_in_line(store, "cpu", "lab", "other", "0" * 64)
+    (waiting,) = (iris / "store/waiting/cpu").iterdir()
+    long_ago = time.time() - 2 * PATIENCE
+    os.utime(waiting, (long_ago, long_ago))
+    _, left_errors = ended(train(iris, "--worker", "1", **shared))
+    assert [trial["number"] for trial in trials(iris)] == [0]
+    assert "another run waits for a trainer: this one leaves" in left_errors
+
+    # One that has just come to wait sends nobody away, nor does the end of the line.
+    waiting.touch()
+    leader, helper = (train(iris, "--worker", str(worker), **shared) for worker in range(2))
+    leave_line(store, "cpu", "lab", "other", "0" * 64)
     output, errors = ended(leader)
     helped, helper_errors = ended(helper)
 
     result = check_model(iris)
     assert result["n_trials"] == 14
     assert [trial["number"] for trial in trials(iris)] == list(range(14))
-    said = [line for text in (errors, helper_errors) for line in text.splitlines() if "accuracy 0" in line]
+    texts = (left_errors, errors, helper_errors)
+    said = [line for text in texts for line in text.splitlines() if "accuracy 0" in line]
     assert len([line for line in said if line.startswith("trial ")]) == 14
+    assert "another run waits" not in errors + helper_errors
     assert "worker 1 is done" in helped or result["model"] in helped
     assert postgres.rows("SELECT count(*) FROM studies") == [(0,)]
     written = "".join(path.read_text(errors="replace") for path in (iris / "out").rglob("*.*"))

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 PATIENCE = 60_000
 """Milliseconds that anything may take on a busy machine, but a training."""
 
+STEP = 250
+"""Milliseconds between two movements of the mouse."""
+
 TRAINING = 300_000
 
 WIDE, NARROW = (1360, 900), (412, 915)
@@ -26,7 +29,7 @@ class Newcomer:
         page: the browser's page.
         settings: of the platform, ``platform.json``'s.
         look: called at each step with its name.
-        errors: what the browser complained about, refused answers apart.
+        errors: what the browser complained about, refused answers apart, and what it asked of strangers.
     """
 
     page: Page
@@ -51,8 +54,32 @@ class Newcomer:
     def choose(self, data: Path, *, team: str, name: str) -> None:
         """Choose a data file, and say what the job is called."""
         self.page.set_input_files("#file", data)
+        self._name(team, name)
+
+    def drag(self, data: Path, *, team: str, name: str) -> None:
+        """Drag a data file onto the page, as from a desktop, and say what the job is called."""
+        box = self.page.locator("#drop").bounding_box()
+        assert box is not None
+        place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        dragged = {"items": [], "files": [str(data)], "dragOperationsMask": 1}
+        browser = self.page.context.new_cdp_session(self.page)
+        over = self.page.locator("#drop.over")
+        browser.send("Input.dispatchDragEvent", {"type": "dragEnter", **place, "data": dragged})
+        for _ in range(PATIENCE // STEP):
+            # As a hand does, again and again: the page's script may still be on its way.
+            browser.send("Input.dispatchDragEvent", {"type": "dragOver", **place, "data": dragged})
+            if over.count():
+                break
+            self.page.wait_for_timeout(STEP)
+        self.look("dragging")
+        browser.send("Input.dispatchDragEvent", {"type": "drop", **place, "data": dragged})
+        browser.detach()
+        self._name(team, name)
+
+    def _name(self, team: str, name: str) -> None:
         self.page.locator("#columns tr").first.wait_for()
         self.page.locator(".hyper").first.wait_for()
+        self.page.locator("#verdict.good").wait_for()
         self.look("columns")
         self.page.get_by_label("Team").last.fill(team)
         self.page.get_by_label("Job", exact=True).fill(name)
@@ -79,14 +106,46 @@ class Newcomer:
         self.page.get_by_role("button", name="Deploy", exact=True).wait_for(timeout=TRAINING)
         self.look("trained")
 
-    def deploy(self) -> None:
+    def read_report(self) -> str:
+        """Look at the report on the job's page, then by itself, and return its text."""
+        frame = self.page.frame_locator("iframe[title='Report of the run']")
+        self.page.locator(".report").scroll_into_view_if_needed()
+        frame.locator("h1").first.wait_for()
+        job = self.page.url
+        self.page.get_by_role("link", name="Open by itself").click()
+        self.page.wait_for_url("**/report")
+        self.look("report")
+        text = self.page.locator("body").inner_text()
+        self.page.goto(job)
+        return text
+
+    def deploy(self, version: int = 1) -> None:
         """Approve the model and wait until it is served."""
         self.page.get_by_role("button", name="Deploy", exact=True).click()
-        dialog = self.page.locator("dialog[open]")
-        if dialog.count():
-            dialog.get_by_role("button", name="Deploy").click()
-        self.page.get_by_role("link", name="Try it").wait_for(timeout=TRAINING)
+        self._await_served(version)
         self.look("deployed")
+
+    def run_again(self, seed: int) -> None:
+        """Start another run, with another seed, and wait until its model waits for approval."""
+        self.page.get_by_role("button", name="Run again…").click()
+        dialog = self.page.locator("dialog[open]")
+        dialog.get_by_label("Seed").fill(str(seed))
+        self.look("again")
+        dialog.get_by_role("button", name="Start the run").click()
+        self.page.get_by_role("button", name="Deploy", exact=True).wait_for(timeout=TRAINING)
+
+    def roll_back(self, version: int) -> None:
+        """Have an earlier version served again, and wait until the page says so."""
+        self.page.get_by_role("button", name="Roll back…").click()
+        dialog = self.page.locator("dialog[open]")
+        dialog.get_by_label("Version in Triton").select_option(str(version))
+        self.look("rolling back")
+        dialog.get_by_role("button", name="Roll back").click()
+        self._await_served(version)
+        self.look("rolled back")
+
+    def _await_served(self, version: int) -> None:
+        self.page.get_by_text(f"version {version} is served", exact=True).wait_for(timeout=TRAINING)
 
     def ask(self, row: Mapping[str, str]) -> str:
         """Type a row into the form of the served model, and return its prediction."""
@@ -128,6 +187,8 @@ def arrive(
     page = context.new_page()
     newcomer = Newcomer(page, settings, lambda step: look(page, step))
     page.on("pageerror", lambda error: newcomer.errors.append(str(error)))
+    own = (settings["airflow_url"].rstrip("/") + "/", "data:", "blob:")
+    page.on("request", lambda asked: asked.url.startswith(own) or newcomer.errors.append(asked.url))
     page.on(
         "console",
         lambda said: (

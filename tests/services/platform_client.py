@@ -16,6 +16,7 @@ from urllib.parse import quote
 import boto3
 
 FINAL = ("deployed", "failed", "rejected")
+PAUSED = ("awaiting_input", "deferred")
 
 
 @dataclass
@@ -177,12 +178,13 @@ class PlatformClient:
         path = f"/dags/dmls.{team}.{job}/dagRuns/{quote(run)}/taskInstances/approve/-1/hitlDetails"
         answer = {"chosen_options": [option], "params_input": {}}
         end = time.monotonic() + 120
-        # Airflow may lose an answer given within moments of the question: it tries the task again, which
-        # asks again. So a user's answer counts once the task has ended.
-        while self.task(team, job, "approve")["state"] not in ("success", "skipped"):
-            code, said = self._call("PATCH", f"/api/v2{path}", answer)
-            assert time.monotonic() < end, f"approval: {code} {said}"
-            time.sleep(1)
+        # Airflow notes an answer that is given between the question and the task's pause, and then waits for
+        # ever; one given before the scheduler has seen the pause counts as a task that was killed.
+        while (state := self.task(team, job, "approve")["state"]) not in ("success", "skipped"):
+            assert time.monotonic() < end, f"approval: {state}"
+            time.sleep(2)
+            if state in PAUSED:
+                self._call("PATCH", f"/api/v2{path}", answer)
 
     # -- Triton and MLflow -------------------------------------------------------------------------
     def infer(self, model: str, rows: list[list[float]]) -> list[float]:

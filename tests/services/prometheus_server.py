@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 import urllib.error
@@ -18,30 +17,10 @@ import pytest
 import yaml
 
 from dmls_core.platform.service import http_answers, wait_until
+from tests.services.debian import find_program
 from tests.services.seaweed import free_ports
 
 START_SECONDS = 60
-
-
-def find_programs(folder: Path) -> Path:
-    """Return the folder that holds ``prometheus`` and ``promtool``.
-
-    Raises:
-        FileNotFoundError: this machine has neither them nor a way to fetch them.
-    """
-    if found := shutil.which("prometheus"):
-        return Path(found).parent
-    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise FileNotFoundError("no prometheus, and no apt-get to fetch it with")
-    folder.mkdir(exist_ok=True)
-    download = ["apt-get", "download", "-qq", "prometheus"]
-    for command in (download, ["apt-get", "update", "-qq"], download):
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        if command is download and done.returncode == 0:
-            (package,) = folder.glob("prometheus_*.deb")
-            subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
-            return folder / "usr/bin"
-    raise FileNotFoundError(f"apt-get could not fetch prometheus: {done.stderr[-500:]}")
 
 
 class Prometheus:
@@ -103,6 +82,6 @@ class Prometheus:
 def prometheus_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of Prometheus's programs."""
     try:
-        yield find_programs(tmp_path_factory.mktemp("prometheus"))
+        yield find_program("prometheus", "usr/bin/prometheus", tmp_path_factory.mktemp("prometheus")).parent
     except FileNotFoundError as error:
         pytest.skip(str(error))

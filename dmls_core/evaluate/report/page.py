@@ -9,7 +9,7 @@ from typing import Any
 from dmls_core.evaluate.insight import Insight
 from dmls_core.evaluate.report import comparison_section, model_section, search_section
 from dmls_core.evaluate.report.figures import Figures, style
-from dmls_core.evaluate.report.parts import facts, folded, number, table
+from dmls_core.evaluate.report.parts import facts, folded, number, paragraph, table
 
 FEATURES = 40
 """Names of features that are listed."""
@@ -150,11 +150,29 @@ def _space(space: Mapping[str, Any]) -> str:
     return text + (", by its logarithm" if space.get("log") else "")
 
 
+def _size(size: Mapping[str, Any]) -> str:
+    """Say how large the model is, and which depth would do."""
+    text = (
+        f"The checkpoint has {size['bytes'] / 1e6:,.1f} MB: {size['trees']:,} trees with {size['nodes']:,} "
+        f"nodes, up to {size['depth']} deep."
+    )
+    if enough := size["enough"]:
+        text += (
+            f" Cut at depth {enough['max_depth']} they have {enough['nodes']:,} nodes, about "
+            f"{enough['bytes'] / 1e6:,.1f} MB, and lose nothing that can be measured: "
+            f"{number(enough['score'])} instead of {number(enough['whole_score'])} on {enough['rows']:,} "
+            f"rows held out, with {enough['trees']:,} trees. Give max_depth a max of {enough['max_depth']} "
+            "to have it so."
+        )
+    return text
+
+
 def _details(result: Mapping[str, Any]) -> str:
     provenance = [["run", result["run_key"]], ["data, SHA-256", result["data"]["hash"]]]
     provenance += [["spec, SHA-256", result["spec_sha256"]]] if "spec_sha256" in result else []
     parameters = [[name, "none" if value is None else value] for name, value in result["best_params"].items()]
-    left = f"<h3>Hyperparameters in effect</h3>{table(['name', 'value'], parameters)}"
+    size = f"<h3>Size</h3>{paragraph(_size(result['size']), '')}" if "size" in result else ""
+    left = f"<h3>Hyperparameters in effect</h3>{table(['name', 'value'], parameters)}{size}"
     right = (
         f"<h3>Time</h3>{table(['phase', 'seconds'], list(result['seconds'].items()))}"
         f"<h3>Provenance</h3>{table(['', ''], provenance)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_core.models.engines.base import Binned, BoostingEngine, Engine, Fitted, Growing
+from dmls_core.models.engines.base import Binned, BoostingEngine, Engine, FetchingEngine, Fitted, Growing
 from dmls_core.models.engines.loader import load_engine, load_reader, missing_packages
 from dmls_core.models.engines.parameters import effective
 
@@ -10,6 +10,7 @@ __all__ = [
     "Binned",
     "BoostingEngine",
     "Engine",
+    "FetchingEngine",
     "Fitted",
     "Growing",
     "effective",

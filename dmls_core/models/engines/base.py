@@ -92,6 +92,14 @@ class Engine(Protocol):
         ...
 
 
+class FetchingEngine(Engine, Protocol):
+    """An engine whose arrays may lie elsewhere than in the CPU's memory."""
+
+    def fetch(self, array: Array) -> NDArray[Any]:
+        """Copy an array of the engine's device into a NumPy array."""
+        ...
+
+
 class Reader(Protocol):
     """Reads columns of data files on a device; each answer is a ``pyarrow.Table`` or None."""
 

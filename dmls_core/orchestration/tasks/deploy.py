@@ -15,6 +15,7 @@ from dmls_core.orchestration.model_files import download_model
 from dmls_core.orchestration.notify import notify
 from dmls_core.orchestration.tasks.base import JobRun, JobTask
 from dmls_core.orchestration.tasks.decision import tag_decision
+from dmls_core.orchestration.tasks.deployment_record import record_deployment
 
 if TYPE_CHECKING:
     from dmls_core.serving import Repository, ServingOptions, TritonClient
@@ -46,7 +47,7 @@ class VerifyOperator(JobTask):
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return how many rows agreed over HTTP and gRPC, and how long one takes."""
         from dmls_core.monitoring.counts import count
-        from dmls_core.serving import go_live
+        from dmls_core.serving import go_live, measure
         from dmls_core.tracking import promote
 
         deployment, tracked = run.result_of("deploy"), run.result_of("register")
@@ -61,6 +62,8 @@ class VerifyOperator(JobTask):
 
         try:
             with _triton(run) as triton:
+                choice = measure(*triton, name, version)
+                self.log.info("%s version %s is served with %s", name, version, choice.text)
                 done = go_live(
                     *triton,
                     name,
@@ -74,6 +77,7 @@ class VerifyOperator(JobTask):
             count(run.store, run.job.team, run.job.name, "verification_failures")
             raise
         count(run.store, run.job.team, run.job.name, "deployments")
+        record_deployment(run, done, choice)
         evaluated = run.result_of("evaluate")
         run.reporter.links |= {
             "mlflow": tracked["url"],

@@ -21,6 +21,11 @@ PRUNING = ("max_depth", "min_samples_split", "min_impurity_decrease")
 """Hyperparameters that only say where a tree stops: scikit-learn's depth-first growth looks at them once
 the best split of a node is known, or before it looks for one, and never chooses another split for them."""
 
+ENGINES: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
+"""What of them is known of a grown tree, by engine: cuML's tell their nodes' rows but no gain of impurity.
+They grow level by level; a node's draw of columns depends on how many nodes were split before it, so that
+of depth no draw depends at all."""
+
 TREE_POINTS = 10
 """Sizes of the forest that are scored, where the space holds more."""
 
@@ -56,24 +61,29 @@ class Layout:
         return {**self.structural.fixed, **params, **self.loosest, TREES: trees}
 
 
-def structural(space: Space) -> Space:
-    """Return the part of a space that needs a forest for each of its values.
+def structural(space: Space, engine: str) -> Space:
+    """Return the part of a space that needs a forest for each of its values on an engine.
 
-    Cuts are exact for trees that grow depth first and are not pruned afterwards: with ``max_leaf_nodes``
-    or ``ccp_alpha`` every hyperparameter but the number of trees is structural.
+    Cuts are exact for trees that grow depth first, or level by level, and are not pruned afterwards: with
+    ``max_leaf_nodes`` or ``ccp_alpha`` every hyperparameter but the number of trees is structural. So it is
+    where nothing tells the weight of a node's rows: on cuML, where classes weigh and rows are not drawn.
     """
-    limits = {"max_leaf_nodes": NONE, "ccp_alpha": 0.0}
-    plain = all(
-        name not in space.searched and space.fixed.get(name, default) == default
-        for name, default in limits.items()
-    )
-    answered = {TREES, *(PRUNING if plain else ())}
+    limits: dict[str, Scalar] = {"max_leaf_nodes": NONE, "ccp_alpha": 0.0}
+    if engine == "gpu" and not always(space, "bootstrap", True):
+        limits["class_weight"] = NONE
+    plain = all(always(space, name, default) for name, default in limits.items())
+    answered = {TREES, *(ENGINES[engine] if plain else ())}
     return Space({k: v for k, v in space.searched.items() if k not in answered}, space.fixed)
+
+
+def always(space: Space, name: str, default: Scalar) -> bool:
+    """Say whether a hyperparameter has its default in all of a space."""
+    return name not in space.searched and bool(space.fixed.get(name, default) == default)
 
 
 def lay_out(problem: Problem, space: Space) -> Layout:
     """Take ``space`` apart; see ``structural``."""
-    split = structural(space)
+    split = structural(space, problem.engine.name)
     pruning = [name for name in PRUNING if name in space.searched and name not in split.searched]
     points = CUT_POINTS.get(len(pruning), 1)
     axes = {name: axis(space.searched[name], points) for name in pruning}

@@ -12,6 +12,7 @@ from dmls_core.errors import DataError
 from dmls_core.models.engines.base import useful_threads
 from dmls_core.search.interface import Problem
 from dmls_core.search.nested.axes import TREES, Layout
+from dmls_core.search.nested.blocks import BlockForest
 from dmls_core.search.nested.ground import Field
 from dmls_core.search.nested.grown import GrownForest
 from dmls_core.search.nested.pick import pick_cut
@@ -36,9 +37,8 @@ class Candidate:
         self._layout = layout
         self._scores: dict[int, tuple[tuple[float, ...], ...]] = {}
         threads = useful_threads(problem.features, problem.threads)
-        self.forests = [
-            GrownForest(problem, layout, ground, params, threads=threads) for ground in field.grounds
-        ]
+        kind = GrownForest if problem.engine.name == "cpu" else BlockForest
+        self.forests = [kind(problem, layout, ground, params, threads=threads) for ground in field.grounds]
         generator = np.random.default_rng(problem.seed)
         self._groups = [generator.permutation(len(ground.truth)) % GROUPS for ground in field.grounds]
 

@@ -23,7 +23,7 @@ STEPS = 4
 
 
 class NestedEvaluator:
-    """Scores configurations of a forest on the CPU; see ``Evaluator``.
+    """Scores configurations of a forest; see ``Evaluator``.
 
     Args:
         problem: what they are scored on; its rows are prepared once, at the first trial.
@@ -37,7 +37,7 @@ class NestedEvaluator:
 
     def suggested(self, space: Space) -> Space:
         """Return what needs a forest of its own; see ``Evaluator.suggested``."""
-        return structural(space)
+        return structural(space, self._problem.engine.name)
 
     def evaluate(
         self,

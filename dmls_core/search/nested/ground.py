@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.models.engines import effective
+from dmls_core.models.engines.base import Array
 from dmls_core.search.interface import Problem
 from dmls_core.search.nested.bins import Bins
 from dmls_core.search.space import Space
@@ -28,21 +29,23 @@ EVERY_FOLD = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """One matrix to grow a forest on, and rows to score it on.
+    """One matrix to grow a forest on, and rows to score it on: on the engine's device, but for ``truth``.
 
     Attributes:
         features: (n_rows, n_features) float32 to grow on.
         target: (n_rows,) of it.
-        probe: (n_scored, n_features): the rows to score.
+        probe: (n_probed, n_features): a matrix with the rows to score.
+        scored: (n_scored,) their positions in it.
         truth: (n_scored,) of them.
-        positions: (n_scored,) of them in ``features`` where they are scored out of bag; else ``None``.
+        out_of_bag: whether ``probe`` is ``features``, and trees answer for what they have not seen.
     """
 
-    features: NDArray[np.float32]
-    target: NDArray[Any]
-    probe: NDArray[np.float32]
+    features: Array
+    target: Array
+    probe: Array
+    scored: NDArray[np.int64]
     truth: NDArray[Any]
-    positions: NDArray[np.int64] | None
+    out_of_bag: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Field:
     @property
     def out_of_bag(self) -> bool:
         """Whether forests are scored by rows that each tree has not seen."""
-        return self.grounds[0].positions is not None
+        return self.grounds[0].out_of_bag
 
 
 def survey(problem: Problem, space: Space, cuts: int) -> Field:
@@ -73,8 +76,10 @@ def survey(problem: Problem, space: Space, cuts: int) -> Field:
     """
     bins = None
     features = problem.features
-    # Extra trees draw thresholds between values: drawn between codes they would be other trees.
-    if problem.model.family == "random-forest":
+    on_cpu = problem.engine.name == "cpu"
+    # Extra trees draw thresholds between values: drawn between codes they would be other trees. cuML has bins
+    # of its own.
+    if on_cpu and problem.model.family == "random-forest":
         bins = Bins.of(features, seed=problem.seed)
         features = bins.encode(features)
     limit = max(LEAST_SCORED, SUMS_BYTES // (8 * cuts * max(1, problem.n_classes)))
@@ -87,18 +92,15 @@ def survey(problem: Problem, space: Space, cuts: int) -> Field:
         return np.sort(generator.choice(rows, limit, replace=False))
 
     draws = effective(problem.model, problem.engine.name, space.fixed)["bootstrap"]
-    if draws and "bootstrap" not in space.searched:
+    # cuML does not tell which rows a tree has drawn.
+    if on_cpu and draws and "bootstrap" not in space.searched:
         rows = few(np.arange(len(problem.truth)))
-        whole = len(rows) == len(features)
-        probe = features if whole else features[rows]
-        return Field((Ground(features, problem.target, probe, problem.truth[rows], rows),), bins)
+        return Field((Ground(features, problem.target, features, rows, problem.truth[rows], True),), bins)
     folds = problem.folds if len(problem.truth) <= EVERY_FOLD else problem.folds[:1]
     grounds = []
     for fold in folds:
         rows = few(fold.test)
-        grounds.append(
-            Ground(
-                features[fold.train], problem.target[fold.train], features[rows], problem.truth[rows], None
-            )
-        )
+        train, probed = problem.engine.place(fold.train), problem.engine.place(rows)
+        matrix, target, probe = features[train], problem.target[train], features[probed]
+        grounds.append(Ground(matrix, target, probe, np.arange(len(rows)), problem.truth[rows], False))
     return Field(tuple(grounds), bins)

@@ -7,8 +7,9 @@ compared with what the forest itself has grown, and wherever they differ the for
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,8 +21,8 @@ from dmls_core.search.nested.walk import Tree
 DRAWN = np.iinfo(np.int32).max
 """scikit-learn draws the seeds of trees below this."""
 
-BATCH = 64
-"""Trees that are grown at once: more would only wait in memory."""
+AHEAD = 2
+"""Trees for each thread that are grown, or wait, at once: what is known of more would only fill memory."""
 
 Result = TypeVar("Result")
 
@@ -140,11 +141,20 @@ def grow_all(
         then: called, in the thread that grew the tree, with it and with how often it saw each row.
     """
     if threads == 1:
-        yield from (then(*recipe.grow(seed)) for seed in seeds)
+        yield from (_grow_then(recipe, seed, then) for seed in seeds)
         return
+    waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(seeds), BATCH):
-            yield from pool.map(lambda seed: then(*recipe.grow(seed)), seeds[start : start + BATCH])
+        for seed in seeds:
+            if len(waiting) == AHEAD * threads:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(_grow_then, recipe, seed, then))
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _grow_then(recipe: Recipe, seed: int, then: Callable[[Tree, NDArray[np.int64] | None], Result]) -> Result:
+    return then(*recipe.grow(seed))
 
 
 def same_tree(one: Tree, other: Tree) -> bool:

@@ -18,6 +18,7 @@ from dmls_core.search.interface import Problem
 from dmls_core.search.nested.axes import Layout
 from dmls_core.search.nested.ground import Ground
 from dmls_core.search.nested.growing import Recipe, grow_all
+from dmls_core.search.nested.scored import ScoredForest
 from dmls_core.search.nested.walk import Nodes, Tree
 from dmls_core.spec.definitions import Scalar
 
@@ -48,8 +49,8 @@ class Answers:
     landings: NDArray[np.int32]
 
 
-class GrownForest:
-    """One forest on one ground. Grown in steps, it is the forest that one fit would have grown.
+class GrownForest(ScoredForest):
+    """A forest of scikit-learn. Grown in steps, it is the forest that one fit would have grown.
 
     Its trees split codes where the ground holds codes.
     """
@@ -57,20 +58,16 @@ class GrownForest:
     def __init__(
         self, problem: Problem, layout: Layout, ground: Ground, params: dict[str, Scalar], *, threads: int
     ) -> None:
-        self._problem = problem
+        super().__init__(problem, ground, ground.target)
         self._layout = layout
-        self._ground = ground
         self._threads = threads
         settings = effective(problem.model, problem.engine.name, layout.grown(params, 1))
         self._forest: Any = unfitted(problem.model, settings, seed=problem.seed, threads=threads)
         self._forest.set_params(warm_start=True, n_estimators=0)
         self._recipe: Recipe | None = None
         self._trees: list[Tree] = []
-        # Sums take the forest's classes; a fold may lack some of the problem's.
-        self._codes = np.unique(ground.target) if problem.n_classes else None
-        outputs = 1 if self._codes is None else len(self._codes)
         # Cuts that have made no difference to any tree so far share their sums.
-        self._sums = [np.zeros((len(ground.truth), outputs))]
+        self._sums = [np.zeros((len(ground.truth), self.outputs))]
         self._slots = [0] * len(layout.cuts)
         self._counts = np.zeros(len(ground.truth), np.int64)
 
@@ -134,10 +131,11 @@ class GrownForest:
         ground = self._ground
         landings = Nodes.of(tree).landings(self._layout.cuts, len(ground.features))
         scored = np.arange(len(ground.truth))
-        if ground.positions is not None and counts is not None:
-            scored = np.flatnonzero(counts[ground.positions] == 0)
+        if ground.out_of_bag and counts is not None:
+            scored = np.flatnonzero(counts[ground.scored] == 0)
+        probed = ground.scored[scored]
         leaves = [
-            tree.apply(ground.probe[scored[start : start + CHUNK]]) for start in range(0, len(scored), CHUNK)
+            tree.apply(ground.probe[probed[start : start + CHUNK]]) for start in range(0, len(probed), CHUNK)
         ]
         return Answers(tree, scored, np.concatenate([*leaves, np.empty(0, np.int64)]), landings)
 
@@ -166,8 +164,8 @@ class GrownForest:
                 taken.add(slot)
             self._slots[cut] = places[key]
 
-    def whole(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
-        """Return scikit-learn's forest with all its trees."""
+    def hand_over(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
+        """Return scikit-learn's forest with all its trees; they are not held here any more."""
         template = self._forest.estimators_[0]
         if self._recipe is not None:
             grown = []
@@ -177,53 +175,18 @@ class GrownForest:
                 grown.append(estimator)
             self._forest.estimators_ = grown
         self._forest.set_params(n_estimators=self.trees)
+        self._trees.clear()
         return self._forest
 
     def answered(self) -> NDArray[np.bool_]:
         """Say of each scored row whether any tree has answered it."""
         return self._counts > 0
 
-    def prediction(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what the forest predicts under a cut, as ``Fitted.predict`` does.
+    def slots(self) -> list[int]:
+        """Return of each cut the first one that has done the same to every tree so far."""
+        return [self._slots.index(slot) for slot in self._slots]
 
-        Args:
-            cut: position in the layout's ``cuts``.
-            rows: which of the scored rows.
-        """
-        mean: NDArray[np.float64] = self._sums[self._slots[cut]][rows] / self._counts[rows, None]
-        if self._codes is None:
-            return mean[:, 0]
-        if len(self._codes) == self._problem.n_classes:
-            return mean
-        full = np.zeros((len(mean), self._problem.n_classes))
-        full[:, self._codes] = mean
-        return full
-
-    def scores(self) -> tuple[float, ...]:
-        """Return the score under every cut.
-
-        Raises:
-            DataError: the metric is not defined for the rows.
-        """
-        rows = np.flatnonzero(self.answered())
-        truth = self._ground.truth[rows]
-        found = {
-            slot: self._problem.score(truth, self.prediction(self._slots.index(slot), rows))
-            for slot in set(self._slots)
-        }
-        return tuple(found[slot] for slot in self._slots)
-
-    def scores_without(self, cut: int, groups: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the score under a cut without the rows of each group in turn.
-
-        Args:
-            cut: position in the layout's ``cuts``.
-            groups: (n_scored,) the group of each row, from 0.
-        """
-        rows = np.flatnonzero(self.answered())
-        truth, prediction, group = self._ground.truth[rows], self.prediction(cut, rows), groups[rows]
-        found = []
-        for number in range(int(groups.max()) + 1):
-            kept = group != number
-            found.append(self._problem.score(truth[kept], prediction[kept]))
-        return np.asarray(found)
+    def mean(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the mean answer of the trees; see ``ScoredForest.mean``."""
+        found: NDArray[np.float64] = self._sums[self._slots[cut]][rows] / self._counts[rows, None]
+        return found

@@ -13,6 +13,7 @@ from dmls_core.search.nested.axes import TREES, Layout
 from dmls_core.search.nested.candidate import Candidate
 from dmls_core.search.nested.cut import cut_forest
 from dmls_core.search.nested.ground import Field
+from dmls_core.search.nested.grown import GrownForest
 from dmls_core.search.space import Space
 from dmls_core.search.trial import Trial
 
@@ -35,13 +36,14 @@ def cut_model(
     trees = int(settings[TREES])
     ground = field.grounds[0]
     forest: Any
-    if winner is not None and winner.number == best.number:
-        forest = winner.forests[0].whole()
+    grown = winner.forests[0] if winner is not None and winner.number == best.number else None
+    if isinstance(grown, GrownForest):
+        forest = grown.hand_over()
     else:
         structural = {name: best.params[name] for name in layout.structural.searched}
-        grown = effective(problem.model, problem.engine.name, layout.grown(structural, trees))
+        asked = effective(problem.model, problem.engine.name, layout.grown(structural, trees))
         threads = useful_threads(problem.features, problem.threads)
-        forest = unfitted(problem.model, grown, seed=problem.seed, threads=threads)
+        forest = unfitted(problem.model, asked, seed=problem.seed, threads=threads)
         forest.fit(ground.features, ground.target)
     cut = {name: best.params[name] for name in layout.axes}
     cut_forest(forest, trees, cut, len(ground.features), field.bins)

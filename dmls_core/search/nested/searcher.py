@@ -16,7 +16,7 @@ from dmls_core.search.trial import Trial, unbroken
 
 @dataclass(frozen=True, slots=True)
 class NestedForestSearcher:
-    """Searches forests on the CPU; see ``Searcher``.
+    """Searches forests; see ``Searcher``.
 
     Every configuration gets a few trees; the worse ones are dropped rung by rung, and the winner grows on.
     The score of each number of trees, and of each pruning of them, is read from the same forest.

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from dmls_core.data.encoder import CategoryFeature, Encoder
-from dmls_core.serving.config import MAX_BATCH_SIZE, check_model_name, quoted
+from dmls_core.serving.config import BATCHING, MAX_BATCH_SIZE, SIMPLEST, Scaling, check_model_name, quoted
 
 SUFFIX = ".table"
 """What the endpoint's name adds to the forest's: no job's name holds a dot."""
@@ -27,8 +27,7 @@ output [
 ]
 version_policy {{ specific {{ versions: [ {version} ] }} }}
 instance_group [ {{ count: {instances} kind: KIND_CPU }} ]
-dynamic_batching {{ }}
-response_cache {{ enable: false }}
+{batching}response_cache {{ enable: false }}
 parameters [
   {{ key: "forest" value: {{ string_value: {forest} }} }},
   {{ key: "target" value: {{ string_value: {target} }} }},
@@ -67,7 +66,7 @@ def table_config(
     encoders: Mapping[int, Encoder],
     *,
     version: int,
-    instances: int = 1,
+    scaling: Scaling = SIMPLEST,
     parameters: Mapping[str, str] | None = None,
 ) -> str:
     """Write the configuration of the table endpoint of a model.
@@ -82,7 +81,7 @@ def table_config(
         model: the forest, ``<team>.<job>``.
         encoders: by version; the folder of each must be in the repository.
         version: the version to be served, whose folder Triton loads; ``encoders`` holds it.
-        instances: processes that answer side by side.
+        scaling: how it answers several requests at once.
         parameters: further ones for the endpoint, by key.
 
     Raises:
@@ -111,7 +110,8 @@ def table_config(
         ),
         outputs=",\n".join(_outputs({len(encoders[v].target.labels or ()) for v in (version, *alike)})),
         version=version,
-        instances=instances,
+        instances=scaling.instances,
+        batching=BATCHING if scaling.batching else "",
         forest=quoted(model),
         target=quoted(main.target.name),
         versions=quoted(json.dumps(about, ensure_ascii=False)),

@@ -79,7 +79,7 @@ class RequestLog:
         Args:
             request_id: as the client gave it; an id is made up where it gave none.
             version: the version that answered.
-            table: the columns, each of shape (n_rows,).
+            table: the columns, each of shape (n_rows,); texts are bytes.
             labels: of the outputs; None for a regression.
             outputs: shape (n_rows, n_outputs).
             shadow: version, labels and outputs of a challenger that was asked as well.
@@ -178,7 +178,11 @@ def _line(entry: dict[str, Any]) -> bytes:
     """Return an entry as a line of JSON, in which NaN stands for a missing number."""
     plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in entry.items()}
     plain["columns"] = {
-        name: [value[:TEXT] if isinstance(value, str) else value for value in values.tolist()]
-        for name, values in entry["columns"].items()
+        name: [_plain(value) for value in values.tolist()] for name, values in entry["columns"].items()
     }
     return json.dumps(plain).encode() + b"\n"
+
+
+def _plain(value: bytes | float) -> str | float:
+    """Return a text, cut where it is long, or a number."""
+    return value.decode(errors="replace")[:TEXT] if isinstance(value, bytes) else value

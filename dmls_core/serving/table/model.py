@@ -16,10 +16,12 @@ import json
 import math
 import os
 import random
+import struct
 import sys
 import time
 import zlib
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,16 @@ OWN_REQUESTS = "dmls."
 COUNT_SECONDS = 5.0
 """Between two times that Triton is told what was logged."""
 
+_LENGTH = struct.Struct("<I").unpack_from
+
 
 class TritonPythonModel:
     """One instance of the endpoint of one model."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Read the encoder of every version that may be live; an old one may have been removed."""
+        # Triton's own takes three times as long for each text. It is looked up there for each tensor.
+        pb_utils.deserialize_bytes_tensor = _texts
         config = json.loads(args["model_config"])
         parameters = {key: value["string_value"] for key, value in config["parameters"].items()}
         self.forest = parameters["forest"]
@@ -184,24 +190,37 @@ class Version:
         labels = self.encoder.target.labels
         self.texts = None if labels is None else list(labels)
         self.labels = None if labels is None else np.array([label.encode() for label in labels], dtype=object)
-        self.columns = [
-            Category(code, feature) if isinstance(feature, code.CategoryFeature) else feature
-            for feature in self.encoder.features
-        ]
+        features, kind = list(enumerate(self.encoder.features)), code.CategoryFeature
+        self.categories = [(i, Category(code, f)) for i, f in features if isinstance(f, kind)]
+        self.numbers = [(i, f) for i, f in features if not isinstance(f, kind)]
+        with np.errstate(over="ignore"):
+            self.fills = np.array([[f.fill] for _, f in self.numbers], np.float64).astype(np.float32)
 
-    def encode(self, table: dict[str, Any] | str) -> Any:  # noqa: ANN401
+    def encode(self, table: dict[str, Any]) -> Any:  # noqa: ANN401
         """Return the matrix of a table, or a text that says what is wrong with it."""
-        if isinstance(table, str):
-            return table
         if missing := [name for name in self.encoder.feature_names if name not in table]:
             return f"columns are missing: {', '.join(map(repr, missing))}"
-        matrix = np.empty((len(next(iter(table.values()))), len(self.columns)), dtype=np.float32)
+        shape = len(self.encoder.features), len(next(iter(table.values())))
+        columns = np.empty(shape, dtype=np.float32)
         try:
-            for position, column in enumerate(self.columns):
-                matrix[:, position] = column.encode(table[column.name])
+            for position, category in self.categories:
+                columns[position] = category.encode(table[category.name])
+            self._encode_numbers(table, columns)
         except ValueError as error:
             return str(error)
-        return matrix
+        return np.ascontiguousarray(columns.T)
+
+    def _encode_numbers(self, table: dict[str, Any], columns: Any) -> None:  # noqa: ANN401
+        """Encode all columns of numbers at once; one by one where another version has one of categories."""
+        found = [table[feature.name] for _, feature in self.numbers]
+        if any(values.dtype != np.float64 for values in found):
+            for (position, feature), values in zip(self.numbers, found, strict=True):
+                columns[position] = feature.encode(_decoded(feature.name, values))
+        elif found:
+            with np.errstate(over="ignore"):
+                encoded = np.array(found).astype(np.float32)
+            np.copyto(encoded, self.fills, where=np.isnan(encoded))
+            columns[[position for position, _ in self.numbers]] = encoded
 
     def ask(self, forest: str, encoded: list[Any]) -> tuple[Any, str]:
         """Return the forest's outputs for all rows; or None and why Triton does not serve this version."""
@@ -252,7 +271,7 @@ class Category:
         self.name = feature.name
         self._feature = feature
         self._known = {
-            text: float(number)
+            text.encode(): float(number)
             for number, text in enumerate(feature.categories)
             if code.category_text(text) == text
         }
@@ -261,10 +280,10 @@ class Category:
         """Return the codes of texts, float32 of shape (n_rows,)."""
         if values.dtype != object:
             return self._feature.encode(values)
-        codes = [self._known.get(text, math.nan) for text in values]
-        encoded = np.array(codes, dtype=np.float32)
+        codes = map(self._known.get, values.tolist(), repeat(math.nan))
+        encoded = np.fromiter(codes, dtype=np.float32, count=len(values))
         if (other := np.isnan(encoded)).any():
-            encoded[other] = self._feature.encode(values[other])
+            encoded[other] = self._feature.encode(_decoded(self.name, values[other]))
         return encoded
 
 
@@ -346,17 +365,35 @@ def _module(path: Path) -> Any:  # noqa: ANN401
     return module
 
 
-def _columns(request: Any) -> dict[str, Any] | str:  # noqa: ANN401
-    """Return a request's columns by name, each of shape (n_rows,); or what is wrong with one."""
-    columns: dict[str, Any] = {}
-    for tensor in request.inputs():
-        values = tensor.as_numpy().reshape(-1)
-        if values.dtype == object:
-            try:
-                texts = [text.decode() for text in values]
-            except UnicodeDecodeError as error:
-                return f"column {tensor.name()!r} holds a text that is not UTF-8: {error.reason}"
-            values = np.empty(len(texts), dtype=object)
-            values[:] = texts
-        columns[tensor.name()] = values
-    return columns
+def _columns(request: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return a request's columns by name, each of shape (n_rows,); texts are bytes."""
+    return {tensor.name(): tensor.as_numpy().reshape(-1) for tensor in request.inputs()}
+
+
+def _texts(encoded: Any) -> Any:  # noqa: ANN401
+    """Return the texts of a tensor's memory, bytes each: their lengths as uint32, each before its text."""
+    data = encoded.tobytes()
+    texts, end = [], 0
+    while end < len(data):
+        start = end + 4
+        end = start + _LENGTH(data, end)[0]
+        texts.append(data[start:end])
+    found = np.empty(len(texts), dtype=object)
+    found[:] = texts
+    return found
+
+
+def _decoded(name: str, values: Any) -> Any:  # noqa: ANN401
+    """Return texts of a column as ``encoder.py`` takes them; numbers stay as they are.
+
+    Raises:
+        ValueError: one is not UTF-8.
+    """
+    if values.dtype != object:
+        return values
+    found = np.empty(len(values), dtype=object)
+    try:
+        found[:] = [text.decode() for text in values]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"column {name!r} holds a text that is not UTF-8: {error.reason}") from None
+    return found

@@ -25,6 +25,7 @@ class Airflow:
     def __init__(self) -> None:
         self.has_dag = True
         self.lost = 0
+        self.pausing = 0
         self.asked = True
         self.approvals: list[dict[str, Any]] = []
         self.states = {"search": "success", "approve": "awaiting_input"}
@@ -55,9 +56,12 @@ class Airflow:
                 "body": None,
                 "options": ["Approve", "Reject"],
                 "response_received": False,
+                "task_instance": {"state": "running" if self.pausing else "awaiting_input"},
             }
+            self.pausing = max(0, self.pausing - 1)
             return 200, {"hitl_details": [pending] if self.asked else []}
         if method == "PATCH" and path == f"{DAG}/dagRuns/{RUN}/taskInstances/approve/-1/hitlDetails":
+            assert not self.pausing, "answered before the task paused"
             self.approvals.append(body)
             if len(self.approvals) > self.lost:
                 self.asked = False
@@ -78,7 +82,8 @@ class Airflow:
 
 
 @pytest.fixture
-def airflow() -> Iterator[Airflow]:
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Airflow]:
+    monkeypatch.setattr(airflow_api, "PAUSE_SECONDS", 0.0)
     fake = Airflow()
 
     class Handler(BaseHTTPRequestHandler):
@@ -163,6 +168,12 @@ def test_an_approval_that_airflow_lost_is_given_again(airflow):
     runs(airflow).approve_latest(told.append)
     assert len(airflow.approvals) == 2
     assert told == ["Deploy?"]
+
+
+def test_a_task_that_has_not_paused_yet_is_not_answered(airflow):
+    airflow.pausing = 2
+    runs(airflow).approve_latest(str)
+    assert len(airflow.approvals) == 1
 
 
 def test_no_approval_is_asked(airflow, monkeypatch):

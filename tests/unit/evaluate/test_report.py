@@ -89,6 +89,18 @@ def test_what_matters_is_readable_without_scripts():
         assert expected in text
 
 
+def test_the_size_is_told_and_a_depth_is_offered_where_one_would_do():
+    size = {"bytes": 33_100_000, "trees": 60, "nodes": 329_364, "depth": 43, "enough": None}
+    told = "The checkpoint has 33.1 MB: 60 trees with 329,364 nodes, up to 43 deep."
+    assert told in Outline(Case(3).page(TRIALS, size=size)).text
+    size["enough"] = {"max_depth": 17, "nodes": 187_558, "bytes": 18_900_000, "rows": 2000, "trees": 60}
+    size["enough"] |= {"score": 0.91, "whole_score": 0.9105}
+    assert (
+        f"{told} Cut at depth 17 they have 187,558 nodes, about 18.9 MB, and lose nothing that can be "
+        "measured: 0.9100 instead of 0.9105 on 2,000 rows held out, with 60 trees."
+    ) in Outline(Case(3).page(TRIALS, size=size)).text
+
+
 @pytest.mark.parametrize("classes", [0, 2, 3, 40])
 def test_whatever_the_user_wrote_is_text(classes: int):
     case = Case(classes, names=[HOSTILE, HOSTILE + "2"])

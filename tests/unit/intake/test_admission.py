@@ -119,6 +119,18 @@ def test_several_files_and_none_named(store: Store) -> None:
     assert '[data] path = "a.csv"' in problem.hint
 
 
+def test_labels_are_no_data_and_make_no_new_version(store: Store) -> None:
+    spec = SPEC + b"[data]\nlabels = 'labels*.csv'\n[drift]\n"
+    drop(store, {"iris.csv": CSV, "labels.csv": b"request_id,species\na,setosa\n", "spec.toml": spec})
+    first = admit(store, "growth", "iris").record
+    assert first
+    assert [item.key for item in first.data] == ["incoming/growth/iris/iris.csv"]
+    drop(store, {"labels-2.csv": b"request_id,species\nb,setosa\n"})
+    second = admit(store, "growth", "iris").record
+    assert second
+    assert (second.version, second.run_key) == (first.version, first.run_key)
+
+
 @pytest.mark.parametrize("path", ["../other/iris.csv", "/etc/passwd", "sub/iris.csv", "..\\\\iris.csv"])
 def test_data_from_elsewhere(store: Store, path: str) -> None:
     drop(store, {"spec.toml": SPEC + b'[data]\npath = "%s"\n' % path.encode(), "iris.csv": CSV})

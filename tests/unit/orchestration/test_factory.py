@@ -124,6 +124,10 @@ path = "data/{date}.csv"
 [schedule]
 cron = "0 6 * * 1"
 timezone = "Europe/Vienna"
+deadline = 7200
+[owner]
+email = "{{7*7}}@example.com"
+notify = ["email"]
 """
 
 
@@ -163,6 +167,16 @@ def test_runs_of_a_scheduled_job_do_not_overlap_and_none_is_made_for_the_past(ac
     )
     assert dag.start_date < first.logical_date < record.admitted_at < first.run_after
     assert dag.timetable.summary == "0 6 * * 1 Europe/Vienna"
+    (alert,) = dag.deadline
+    assert alert.interval.total_seconds() == 7200
+    assert alert.callback.serialize() == {
+        "path": "dmls_core.orchestration.lateness.tell_late",
+        "kwargs": {
+            "job": "lab/weekly",
+            "owner": {"notify": ["email"], "email": "{{7*7}}@example.com"},
+            "seconds": 7200.0,
+        },
+    }
 
 
 def test_one_object_param_is_the_dags_and_no_tasks(accept, bundle):

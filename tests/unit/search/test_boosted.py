@@ -67,7 +67,7 @@ def evaluate(problem: Problem, params: dict[str, Any], space: Space = SPACE, **o
 def run(problem: Problem, strategy: str = "auto", n_trials: int = 8, space: Space = SPACE, **options: Any):
     kept: list[Trial] = []
     options = {"stop": lambda: False} | options
-    searcher = choose_searcher(strategy, problem.model, "cpu")
+    searcher = choose_searcher(strategy, problem.model)
     return searcher.run(problem, space, n_trials, on_trial=kept.append, **options), kept
 
 
@@ -191,9 +191,7 @@ def test_a_search_that_is_stopped_within_a_trial_keeps_the_others():
         asked_since += len(kept) == 2
         return asked_since > 3
 
-    outcome = choose_searcher("auto", problem.model, "cpu").run(
-        problem, SPACE, 8, on_trial=kept.append, stop=stop
-    )
+    outcome = choose_searcher("auto", problem.model).run(problem, SPACE, 8, on_trial=kept.append, stop=stop)
 
     assert asked_since == 4
     assert [trial.number for trial in outcome.trials] == [0, 1]

@@ -10,6 +10,7 @@ from dmls_core.search.strategies import Plan
 from dmls_core.spec import Range
 from dmls_core.spec.tables import EarlyStop, Search
 from tests.unit.search.conftest import make_problem
+from tests.unit.search.cross_validation import CrossValidation
 
 
 def trials(
@@ -76,7 +77,7 @@ def test_a_number_means_trials_without_a_better_score():
 def test_a_search_ends_where_a_resumed_one_does():
     problem = make_problem(lambda p: -abs(p["n_estimators"] - 60))
     space = Space({"n_estimators": Range(min=50, max=500)}, {})
-    searcher = PlainSearcher(Plan("tpe"))
+    searcher = PlainSearcher(Plan("tpe"), CrossValidation())
     options = {
         "enough": enough_of(EarlyStop(trials=6), "maximize"),
         "on_trial": lambda _: None,

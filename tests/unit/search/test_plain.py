@@ -13,6 +13,7 @@ from dmls_core.search import PlainSearcher, Space, Trial
 from dmls_core.search.choose import PLANS
 from dmls_core.spec import Choice, Range
 from tests.unit.search.conftest import make_problem, refuses
+from tests.unit.search.cross_validation import CrossValidation
 
 TREES = Range(min=50, max=500)
 SPACE = Space({"n_estimators": TREES, "criterion": Choice(values=("gini", "entropy"))}, {"max_depth": 9})
@@ -21,7 +22,7 @@ STRATEGIES = ["tpe", "random", "grid"]
 
 def run(problem, space=SPACE, n_trials=8, strategy="tpe", *, stop=lambda: False, **options):
     kept: list[Trial] = []
-    outcome = PlainSearcher(PLANS[strategy]).run(
+    outcome = PlainSearcher(PLANS[strategy], CrossValidation()).run(
         problem, space, n_trials, on_trial=kept.append, stop=stop, **options
     )
     return outcome, kept

@@ -18,7 +18,7 @@ LABELS = ["no", "yes"]
 def table(n_rows, first=0):
     numbers = np.arange(first, first + n_rows, dtype=np.float64)
     texts = np.empty(n_rows, dtype=object)
-    texts[:] = [f"text {number:.0f}" for number in numbers]
+    texts[:] = [f"text {number:.0f}".encode() for number in numbers]
     return {"size": numbers, "who": texts}
 
 
@@ -101,7 +101,7 @@ def test_a_large_request_is_cut_and_its_memory_is_its_own(folder):
 
 def test_long_texts_are_cut(folder):
     kept = RequestLog(folder, 1.0, [])
-    text = np.array(["x" * 100_000], dtype=object)
+    text = np.array([b"x" * 100_000], dtype=object)
     kept.add("", 1, {"who": text}, LABELS, outputs(1))
     kept.close()
     assert entries(folder)[0]["columns"]["who"] == ["x" * log.TEXT]

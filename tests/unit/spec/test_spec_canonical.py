@@ -18,7 +18,7 @@ from dmls_core.spec import SCHEMA, Choice, Spec, SpecLimits
 ROOT = Path(__file__).parents[3]
 IRIS = ROOT / "examples" / "iris" / "spec.toml"
 
-SHA256 = "202f72cc9dfb542255860076af9bc32904d8871e4e1ade49c3d089d8ae7a4048"
+SHA256 = "5140b51e629b3f92c5f9cd6436c766a8cb469614f75a44150e7ccdeaaf39bfee"
 """Hash of the iris spec. If it changes, every run key changes: the schema's number must grow with it."""
 
 

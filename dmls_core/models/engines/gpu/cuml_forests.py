@@ -68,6 +68,10 @@ class CumlForestEngine:
         """Copy an array to the GPU."""
         return to_device(array)
 
+    def fetch(self, array: Array) -> NDArray[Any]:
+        """Copy an array of the GPU into a NumPy array."""
+        return to_host(array)
+
     def fit(
         self,
         model: ModelDefinition,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from fastapi import APIRouter, Depends
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from dmls_core.orchestration.web.api.passed import pass_page
 from dmls_core.orchestration.web.backend import open_store
 from dmls_core.orchestration.web.job.about import About, describe
 from dmls_core.orchestration.web.job.differences import Difference, differences
 from dmls_core.orchestration.web.job.history import Version, read_versions
 from dmls_core.orchestration.web.security import JobCaller, job_may, may
-from dmls_core.store import Registry, Store
+from dmls_core.store import Registry, Store, layout
 
 router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Job"])
 
@@ -45,7 +47,7 @@ class JobDetails(BaseModel):
     data: list[dict[str, Any]]
     run_key: str | None
     served: int | None = Field(description="The version in Triton that is served.")
-    drift: dict[str, Any] | None
+    drift: list[dict[str, Any]] = Field(description="Latest comparisons with the training data.")
     paused: bool
     next_run: str | None
     schedule: str
@@ -115,6 +117,13 @@ def details(about: About, granted: Rights) -> JobDetails:
         waiting=row.waiting if row else "",
         may=granted,
     )
+
+
+@router.get("/drift", summary="Show a drift report", response_class=Response)
+def drift_report(caller: Viewer, source: Literal["requests", "data"]) -> Response:
+    """Pass the report of the latest comparison of `requests` or of new `data` through, in a sandbox."""
+    key = layout.latest_drift(caller.team, caller.name, source, "drift.html")
+    return pass_page(key, f"comparison of {source}", "the monitor makes one where the spec has [drift]")
 
 
 @router.get("/versions", summary="List a job's versions")

@@ -35,11 +35,12 @@ class JobEntry(BaseModel):
     score: float | None = Field(description="Of the latest run, on its holdout.")
     scores: list[float] = Field(description="Of the runs, the oldest first.")
     served: int | None = Field(description="The version in Triton that is served.")
+    champion: int | None = Field(description="The version in MLflow of the model that is served.")
     version: int | None = Field(description="Of the accepted spec and data.")
     paused: bool
     next_run: str | None
     drift: str | None
-    queue: int | None = Field(description="Place among those that wait for a trainer, from 1.")
+    queue: int | None = Field(description="Place among those that wait for a trainer of its kind, from 1.")
     waiting: str = Field(description="Why it waits.")
     updated: str
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -13,65 +12,34 @@ from fastapi import APIRouter, Depends, HTTPException
 from pydantic import BaseModel, Field
 
 from dmls_core.orchestration.settings import airflow_settings
+from dmls_core.orchestration.web.index.waits import Lease, read_leases
 from dmls_core.orchestration.web.platform.doctor import ask_doctor
 from dmls_core.orchestration.web.platform.machines import (
+    GpuUse,
+    PoolUse,
+    Queued,
     airflow_health,
     read_gpus,
     read_pools,
     read_queue,
     read_versions,
 )
-from dmls_core.orchestration.web.platform.probes import probe_all, service_probes
+from dmls_core.orchestration.web.platform.probes import Health, probe_all, service_probes
 from dmls_core.orchestration.web.security import Caller, readable
 
 router = APIRouter(prefix="/platform", tags=["Platform"])
 
 
-class Service(BaseModel):
-    """How a service is."""
-
-    name: str
-    state: str = Field(description="`ok`, `slow`, `broken` or `missing`.")
-    message: str
-    milliseconds: float | None
-    address: str
-
-
-class Gpu(BaseModel):
-    """A GPU of the API server's machine."""
-
-    index: int
-    name: str
-    memory_mib: int
-    used_mib: int | None
-    percent: int | None
-    celsius: int | None
-
-
-class PoolEntry(BaseModel):
-    """One of DMLS's pools."""
-
-    name: str
-    slots: int
-    running: int
-    waiting: int
-
-
-class QueueEntry(BaseModel):
-    """A run that waits for a trainer."""
-
-    job: str
-    place: int | None
-    reason: str
-
-
 class Platform(BaseModel):
     """How the platform is."""
 
-    services: list[Service]
-    gpus: list[Gpu]
-    pools: list[PoolEntry]
-    queue: list[QueueEntry] = Field(description="Of those jobs that the caller may see.")
+    services: list[Health]
+    gpus: list[GpuUse] = Field(description="Of the API server's machine.")
+    gpus_offered: int = Field(description="How many GPUs the runner offers to trainers.")
+    pools: list[PoolUse]
+    leases: list[Lease] = Field(description="Trainers at work, of those jobs that the caller may see.")
+    leased: int = Field(description="How many are at work in all.")
+    queue: list[Queued] = Field(description="Of those jobs that the caller may see.")
     waiting: int = Field(description="How many wait in all.")
     versions: dict[str, str]
     runner: str
@@ -114,17 +82,16 @@ def platform_view(session: SessionDep, user: BaseUser) -> Platform:
     """Ask everything at once."""
     settings = airflow_settings()
     probes = {"Airflow": ("this API server", airflow_health), **service_probes(settings)}
-    queue = read_queue(session)
-    seen = readable(user, {entry.dag_id for entry in queue})
+    queue, leases = read_queue(session), read_leases(session)
+    seen = readable(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
     return Platform(
-        services=[Service(**asdict(health)) for health in probe_all(probes)],
-        gpus=[Gpu(**asdict(gpu)) for gpu in read_gpus()],
-        pools=[PoolEntry(**asdict(pool)) for pool in read_pools(session)],
-        queue=[
-            QueueEntry(job=entry.job, place=entry.place, reason=entry.reason)
-            for entry in queue
-            if entry.dag_id in seen
-        ],
+        services=probe_all(probes),
+        gpus=read_gpus(),
+        gpus_offered=settings.gpus,
+        pools=read_pools(session),
+        leases=[lease for lease in leases if lease.dag_id in seen],
+        leased=len(leases),
+        queue=[entry for entry in queue if entry.dag_id in seen],
         waiting=len(queue),
         versions=read_versions(),
         runner=settings.runner,

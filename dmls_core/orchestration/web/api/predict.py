@@ -23,7 +23,7 @@ from dmls_core.store import layout
 if TYPE_CHECKING:
     from dmls_core.serving import Repository
 
-router = APIRouter(tags=["predict"])
+router = APIRouter(tags=["Try it"])
 
 Looker = Annotated[JobCaller, Depends(job_may("GET"))]
 
@@ -39,7 +39,7 @@ class Row(BaseModel):
     )
 
 
-@router.get("/jobs/{team}/{name}/signature")
+@router.get("/jobs/{team}/{name}/signature", summary="Show the served model's columns")
 def signature(caller: Looker) -> dict[str, Any]:
     """Return the columns of the model that is served: kind, range or categories, and a row to begin with.
 
@@ -68,7 +68,7 @@ def signature(caller: Looker) -> dict[str, Any]:
     }
 
 
-@router.post("/jobs/{team}/{name}/predict")
+@router.post("/jobs/{team}/{name}/predict", summary="Predict one row")
 def predict(caller: Looker, body: Row) -> dict[str, Any]:
     """Ask the live table endpoint for one row; also returned is the same request as curl and as Python."""
     from dmls_core.serving import connect
@@ -98,7 +98,12 @@ def predict(caller: Looker, body: Row) -> dict[str, Any]:
     }
 
 
-@router.post("/scores/{team}/{name}", openapi_extra=RAW, response_class=StreamingResponse)
+@router.post(
+    "/scores/{team}/{name}",
+    summary="Score a CSV",
+    openapi_extra=RAW,
+    response_class=StreamingResponse,
+)
 async def score(
     request: Request,
     caller: Looker,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated, Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -12,11 +10,12 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from dmls_core.errors import NotFoundError, Problem
 from dmls_core.orchestration.web.airflow_calls import AirflowCalls
+from dmls_core.orchestration.web.api.passed import pass_page
 from dmls_core.orchestration.web.backend import open_store
+from dmls_core.orchestration.web.index.waits import Lease, read_leases
 from dmls_core.orchestration.web.job.differences import differences
-from dmls_core.orchestration.web.job.history import MAX_RUNS, Run, read_run, read_runs, read_tasks
+from dmls_core.orchestration.web.job.history import MAX_RUNS, Run, Task, read_run, read_runs, read_tasks
 from dmls_core.orchestration.web.job.log_tail import read_log_tail
 from dmls_core.orchestration.web.job.run_files import RunFiles, read_run_files
 from dmls_core.orchestration.web.security import JobCaller, job_may
@@ -28,50 +27,15 @@ RunId = Annotated[str, Path(max_length=250, description="Airflow's name of the r
 RunViewer = Annotated[JobCaller, Depends(job_may("GET", DagAccessEntity.RUN))]
 LogReader = Annotated[JobCaller, Depends(job_may("GET", DagAccessEntity.TASK_LOGS))]
 
-PASSED_POLICY = "sandbox allow-scripts; frame-ancestors 'self'"
-"""Of the report: it runs its own scripts in an origin of its own; its own policy lets nothing else in."""
-
-PASSED_THROUGH = {"report": layout.REPORT, "validation": f"{layout.VALIDATION}data_docs/index.html"}
+PASSED_THROUGH = {"report": layout.REPORT, "validation": layout.DATA_DOCS}
 """Page -> its file in the run's folder."""
-
-
-class RunEntry(BaseModel):
-    """One run of a job."""
-
-    run_id: str
-    state: str
-    kind: str
-    started: datetime | None
-    ended: datetime | None
-    asked_by: str | None
-    changes: dict[str, Any] = Field(description="What the user changed for this run alone.")
-    version: int | None
-    run_key: str | None
-    interval: tuple[str, str] | None
-    metric: str
-    score: float | None
-    direction: str
-    registered: int | None = Field(description="Version of the model in MLflow.")
-    served_as: int | None = Field(description="Version in Triton, if it was deployed.")
-    mlflow: str
-
-
-class TaskEntry(BaseModel):
-    """One task of a run."""
-
-    task_id: str
-    map_index: int
-    state: str
-    try_number: int
-    started: datetime | None
-    ended: datetime | None
 
 
 class RunDetails(BaseModel):
     """One run, as far as it is."""
 
-    run: RunEntry
-    tasks: list[TaskEntry]
+    run: Run
+    tasks: list[Task]
     progress: dict[str, Any] | None
     seconds_left: float | None
     trials: list[dict[str, Any]]
@@ -79,6 +43,8 @@ class RunDetails(BaseModel):
     error: dict[str, Any] | None
     runner: dict[str, Any] | None
     has_report: bool
+    has_validation: bool = Field(description="Whether Great Expectations' Data Docs are there.")
+    leases: list[Lease] = Field(description="The run's trainers that are at work.")
 
 
 class Row(BaseModel):
@@ -91,22 +57,17 @@ class Row(BaseModel):
 class Comparison(BaseModel):
     """Runs side by side."""
 
-    runs: list[RunEntry]
+    runs: list[Run]
     scores: list[Row] = Field(description="Metrics on the holdout; all of them.")
     differences: list[Row] = Field(description="Parameters, data and versions that differ.")
-
-
-def run_entry(run: Run) -> RunEntry:
-    """Return a run as JSON."""
-    return RunEntry(**asdict(run))
 
 
 @router.get("", summary="List a job's runs")
 def list_runs(
     caller: RunViewer, session: SessionDep, limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 50
-) -> list[RunEntry]:
+) -> list[Run]:
     """Return the latest runs, the newest first."""
-    return [run_entry(run) for run in read_runs(session, caller.team, caller.name, limit=limit)]
+    return read_runs(session, caller.team, caller.name, limit=limit)
 
 
 @router.get("/compare", summary="Compare runs")
@@ -141,7 +102,7 @@ def comparison(session: SessionDep, caller: JobCaller, run_ids: list[str]) -> Co
     ]
     names = sorted(set().union(*metrics))
     return Comparison(
-        runs=[run_entry(run) for run in runs],
+        runs=runs,
         scores=[Row(key=name, values=[found.get(name) for found in metrics]) for name in names],
         differences=[Row(key=row.key, values=list(row.values)) for row in differences(*facts)],
     )
@@ -163,8 +124,8 @@ def run_view(session: SessionDep, caller: JobCaller, run_id: str) -> RunDetails:
     tasks = read_tasks(session, caller.team, caller.name, run_id)
     files = _files(caller, run)
     return RunDetails(
-        run=run_entry(run),
-        tasks=[TaskEntry(**asdict(task)) for task in tasks],
+        run=run,
+        tasks=tasks,
         progress=files.progress,
         seconds_left=files.seconds_left,
         trials=files.trials,
@@ -172,6 +133,8 @@ def run_view(session: SessionDep, caller: JobCaller, run_id: str) -> RunDetails:
         error=files.error if not files.result else None,
         runner=files.runner,
         has_report=files.has_report,
+        has_validation=files.has_validation,
+        leases=[lease for lease in read_leases(session, caller.dag_id) if lease.run_id == run_id],
     )
 
 
@@ -202,14 +165,10 @@ def run_validation(caller: RunViewer, session: SessionDep, run_id: RunId) -> Res
 def _pass_through(caller: JobCaller, session: SessionDep, run_id: str, page: str) -> Response:
     run = read_run(session, caller.team, caller.name, run_id)
     key = layout.run_folder(caller.team, caller.name, run.run_key or "none") + PASSED_THROUGH[page]
-    store = open_store()
-    if store.head(key) is None:
-        raise NotFoundError(Problem(f"the run has no {page} (yet)", hint="a finished run has one"))
-    headers = {"Content-Security-Policy": PASSED_POLICY}
-    return Response(store.get(key), media_type="text/html; charset=utf-8", headers=headers)
+    return pass_page(key, f"{page} of this run", "a finished run has one")
 
 
 def _files(caller: JobCaller, run: Run) -> RunFiles:
     if run.run_key is None:
-        return RunFiles(None, None, None, None, [], has_report=False)
+        return RunFiles(None, None, None, None, [])
     return read_run_files(open_store(), caller.team, caller.name, run.run_key)

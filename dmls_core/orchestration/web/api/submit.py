@@ -20,7 +20,7 @@ from dmls_core.store import layout
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
 
-router = APIRouter(tags=["submit"])
+router = APIRouter(tags=["Submit"])
 
 MOST_LISTED = 500
 """Data files that are offered."""
@@ -54,7 +54,7 @@ class SpecText(BaseModel):
     columns: Columns = []
 
 
-@router.get("/catalogue")
+@router.get("/catalogue", summary="List models and hyperparameters")
 def catalogue() -> dict[str, Any]:
     """Return the models with their metrics and hyperparameters, each with a range to begin with."""
     from dmls_core.models.form import catalogue_form
@@ -62,7 +62,7 @@ def catalogue() -> dict[str, Any]:
     return dict(marked(catalogue_form()))
 
 
-@router.post("/sniff", openapi_extra=RAW)
+@router.post("/sniff", summary="Look at the beginning of a file", openapi_extra=RAW)
 async def sniff_upload(
     request: Request,
     file: FileName,
@@ -77,7 +77,7 @@ async def sniff_upload(
     return await run_in_threadpool(_sniff, file, await request.body(), size)
 
 
-@router.get("/drops/{team}/{name}/sniff")
+@router.get("/drops/{team}/{name}/sniff", summary="Look at a file in a job's folder")
 def sniff_dropped(caller: Submitter, file: FileName) -> dict[str, Any]:
     """Look at a data file that lies in a job's folder already; see ``sniff_upload``."""
     from dmls_core.intake.sniff import HEAD, WHOLE_PARQUET
@@ -94,7 +94,7 @@ def sniff_dropped(caller: Submitter, file: FileName) -> dict[str, Any]:
     return _sniff(file, head, info.size)
 
 
-@router.get("/drops/{team}")
+@router.get("/drops/{team}", summary="List data files in S3")
 def dropped_files(
     user: Caller, team: Annotated[str, Path(pattern=NAME, description="Whose files are listed.")]
 ) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def dropped_files(
     }
 
 
-@router.post("/specs/toml")
+@router.post("/specs/toml", summary="Write a spec as TOML")
 def write_spec(body: SpecDocument) -> dict[str, Any]:
     """Write a spec as TOML, and say what admission would say of it."""
     from dmls_core.spec.toml_text import toml_text
@@ -135,7 +135,7 @@ def write_spec(body: SpecDocument) -> dict[str, Any]:
     return _checked(toml_text(unmarked(body.document)), body.columns)
 
 
-@router.post("/specs/check")
+@router.post("/specs/check", summary="Check a spec")
 def check_spec(body: SpecText) -> dict[str, Any]:
     """Say what admission would say of a spec: each problem with its line, column and how to mend it."""
     return _checked(body.toml, body.columns)

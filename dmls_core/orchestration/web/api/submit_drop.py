@@ -13,11 +13,11 @@ from dmls_core.intake import IntakeLimits, group_submissions, read_status
 from dmls_core.intake.submit import check_data_name
 from dmls_core.orchestration.web.api.submit import RAW, FileName
 from dmls_core.orchestration.web.api.submit_access import Submitter, check_change
-from dmls_core.orchestration.web.backend import open_store
+from dmls_core.orchestration.web.backend import open_store, open_store_for_uploads
 from dmls_core.store import Registry, layout
 from dmls_core.store.multipart import MOST_PARTS, abort_upload, begin_upload, finish_upload, upload_part
 
-router = APIRouter(tags=["submit"])
+router = APIRouter(tags=["Submit"])
 
 PART = 8 << 20
 """Bytes of one part, unless the file has so many that there would be too many parts."""
@@ -34,7 +34,7 @@ class SpecFile(BaseModel):
     toml: str = Field(max_length=256 * 1024, description="Content of spec.toml.")
 
 
-@router.get("/drops/{team}/{name}")
+@router.get("/drops/{team}/{name}", summary="Show a drop and its answer")
 def drop(
     caller: Submitter,
     fingerprint: Annotated[str, Query(max_length=64, description="Of the drop that is followed.")] = "",
@@ -63,7 +63,7 @@ def drop(
     }
 
 
-@router.post("/drops/{team}/{name}/uploads", status_code=201)
+@router.post("/drops/{team}/{name}/uploads", summary="Begin an upload", status_code=201)
 def begin(caller: Submitter, file: FileName, size: Size) -> dict[str, Any]:
     """Begin to upload a data file in parts: each is put below ``uploads/{upload}/{number}``, from 1 on.
 
@@ -78,7 +78,12 @@ def begin(caller: Submitter, file: FileName, size: Size) -> dict[str, Any]:
     return {"upload": begin_upload(store, _key(caller, file)), "part_bytes": part}
 
 
-@router.put("/drops/{team}/{name}/uploads/{upload}/{number}", status_code=204, openapi_extra=RAW)
+@router.put(
+    "/drops/{team}/{name}/uploads/{upload}/{number}",
+    summary="Upload a part",
+    status_code=204,
+    openapi_extra=RAW,
+)
 async def put_part(
     request: Request,
     caller: Submitter,
@@ -88,24 +93,24 @@ async def put_part(
 ) -> None:
     """Write one part; sent again, it replaces the one before. Nothing is there before it is finished."""
     key = _key(caller, file)
-    await run_in_threadpool(upload_part, open_store(), key, upload, number, await request.body())
+    await run_in_threadpool(upload_part, open_store_for_uploads(), key, upload, number, await request.body())
 
 
-@router.post("/drops/{team}/{name}/uploads/{upload}/finish", status_code=204)
+@router.post("/drops/{team}/{name}/uploads/{upload}/finish", summary="Finish an upload", status_code=204)
 def finish(caller: Submitter, upload: Upload, file: FileName, size: Size) -> None:
     """Put the parts together; 409 if they are not the whole file."""
-    store = open_store()
+    store = open_store_for_uploads()
     check_change(caller, store)
     finish_upload(store, _key(caller, file), upload, size)
 
 
-@router.delete("/drops/{team}/{name}/uploads/{upload}", status_code=204)
+@router.delete("/drops/{team}/{name}/uploads/{upload}", summary="Give an upload up", status_code=204)
 def abort(caller: Submitter, upload: Upload, file: FileName) -> None:
     """Give an upload up."""
     abort_upload(open_store(), _key(caller, file), upload)
 
 
-@router.put("/drops/{team}/{name}/spec")
+@router.put("/drops/{team}/{name}/spec", summary="Submit: write the spec")
 def put_spec(caller: Submitter, body: SpecFile) -> dict[str, Any]:
     """Write ``spec.toml``, which has the drop admitted: the data must lie there by now.
 

@@ -28,6 +28,9 @@ REST = 2.0
 SHARE = 4
 """A refresh is followed by a pause this many times as long, so that a large platform is not kept busy."""
 
+BREATH = 0.5
+"""Seconds between the first rows and the rest."""
+
 IDLE = 300.0
 """Seconds without a look after which the thread ends; the next look starts it again."""
 
@@ -63,17 +66,21 @@ class JobIndex:
         self._scheduled = ScheduledJobs()
         self._served: dict[str, int] = {}
 
+    def begin(self) -> None:
+        """Begin to read, before somebody looks; as after a look, it ends by itself."""
+        self._looked = time.monotonic()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="dmls-job-index", daemon=True)
+                self._thread.start()
+
     def look(self, *, again: bool = False) -> View:
         """Return the rows as of the last refresh; wait for the first one of all.
 
         Args:
             again: something has just been changed: refresh at once.
         """
-        self._looked = time.monotonic()
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="dmls-job-index", daemon=True)
-                self._thread.start()
+        self.begin()
         if again:
             self._again.set()
         self._first.wait(FIRST_SECONDS)
@@ -94,11 +101,16 @@ class JobIndex:
             self._again.wait(max(REST, SHARE * (time.monotonic() - began)))
 
     def _refresh(self, stored: StoredJobs) -> None:
-        troubles = self._attempt("Airflow's database", self._read_airflow)
         if not stored.records:
-            self._attempt("the store", lambda: self._read_snapshot(stored))
+            # The least that makes rows: one object.
+            troubles = self._attempt("the store", lambda: self._read_snapshot(stored))
             self._show(stored, self._view.complete, troubles)
+            # Threads share one interpreter: who waited for these rows is answered before the rest is read.
+            self._again.wait(BREATH)
+        troubles = self._attempt("Airflow's database", self._read_airflow)
         troubles += self._attempt("Triton", self._read_triton)
+        if not self._view.complete:
+            self._show(stored, False, troubles)  # to read all answers takes a while
         store_troubles = self._attempt("the store", stored.refresh)
         self._show(stored, self._view.complete or not store_troubles, [*troubles, *store_troubles])
 

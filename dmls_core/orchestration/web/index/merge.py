@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmls_core.orchestration.web.index.row import JobRow
-from dmls_core.orchestration.web.index.scheduled import ScheduledJobs, Scores
+from dmls_core.orchestration.web.index.scheduled import Outcomes, ScheduledJobs
 from dmls_core.orchestration.web.index.stored import Place, StoredJobs
 
-UNKNOWN = Scores()
+UNKNOWN = Outcomes()
 
 
 def merge(stored: StoredJobs, scheduled: ScheduledJobs, served: Mapping[str, int]) -> tuple[JobRow, ...]:
@@ -22,8 +22,8 @@ def _row(place: Place, stored: StoredJobs, scheduled: ScheduledJobs, served: Map
     record, status = stored.records.get(place), stored.statuses.get(place)
     gist = stored.specs.get(record.spec_sha256) if record else None
     dag_id = f"dmls.{team}.{name}"
-    dag, scores = scheduled.dags.get(dag_id), scheduled.scores.get(dag_id, UNKNOWN)
-    wait = scheduled.waits.get(dag_id)
+    dag, outcomes = scheduled.dags.get(dag_id), scheduled.outcomes.get(dag_id, UNKNOWN)
+    wait, version = scheduled.waits.get(dag_id), served.get(f"{team}.{name}")
     retired = record is not None and record.state == "retired" and (not status or status.state == "waiting")
     if retired:
         state, message = "retired", "The spec was taken away; the history stays."
@@ -38,10 +38,11 @@ def _row(place: Place, stored: StoredJobs, scheduled: ScheduledJobs, served: Map
         message=message,
         owner=(gist.owner if gist else "") or team,
         models=gist.models if gist else (),
-        metric=scores.metric,
-        direction=scores.direction,
-        scores=tuple(scores.by_run.values()),
-        served=served.get(f"{team}.{name}"),
+        metric=outcomes.metric,
+        direction=outcomes.direction,
+        scores=tuple(outcomes.scores.values()),
+        served=version,
+        champion=outcomes.models.get(version) if version else None,
         version=record.version if record else None,
         paused=bool(dag and dag.paused),
         next_run=dag.next_run.isoformat() if dag and dag.next_run and not retired else None,

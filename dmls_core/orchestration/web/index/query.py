@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dmls_core.orchestration.web.index.row import JobRow
 
-Sort = Literal["job", "state", "owner", "model", "score", "served", "next", "drift", "queue", "updated"]
+Sort = Literal["job", "state", "owner", "model", "score", "champion", "next", "drift", "queue", "updated"]
 
 KEYS: dict[Sort, Callable[[JobRow], Any]] = {
     "job": lambda row: (row.team, row.name),
@@ -17,7 +17,7 @@ KEYS: dict[Sort, Callable[[JobRow], Any]] = {
     "owner": lambda row: row.owner or None,
     "model": lambda row: row.models or None,
     "score": lambda row: row.score,
-    "served": lambda row: row.served,
+    "champion": lambda row: row.champion or row.served,
     "next": lambda row: row.next_run,
     "drift": lambda row: row.drift,
     "queue": lambda row: row.queue,

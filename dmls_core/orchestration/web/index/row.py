@@ -21,11 +21,12 @@ class JobRow:
         direction: ``maximize`` or ``minimize``.
         scores: on the holdout, of its runs, the oldest first.
         served: version in Triton that is served, if one is.
+        champion: version in MLflow of the model that is served, where a run told it.
         version: of the accepted spec and data.
         paused: whether Airflow starts no runs of it.
         next_run: ISO time, if it has a schedule.
         drift: what the monitor found last, such as ``steady`` or ``drifted``.
-        queue: its place among those that wait for a trainer, from 1.
+        queue: its place among those that wait for a trainer of its kind, from 1.
         waiting: why it waits.
         updated: ISO time of the latest news.
     """
@@ -40,6 +41,7 @@ class JobRow:
     direction: str = ""
     scores: tuple[float, ...] = ()
     served: int | None = None
+    champion: int | None = None
     version: int | None = None
     paused: bool = False
     next_run: str | None = None

@@ -25,6 +25,10 @@ DRIFT_FILE = "drift.json"
 Place = tuple[str, str]
 """(Team, job)."""
 
+VERDICTS = {"steady": 1, "drifted": 2}
+"""The higher one is shown where new data and requests differ."""
+
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -45,6 +49,7 @@ class StoredJobs:
     specs: dict[str, SpecGist] = field(default_factory=dict)
     statuses: dict[Place, Status] = field(default_factory=dict)
     drift: dict[Place, str] = field(default_factory=dict)
+    _drifts: dict[tuple[Place, str], str] = field(default_factory=dict)
     _records: Cache = field(default_factory=dict)
     _seen: dict[str, str] = field(default_factory=dict)
 
@@ -81,20 +86,26 @@ class StoredJobs:
         self._take(threads, listed, self._read_status, self.statuses)
 
     def _refresh_drift(self, threads: ThreadPoolExecutor) -> None:
-        listed: dict[str, tuple[Place, str]] = {}
-        for info in self.store.list(layout.MONITOR):
-            team, _, rest = info.key.removeprefix(layout.MONITOR).partition("/")
+        # Of each job and source, Prometheus is told of the latest comparison alone: one object that changes.
+        listed: dict[str, tuple[tuple[Place, str], str]] = {}
+        for info in self.store.list(layout.METRICS):
+            team, _, rest = info.key.removeprefix(layout.METRICS).partition("/")
             job, _, file = rest.partition("/")
-            if file == DRIFT_FILE:
-                listed[info.key] = (team, job), info.etag
-        self._take(threads, listed, self._read_drift, self.drift)
+            source = file.removeprefix("drift-").removesuffix(".prom")
+            if file.startswith("drift-") and source in layout.DRIFT_FOLDERS:
+                key = layout.latest_drift(team, job, source, DRIFT_FILE)
+                listed[key] = ((team, job), source), info.etag
+        self._take(threads, listed, self._read_drift, self._drifts)
+        self.drift = {}
+        for (place, _), verdict in sorted(self._drifts.items(), key=lambda entry: VERDICTS.get(entry[1], 0)):
+            self.drift[place] = verdict
 
     def _take(
         self,
         threads: ThreadPoolExecutor,
-        listed: dict[str, tuple[Place, str]],
+        listed: dict[str, tuple[K, str]],
         read: Callable[[str], T | None],
-        known: dict[Place, T],
+        known: dict[K, T],
     ) -> None:
         """Read the objects that are new or changed into ``known``; forget those that are gone."""
         for gone in known.keys() - {place for place, _ in listed.values()}:

@@ -15,8 +15,6 @@ from dmls_core.orchestration.web.index import JobRow, job_index
 from dmls_core.orchestration.web.job.run_files import read_json
 from dmls_core.store import JobRecord, Registry, Store, layout
 
-DRIFT_REPORT = "drift.html"
-
 
 @dataclass(frozen=True, slots=True)
 class About:
@@ -28,7 +26,7 @@ class About:
         status: the answer beside its drop.
         record: its current version; ``None`` where it was never accepted.
         spec: that version's spec.
-        drift: what the monitor found last.
+        drift: what the monitor found last of new data and of requests; each has its ``compared``.
         row: its line in the table of jobs, as of the last refresh; ``None`` where it is new.
         in_airflow: whether Airflow has its DAG.
         paused: whether Airflow starts no runs of it.
@@ -41,7 +39,7 @@ class About:
     status: Status | None
     record: JobRecord | None
     spec: dict[str, Any] | None
-    drift: dict[str, Any] | None
+    drift: list[dict[str, Any]]
     row: JobRow | None
     in_airflow: bool
     paused: bool
@@ -81,10 +79,18 @@ def describe(session: Session, store: Store, team: str, name: str) -> About:
         status=status,
         record=record,
         spec=registry.spec(record.spec_sha256) if record else None,
-        drift=read_json(store, layout.monitor_folder(team, name) + "drift.json"),
+        drift=_read_drift(store, team, name),
         row=next((row for row in rows if (row.team, row.name) == (team, name)), None),
         in_airflow=dag is not None and not dag.is_stale,
         paused=bool(dag and dag.is_paused),
         next_run=dag.next_dagrun_create_after.isoformat() if dag and dag.next_dagrun_create_after else None,
         schedule=(dag.timetable_description or "") if dag else "",
     )
+
+
+def _read_drift(store: Store, team: str, name: str) -> list[dict[str, Any]]:
+    found = {
+        source: read_json(store, layout.latest_drift(team, name, source, "drift.json"))
+        for source in layout.DRIFT_FOLDERS
+    }
+    return [drift | {"compared": source} for source, drift in found.items() if drift]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dmls_core.errors import ConflictError, NotFoundError, Problem
+import logging
+
+from dmls_core.errors import ConflictError, NotFoundError, Problem, StoreError
+from dmls_core.intake import add_note
 from dmls_core.intake.admission import Outcome, admit
 from dmls_core.orchestration.connections import open_repository
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
+from dmls_core.orchestration.web.backend import open_store
 from dmls_core.serving import Deployment
 from dmls_core.store import Store, layout
 
+log = logging.getLogger(__name__)
+
 
 def roll_back(team: str, name: str, version: int | None, by: str) -> Deployment:
-    """Serve an earlier version again, and make it the champion, in one transaction.
+    """Serve an earlier version again, and make it the champion, in one transaction; note it beside the drop.
 
     Args:
         team: of the job.
@@ -23,6 +29,7 @@ def roll_back(team: str, name: str, version: int | None, by: str) -> Deployment:
         NotFoundError: there is no such version to go back to.
         ServingError: it could not be served; what was served still is.
     """
+    from dmls_core.monitoring.counts import count
     from dmls_core.serving import rollback, triton_servers
     from dmls_core.tracking import promote, registered_as
 
@@ -34,7 +41,14 @@ def roll_back(team: str, name: str, version: int | None, by: str) -> Deployment:
         promote(settings.mlflow_uri, model, registered, triton_version=served, deployed_by=by)
 
     with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
-        return rollback(open_repository(settings), servers, model, version, finish=make_champion)
+        done = rollback(open_repository(settings), servers, model, version, finish=make_champion)
+    store = open_store()
+    count(store, team, name, "rollbacks")
+    try:
+        add_note(store, team, name, f"version {done.version} is served again, rolled back by {by}", {})
+    except StoreError as error:
+        log.warning("the rollback of %s/%s is not noted beside its drop: %s", team, name, error)
+    return done
 
 
 def kept_versions(team: str, name: str) -> tuple[int | None, tuple[int, ...]]:

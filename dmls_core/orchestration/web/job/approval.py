@@ -14,13 +14,21 @@ Answer = Literal["Approve", "Reject"]
 
 TASK = "approve"
 
-ASKING_SECONDS = 10.0
-"""Airflow lists an approval some moments after the status beside the drop speaks of it."""
+ASKING_SECONDS = 60.0
+"""The status beside the drop speaks of an approval some moments before Airflow takes an answer."""
 
-SETTLING_SECONDS = 20.0
-"""An answer given within moments of the question can be lost: Airflow then asks again, within this time."""
+SETTLING_SECONDS = 90.0
+"""Longest wait for Airflow to take the answer up: one given just after the pause makes it try the task once
+more, and ask again."""
 
-UNSETTLED = {"scheduled", "queued", "running", "up_for_retry", "deferred", "awaiting_input"}
+PAUSE_SECONDS = 2.0
+"""The scheduler has to see the task's pause before the answer, or it takes the task for a killed one."""
+
+PAUSED = ("awaiting_input", "deferred")
+"""States of a task that an answer wakes. Given earlier, between the question and the pause, it is noted by
+Airflow and wakes nobody: the run would wait for ever."""
+
+UNSETTLED = {"scheduled", "queued", "running", "up_for_retry", *PAUSED}
 
 
 async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) -> str:
@@ -45,9 +53,9 @@ async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) ->
             subject = asked["subject"]
             run = part(asked["task_instance"]["dag_run_id"])
             task = f"/dags/{part(dag_id)}/dagRuns/{run}/taskInstances/{TASK}"
-            await airflow.call(
-                "PATCH", f"{task}/-1/hitlDetails", {"chosen_options": [answer], "params_input": {}}
-            )
+            await asyncio.sleep(PAUSE_SECONDS)
+            choice = {"chosen_options": [answer], "params_input": {}}
+            await airflow.call("PATCH", f"{task}/-1/hitlDetails", choice)
         late = time.monotonic() > end
         if subject and (late or await _has_settled(airflow, task)):
             return subject
@@ -59,7 +67,11 @@ async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) ->
 async def _pending(airflow: AirflowCalls, dag_id: str, answer: Answer) -> dict[str, Any] | None:
     path = f"/dags/{part(dag_id)}/dagRuns/~/hitlDetails?response_received=false&order_by=-run_after"
     listed = (await airflow.call("GET", path))["hitl_details"]
-    return next((entry for entry in listed if answer in entry["options"]), None)
+    return next((entry for entry in listed if answer in entry["options"] and _is_paused(entry)), None)
+
+
+def _is_paused(entry: dict[str, Any]) -> bool:
+    return entry["task_instance"]["state"] in PAUSED
 
 
 async def _has_settled(airflow: AirflowCalls, task: str) -> bool:

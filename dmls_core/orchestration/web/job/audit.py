@@ -10,22 +10,21 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from dmls_core.orchestration.job import PARAM
 from dmls_core.orchestration.web.security import JobCaller
 
-SHOWN = frozenset(
-    {
-        "dmls_rollback",
-        "dmls_retire",
-        "dmls_respec",
-        "dmls_submit",
-        "trigger_dag_run",
-        "update_hitl_detail",
-        "patch_dag",
-        "clear_dag_run",
-        "post_clear_task_instances",
-    }
-)
-"""Events that people cause, of the many that the audit log holds of a DAG."""
+SHOWN = {
+    "dmls_rollback": "rolled back",
+    "dmls_retire": "retired the job",
+    "dmls_respec": "dropped a changed spec",
+    "dmls_submit": "submitted",
+    "trigger_dag_run": "started a run",
+    "update_hitl_detail": "answered the approval",
+    "patch_dag": "changed the DAG",
+    "clear_dag_run": "cleared a run",
+    "post_clear_task_instances": "cleared tasks",
+}
+"""Events that people cause, of the many that the audit log holds of a DAG; in words."""
 
 
 def record(caller: JobCaller, event: str, **extra: Any) -> None:
@@ -46,6 +45,29 @@ def record(caller: JobCaller, event: str, **extra: Any) -> None:
                 extra=json.dumps(extra),
             )
         )
+
+
+def tell(event: Log) -> tuple[str, str]:
+    """Return what somebody did, in words, and what else is worth knowing of it."""
+    words = SHOWN.get(event.event, event.event)
+    try:
+        extra = json.loads(event.extra or "{}")
+    except ValueError:
+        extra = {}
+    if not isinstance(extra, dict):
+        return words, ""
+    match event.event:
+        case "trigger_dag_run":
+            changes = (extra.get("conf") or {}).get(PARAM) or {}
+            return words, ", ".join(f"{key} = {json.dumps(value)}" for key, value in changes.items())
+        case "update_hitl_detail":
+            chosen = extra.get("chosen_options") or [""]
+            return {"Approve": "approved the model", "Reject": "declined the model"}.get(chosen[0], words), ""
+        case "patch_dag" if "is_paused" in extra:
+            return "paused the job" if extra.get("is_paused") else "resumed the job", ""
+        case "dmls_rollback":
+            return words, f"to version {extra.get('version')}, from {extra.get('previous')}"
+    return words, ""
 
 
 def read_events(session: Session, dag_id: str, limit: int = 50) -> list[Log]:

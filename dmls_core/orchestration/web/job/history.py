@@ -22,7 +22,7 @@ from dmls_core.orchestration.job import INPUTS, PARAM
 from dmls_core.orchestration.web.backend import open_store
 from dmls_core.store import JobRecord, layout
 
-ANSWERS = ("validate", "evaluate", "register", "verify")
+ANSWERS = ("validate", "plan", "evaluate", "register", "verify")
 """Tasks whose answers tell of a run."""
 
 MAX_RUNS = 200
@@ -49,6 +49,8 @@ class Run:
         registered: version of the model in MLflow.
         served_as: version in Triton that it became, if it was deployed.
         mlflow: address of its page in MLflow.
+        engine: ``gpu`` or ``cpu``, once it is planned.
+        trainers: how many search side by side, likewise.
     """
 
     run_id: str
@@ -67,6 +69,8 @@ class Run:
     registered: int | None = None
     served_as: int | None = None
     mlflow: str = ""
+    engine: str = ""
+    trainers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +182,14 @@ def _read_answers(session: Session, dag_id: str, run_ids: list[str]) -> dict[str
     for run_id, task_id, key, value in session.execute(query):
         if isinstance(value, Mapping):
             found[run_id].by_task[INPUTS if key == INPUTS else task_id] = value
+        elif task_id == "plan" and isinstance(value, list) and value:
+            found[run_id].by_task["plan"] = {"engine": value[0]["engine"], "trainers": len(value)}
     return found
 
 
 def _run(team: str, name: str, row: DagRun, bundle_version: str | None, answers: _Answers) -> Run:
     record = record_at(bundle_version, team, name)
+    planned = answers.get("plan")
     inputs, evaluated, tracked = answers.get(INPUTS), answers.get("evaluate"), answers.get("register")
     asked = (row.conf or {}).get(PARAM)
     changes = asked if isinstance(asked, Mapping) else {}
@@ -205,4 +212,6 @@ def _run(team: str, name: str, row: DagRun, bundle_version: str | None, answers:
         registered=tracked.get("model_version"),
         served_as=answers.get("verify").get("version"),
         mlflow=tracked.get("url", ""),
+        engine=planned.get("engine", ""),
+        trainers=planned.get("trainers"),
     )

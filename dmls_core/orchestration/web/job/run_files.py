@@ -18,6 +18,7 @@ KEPT_RUNS = 64
 MAX_TRIALS = 2000
 
 RUNNER = "runner.json"
+PAGES = (layout.REPORT, layout.DATA_DOCS)
 COLUMNS = ("number", "state", "model", "engine", "params", "value", "seconds", "same_as", "message")
 """What is told of a trial; surfaces and courses, which are large, stay in the report."""
 
@@ -36,6 +37,7 @@ class RunFiles:
         runner: how its trainer was run.
         trials: the trials that have ended, by number.
         has_report: whether its report is there.
+        has_validation: whether Great Expectations' Data Docs are.
     """
 
     progress: dict[str, Any] | None
@@ -43,7 +45,8 @@ class RunFiles:
     error: dict[str, Any] | None
     runner: dict[str, Any] | None
     trials: list[dict[str, Any]]
-    has_report: bool
+    has_report: bool = False
+    has_validation: bool = False
 
     @property
     def seconds_left(self) -> float | None:
@@ -64,10 +67,11 @@ def read_run_files(store: Store, team: str, name: str, run_key: str) -> RunFiles
     folder = layout.run_folder(team, name, run_key)
     names = (layout.PROGRESS, layout.RESULT, layout.ERROR, RUNNER)
     with ThreadPoolExecutor(THREADS) as threads:
-        report = threads.submit(store.head, folder + layout.REPORT)
+        report, validation = (threads.submit(store.head, folder + file) for file in PAGES)
         progress, result, error, runner = threads.map(lambda file: read_json(store, folder + file), names)
         trials = _read_trials(store, folder, threads)
-        return RunFiles(progress, result, error, runner, trials, report.result() is not None)
+        pages = {"has_report": report.result() is not None, "has_validation": validation.result() is not None}
+        return RunFiles(progress, result, error, runner, trials, **pages)
 
 
 def read_json(store: Store, key: str) -> dict[str, Any] | None:

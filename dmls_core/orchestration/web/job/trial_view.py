@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT = 640, 180
-LEFT, RIGHT, TOP, BOTTOM = 52, 10, 12, 26
+WIDTH, HEIGHT = 800, 200
+LEFT, RIGHT, TOP, BOTTOM = 60, 10, 12, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,10 @@ def curve(trials: Sequence[Mapping[str, Any]], direction: str) -> Curve | None:
     champion = rank(scored, direction)[0]
     better = max if direction == "maximize" else min
     points, best = [], None
+    # What was given up early counts only until something was not.
+    finished = any(trial.get("state") == "finished" for trial in scored)
     for trial in scored:
-        if trial.get("state") == "finished" or best is None:
+        if trial.get("state") == "finished" or not finished:
             new = float(trial["value"]) if best is None else better(best, float(trial["value"]))
             if best is not None and new != best:
                 points.append((x(int(trial["number"])), y(best)))

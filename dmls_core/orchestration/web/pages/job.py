@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from dmls_core.models.metrics_catalogue import METRICS
 from dmls_core.orchestration.web.api.job import Viewer, details, rights, version_list
-from dmls_core.orchestration.web.api.runs import RunDetails, RunId, comparison, run_entry, run_view
+from dmls_core.orchestration.web.api.runs import RunDetails, RunId, comparison, run_view
 from dmls_core.orchestration.web.backend import open_store
 from dmls_core.orchestration.web.job import audit
 from dmls_core.orchestration.web.job.about import About, describe
@@ -25,19 +25,6 @@ router = APIRouter(prefix="/jobs/{team}/{name}")
 SHOWN_TRIALS = 100
 STEPS = ("validate", "plan", "search", "evaluate", "register", "approve", "deploy", "verify")
 """Tasks of a run, in their order."""
-
-EVENTS = {
-    "trigger_dag_run": "started a run",
-    "update_hitl_detail": "answered the approval",
-    "patch_dag": "paused or resumed",
-    "clear_dag_run": "cleared a run",
-    "post_clear_task_instances": "cleared tasks",
-    "dmls_rollback": "rolled back",
-    "dmls_retire": "retired the job",
-    "dmls_respec": "dropped a changed spec",
-    "dmls_submit": "submitted",
-}
-"""Event of Airflow's audit log -> in words."""
 
 
 @router.get("")
@@ -54,7 +41,7 @@ def overview(caller: Viewer, session: SessionDep, request: Request, part: str = 
 def runs_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
     """List the job's runs."""
     about = describe(session, open_store(), caller.team, caller.name)
-    runs = [run_entry(run) for run in read_runs(session, caller.team, caller.name)]
+    runs = read_runs(session, caller.team, caller.name)
     return _render(request, caller, about, "job_runs.html", "runs", runs=runs)
 
 
@@ -95,8 +82,8 @@ def versions_page(caller: Viewer, session: SessionDep, request: Request) -> HTML
 def history_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
     """Show who did what and when."""
     about = describe(session, open_store(), caller.team, caller.name)
-    events = audit.read_events(session, caller.dag_id)
-    return _render(request, caller, about, "job_history.html", "history", events=events, labels=EVENTS)
+    events = [(event, *audit.tell(event)) for event in audit.read_events(session, caller.dag_id)]
+    return _render(request, caller, about, "job_history.html", "history", events=events)
 
 
 def _render(

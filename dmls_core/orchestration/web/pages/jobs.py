@@ -20,7 +20,7 @@ COLUMNS = (
     ("State", "state"),
     ("Model", "model"),
     ("Score", "score"),
-    ("Served", "served"),
+    ("Champion", "champion"),
     ("Drift", "drift"),
     ("Next run", "next"),
     ("Owner", "owner"),
@@ -28,7 +28,7 @@ COLUMNS = (
 )
 """(Heading, what it sorts by)."""
 
-FALLING_FIRST = frozenset({"score", "served", "updated"})
+FALLING_FIRST = frozenset({"score", "champion", "updated"})
 """Columns that are sorted with the largest first when they are chosen."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.common.db.common import SessionDep
@@ -28,4 +28,9 @@ def platform_page(
 @router.get("/api")
 def api_page(request: Request) -> HTMLResponse:
     """Show every call of the REST API, from its OpenAPI document."""
-    return render(request, "api.html", document=openapi(request))
+    document = openapi(request)
+    groups: dict[str, list[tuple[str, str, Any]]] = {}
+    for path, calls in document["paths"].items():
+        for method, call in calls.items():
+            groups.setdefault(call["tags"][0], []).append((method, path, call))
+    return render(request, "api.html", document=document, groups=groups)

@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from dmls_core.compute import find_gpus
-from dmls_core.orchestration.web.index.scheduled import WAITING, read_waits
+from dmls_core.orchestration.web.index.waits import WAITING, job_of, read_waits
 
 SMI_SECONDS = 5
 SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
@@ -48,11 +48,12 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A run that waits for a trainer, or has one."""
+    """A run that waits: its place before ``pool``, from 1, if it stands there already, and why it waits."""
 
     job: str
     dag_id: str
     place: int | None
+    pool: str
     reason: str
 
 
@@ -81,12 +82,10 @@ def read_pools(session: Session) -> list[PoolUse]:
 
 
 def read_queue(session: Session) -> list[Queued]:
-    """Return the runs whose search waits, in their order."""
-    waits = sorted(read_waits(session).items(), key=lambda item: item[1].place)
-    return [
-        Queued(dag_id.removeprefix("dmls.").replace(".", "/", 1), dag_id, wait.place, wait.reason)
-        for dag_id, wait in waits
-    ]
+    """Return the runs that wait, by pool and place; last those that stand in no queue yet."""
+    waits = read_waits(session).items()
+    queued = [Queued(job_of(dag_id), dag_id, wait.place, wait.pool, wait.reason) for dag_id, wait in waits]
+    return sorted(queued, key=lambda entry: (entry.place is None, entry.pool, entry.place or 0, entry.job))
 
 
 def read_gpus() -> list[GpuUse]:

@@ -73,7 +73,7 @@ byId("row").addEventListener("submit", async (event) => {
       likely.length
         ? h("ul", { class: "chances" }, likely.slice(0, 20).map(({ label, probability }) =>
             h("li", {}, h("span", { class: "label", text: label }), bar(probability), h("span", { class: "number", text: `${(100 * probability).toFixed(1)} %` }))))
-        : null,
+        : "",
       h("p", { class: "hint", text: `Version ${answer.version} answered in ${shown(answer.milliseconds, 3)} ms.` }),
     );
     byId("calls").hidden = false;

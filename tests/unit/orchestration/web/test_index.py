@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dmls_core.intake.answers import write_status
+from dmls_core.monitoring.exposition import drift_file
 from dmls_core.orchestration.web.index.merge import merge
-from dmls_core.orchestration.web.index.scheduled import Dag, ScheduledJobs, Scores, Wait, wait_reason
+from dmls_core.orchestration.web.index.scheduled import Dag, Outcomes, ScheduledJobs
 from dmls_core.orchestration.web.index.stored import StoredJobs
+from dmls_core.orchestration.web.index.waits import Wait, queue_up, wait_for_runs
 from dmls_core.store import Registry, Store, layout, open_store
 
 
@@ -23,13 +25,21 @@ def test_a_row_joins_registry_answer_airflow_and_triton(root: Path, accept: Call
     accept("sales", "churn")
     store, jobs = stored(root)
     write_status(store, "sales", "churn", "deployed", "deployed as version 3")
-    store.put("monitor/sales/churn/drift.json", json.dumps({"verdict": "drifted"}).encode())
+    for source, verdict in (("requests", "drifted"), ("data", "steady")):
+        key = layout.latest_drift("sales", "churn", source, "drift.json")
+        store.put(key, json.dumps({"verdict": verdict}).encode())
+        store.put(drift_file("sales", "churn", source), b"")
     jobs.refresh()
     dag_id = "dmls.sales.churn"
+    outcomes = Outcomes()
+    for run, score, model in (("a", 0.7, 4), ("b", 0.9, 5)):
+        outcomes.take(run, "evaluate", {"score": score, "metric": "accuracy", "direction": "maximize"})
+        outcomes.take(run, "register", {"model_version": model})
+    outcomes.take("b", "verify", {"version": 3})
     scheduled = ScheduledJobs(
         dags={dag_id: Dag(paused=True, next_run=datetime(2026, 1, 2, tzinfo=UTC))},
-        waits={dag_id: Wait(2, "all 2 slots are in use")},
-        scores={dag_id: Scores("accuracy", "maximize", {"a": 0.7, "b": 0.9})},
+        waits={dag_id: Wait(2, "dmls_cpu", "all 2 slots are in use")},
+        outcomes={dag_id: outcomes},
     )
 
     (row,) = merge(jobs, scheduled, {"sales.churn": 3})
@@ -40,6 +50,7 @@ def test_a_row_joins_registry_answer_airflow_and_triton(root: Path, accept: Call
         3,
         "drifted",
     )
+    assert row.champion == 5
     assert (row.models, row.owner, row.version) == (("random-forest-classifier",), "sales", 1)
     assert (row.scores, row.score, row.metric) == ((0.7, 0.9), 0.9, "accuracy")
     assert (row.paused, row.next_run) == (True, "2026-01-02T00:00:00+00:00")
@@ -104,8 +115,39 @@ def test_a_snapshot_brings_all_jobs_at_once(root: Path, accept: Callable[..., ob
     assert jobs.records == {("sales", record.name): record for record in records}
 
 
-def test_why_a_search_waits():
-    assert "does not exist" in wait_reason("dmls_cpu", None, 0)
-    assert "no slots" in wait_reason("dmls_gpu", 0, 0)
-    assert wait_reason("dmls_cpu", 2, 2) == "all 2 slots of the pool dmls_cpu are in use"
-    assert wait_reason("dmls_cpu", 2, 1) == "starts in a moment"
+def test_why_a_search_waits_and_where():
+    tasks = [
+        ("dmls.a.first", "dmls_cpu", "running"),
+        ("dmls.a.second", "dmls_cpu", "scheduled"),
+        ("dmls.a.third", "dmls_cpu", "queued"),
+        ("dmls.a.third", "dmls_cpu", "scheduled"),
+        ("dmls.b.first", "dmls_gpu", "scheduled"),
+        ("dmls.b.second", "gone", "scheduled"),
+        ("dmls.b.third", "roomy", "scheduled"),
+    ]
+
+    found = queue_up(tasks, {"dmls_cpu": 2, "dmls_gpu": 0, "roomy": 1})
+
+    assert {dag_id: (wait.place, wait.pool) for dag_id, wait in found.items()} == {
+        "dmls.a.third": (1, "dmls_cpu"),
+        "dmls.a.second": (2, "dmls_cpu"),
+        "dmls.b.first": (1, "dmls_gpu"),
+        "dmls.b.second": (1, "gone"),
+        "dmls.b.third": (1, "roomy"),
+    }
+    assert found["dmls.a.second"].reason == "all 2 slots of the pool dmls_cpu are in use"
+    assert "as soon as an Airflow worker is free" in found["dmls.a.third"].reason
+    assert "no slots" in found["dmls.b.first"].reason
+    assert "does not exist" in found["dmls.b.second"].reason
+    assert found["dmls.b.third"].reason == "starts in a moment"
+
+
+def test_a_run_that_has_not_begun_waits_too():
+    runs = [("a", "queued", True), ("b", "running", False), ("b", "queued", False), ("c", "queued", False)]
+
+    found = wait_for_runs(runs)
+
+    assert {dag_id: wait.place for dag_id, wait in found.items()} == {"a": None, "b": None, "c": None}
+    assert "paused" in found["a"].reason
+    assert "before this one" in found["b"].reason
+    assert "in a moment" in found["c"].reason

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 
+import pytest
+
+from dmls_core.errors import StoreError
+from dmls_core.orchestration.settings import AirflowSettings
+from dmls_core.orchestration.web import backend
 from dmls_core.orchestration.web.platform.probes import probe_all
 
 
@@ -41,3 +48,21 @@ def test_each_service_shows_how_it_is():
     finally:
         release.set()
     assert {health.name: health.message for health in probe_all(probes, 10)}["hanging"] == "late"
+
+
+def test_a_page_does_not_wait_for_ever_for_s3(monkeypatch: pytest.MonkeyPatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        extra = {
+            "endpoint_url": address,
+            "region_name": "us-east-1",
+            "config_kwargs": {"user_agent": "theirs"},
+        }
+        connection = {"conn_type": "aws", "login": "key", "password": "secret", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SILENT", json.dumps(connection))
+        monkeypatch.setattr(backend, "READ_SECONDS", 0.2)
+        store = backend.quick_store(AirflowSettings(root="s3://bucket", aws_conn_id="silent"))
+
+        with pytest.raises(StoreError, match="no answer from the service"):
+            store.get("registry/jobs/a/b.json")
+        assert store.client.meta.config.user_agent.startswith("theirs")  # what the connection says stays

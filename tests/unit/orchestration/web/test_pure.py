@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from airflow.models.log import Log
 
 from dmls_core.orchestration.web import words
+from dmls_core.orchestration.web.job.audit import tell
 from dmls_core.orchestration.web.job.differences import Difference, differences, flatten
 from dmls_core.orchestration.web.job.log_tail import log_lines
 from dmls_core.orchestration.web.job.run_files import RunFiles
@@ -128,3 +130,21 @@ def test_sizes_and_spans():
         "10 min",
         "2.5 h",
     ]
+
+
+@pytest.mark.parametrize(
+    ("event", "extra", "told"),
+    [
+        ("trigger_dag_run", '{"conf": {"run": {"n_trials": 9}}}', ("started a run", "n_trials = 9")),
+        ("trigger_dag_run", '{"conf": null, "method": "POST"}', ("started a run", "")),
+        ("update_hitl_detail", '{"chosen_options": ["Approve"]}', ("approved the model", "")),
+        ("update_hitl_detail", '{"chosen_options": ["Reject"]}', ("declined the model", "")),
+        ("patch_dag", '{"is_paused": true}', ("paused the job", "")),
+        ("patch_dag", '{"is_paused": false}', ("resumed the job", "")),
+        ("dmls_rollback", '{"version": 1, "previous": 2}', ("rolled back", "to version 1, from 2")),
+        ("dmls_retire", "not JSON", ("retired the job", "")),
+        ("dmls_respec", None, ("dropped a changed spec", "")),
+    ],
+)
+def test_the_history_is_in_words(event: str, extra: str | None, told: tuple[str, str]):
+    assert tell(Log(event=event, extra=extra)) == told

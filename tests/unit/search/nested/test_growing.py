@@ -95,7 +95,7 @@ def test_where_scikit_learn_has_changed_the_forest_grows_its_trees_itself(change
     problem = make_problem(CLASSIFIER)
     layout = lay_out(problem, Space.of({"n_estimators": Range(min=5, max=12)}))
     rows = np.arange(len(problem.truth))
-    ground = Ground(problem.features, problem.target, problem.features, problem.truth, rows)
+    ground = Ground(problem.features, problem.target, problem.features, rows, problem.truth, True)
     usual = GrownForest(problem, layout, ground, {}, threads=1)
     usual.grow(12)
 
@@ -105,6 +105,6 @@ def test_where_scikit_learn_has_changed_the_forest_grows_its_trees_itself(change
     slow.grow(12)
     assert growing._agreed == {next(iter(growing._agreed)): False}
     assert slow.scores() == usual.scores()
-    for one, other in zip(slow.whole().estimators_, usual.whole().estimators_, strict=True):
+    for one, other in zip(slow.hand_over().estimators_, usual.hand_over().estimators_, strict=True):
         assert same_tree(one.tree_, other.tree_)
         assert one.random_state == other.random_state

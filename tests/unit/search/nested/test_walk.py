@@ -27,7 +27,8 @@ CUTS = {
 def whole_field(problem) -> Field:
     """Every row is grown on and scored, its values as they are."""
     rows = np.arange(len(problem.truth))
-    return Field((Ground(problem.features, problem.target, problem.features, problem.truth, rows),), None)
+    ground = Ground(problem.features, problem.target, problem.features, rows, problem.truth, True)
+    return Field((ground,), None)
 
 
 def grow(problem, space, params, trees, steps=()):

@@ -1,4 +1,4 @@
-"""Cross-validation: one fit per fold."""
+"""The plainest evaluator, cross-validation by one fit per fold: what searchers are tested with."""
 
 from __future__ import annotations
 

@@ -1,0 +1,9 @@
+"""The monitor's rule on the stream that the benchmarks use: weeks that drift, and weeks that do not."""
+
+from __future__ import annotations
+
+from tests.bench.stream import alarms
+
+
+def test_a_stream_raises_no_alarm_before_it_drifts_and_does_from_then_on():
+    assert alarms(3, drifts_at=8)["alarms in weeks"] == "8, 9, 10, 11, 12"

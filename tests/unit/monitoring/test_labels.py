@@ -1,0 +1,142 @@
+"""Labels meet the logged answers that they belong to, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dmls_core.errors import DataError
+from dmls_core.monitoring.labels import meet, read_labels
+
+
+def log(path, ids, rows, predictions, version=1, **more):
+    frame = pl.DataFrame(
+        {
+            "size": [1.0] * len(ids),
+            "dmls.request_id": ids,
+            "dmls.row": pl.Series(rows, dtype=pl.Int32),
+            "dmls.version": [version] * len(ids),
+            "dmls.prediction": predictions,
+            **more,
+        }
+    )
+    frame.write_parquet(path)
+    return path
+
+
+def probabilities(second):
+    return {
+        "dmls.probability.no": pl.Series([1 - p for p in second], dtype=pl.Float32),
+        "dmls.probability.yes": pl.Series(second, dtype=pl.Float32),
+    }
+
+
+@pytest.fixture
+def labels(tmp_path):
+    def read(text, *, numbers=False, name="labels.csv"):
+        path = tmp_path / name
+        path.write_text(text)
+        return read_labels(path, "kind", numbers=numbers)
+
+    return read
+
+
+def test_labels_meet_the_answers_of_the_same_request_and_row(labels, tmp_path):
+    read = labels("kind,row,request_id,note\nyes,0,007,x\nno,1,007,x\nyes,2,007,x\n,0,b,x\nno,0,unknown,x\n")
+    assert read.height == 4  # the truth of one row is not known yet
+    path = log(
+        tmp_path / "a.parquet",
+        ["007"] * 2 + ["7"],
+        [0, 1, 0],
+        ["yes", "yes", "no"],
+        **probabilities([0.9, 0.8, 0.1]),
+    )
+    met = meet([read], [path])
+    assert (met.labels, met.several, met.ambiguous, met.versions) == (4, 0, 0, [(1, 2)])
+    truth, told = met.pairs(1, ("no", "yes"))
+    assert sorted(zip(truth.tolist(), told[:, 1].round(1).tolist(), strict=True)) == [
+        (0, pytest.approx(0.8)),
+        (1, pytest.approx(0.9)),
+    ]
+
+
+def test_without_a_row_a_request_of_one_row_is_meant(labels, tmp_path):
+    read = labels("request_id,kind\none,1.5\nmany,2\n", numbers=True)
+    path = log(tmp_path / "a.parquet", ["one", "many", "many"], [0, 0, 1], [1.0, 2.0, 3.0])
+    met = meet([read], [path])
+    assert met.several == 1
+    truth, told = met.pairs(1, None)
+    assert (truth.tolist(), told.tolist()) == ([1.5], [1.0])
+
+
+def test_an_id_of_several_requests_belongs_to_none_and_takes_no_memory(labels, tmp_path):
+    read = labels("request_id,kind\n1,yes\nown,no\nagain,no\n")
+    paths = [
+        log(
+            tmp_path / f"{n}.parquet",
+            ["1", "own" if n == 1 else "x", "again"],
+            [0] * 3,
+            [f"p{n}", "no", "no"],
+            **probabilities([0.1] * 3),
+        )
+        for n in range(4)
+    ]
+    met = meet([read], paths)
+    assert met.ambiguous == 1
+    assert met.versions == [(1, 2)]  # an answer that was given again, to the same request, is one
+
+
+def test_the_later_label_counts_and_versions_stay_apart(labels, tmp_path):
+    first = labels("request_id,kind\na,no\nb,no\n")
+    second = labels("request_id,kind\na,yes\nb,perhaps\n")
+    paths = [
+        log(tmp_path / "2.parquet", ["a"], [0], ["yes"], version=2, **probabilities([0.7])),
+        log(tmp_path / "1.parquet", ["b"], [0], ["yes"], **probabilities([0.6])),
+    ]
+    met = meet([first, second], iter(paths))
+    assert met.versions == [(2, 1), (1, 1)]
+    assert met.pairs(2, ("no", "yes"))[0].tolist() == [1]
+    assert met.pairs(1, ("no", "yes"))[0].tolist() == [2]  # a class that the version does not know
+    assert met.pairs(1, ("no", "other"))[1].shape == (0, 2)
+
+
+def test_classes_are_compared_as_the_model_compares_them(labels, tmp_path):
+    read = labels("request_id,kind\na,1.0\nb, 2\nc,TRUE\n")
+    told = {f"dmls.probability.{label}": [1.0] * 3 for label in ("1", "2", "true")}
+    met = meet([read], [log(tmp_path / "a.parquet", ["a", "b", "c"], [0] * 3, ["1"] * 3, **told)])
+    assert sorted(met.pairs(1, ("1", "2", "true"))[0].tolist()) == [0, 1, 2]
+
+
+def test_where_nothing_meets_there_is_nothing_to_judge(labels, tmp_path):
+    read = labels("request_id,kind\na,no\n")
+    foreign = tmp_path / "foreign.parquet"
+    pl.DataFrame({"size": [1.0]}).write_parquet(foreign)
+    for paths in ([], [foreign], [log(tmp_path / "a.parquet", ["b"], [0], ["no"], **probabilities([0.1]))]):
+        met = meet([read], paths)
+        assert (met.labels, met.frame.height, met.versions) == (1, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,kind\na,1\n", "has no column request_id"),
+        ("request_id,target\na,1\n", "has no column kind"),
+        ("request_id,kind,kind\na,1,2\n", "more than once"),
+        ("request_id,kind,row\na,1,first\n", "no number of a row"),
+        ("request_id,kind,row\na,1,-1\n", "no number of a row"),
+        ("request_id,kind\na,many\n", "is not a number"),
+        ("request_id,kind\n", "no row"),
+        ("", "empty"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(labels, text, words):
+    with pytest.raises(DataError, match=words):
+        labels(text, numbers=True)
+
+
+def test_parquet_keeps_its_types(tmp_path):
+    path = tmp_path / "labels.parquet"
+    pl.DataFrame({"request_id": [7, 8], "row": [0, 1], "kind": [1.5, np.nan]}).write_parquet(path)
+    frame = read_labels(path, "kind", numbers=True)
+    assert frame.rows() == [("7", 0, "1.5", False)]
