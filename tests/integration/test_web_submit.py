@@ -37,6 +37,7 @@ def store(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> 
     store = open_store(f"s3://{bucket}/{uuid.uuid4().hex}", client=s3_server.client())
     for module in (submit, submit_drop):
         monkeypatch.setattr(module, "open_store", lambda: store)
+    monkeypatch.setattr(submit_drop, "open_store_for_uploads", lambda: store)
     return store
 
 
