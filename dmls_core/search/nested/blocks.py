@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dmls_core.models.engines import FetchingEngine
 from dmls_core.models.engines.base import Array
+from dmls_core.models.trees import FlatTrees, read_trees
 from dmls_core.search.interface import Problem
 from dmls_core.search.nested.axes import Layout, tightness
-from dmls_core.search.nested.flat import FlatTrees, read_trees
 from dmls_core.search.nested.ground import Ground
 from dmls_core.search.nested.scored import ScoredForest
 from dmls_core.spec.definitions import Scalar

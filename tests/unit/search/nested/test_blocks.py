@@ -13,12 +13,12 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
 
 from dmls_core.models.engines.cpu.forests import ForestEngine
+from dmls_core.models.trees import read_trees
 from dmls_core.search import Space, choose_searcher
 from dmls_core.search.nested import blocks
 from dmls_core.search.nested.axes import lay_out, structural
 from dmls_core.search.nested.blocks import BlockForest, seed_of_block
 from dmls_core.search.nested.cut import cut_tree
-from dmls_core.search.nested.flat import read_trees
 from dmls_core.search.nested.ground import survey
 from dmls_core.spec import Choice, Range
 from tests.unit.search.nested.conftest import CLASSIFIER, REGRESSOR, make_problem

@@ -24,6 +24,7 @@ class FlatTrees:
         roots: (n_trees,) int64.
         features: (n_nodes,) int64, the column that a node looks at; 0 in a leaf.
         thresholds: (n_nodes,) float32 or float64: a row goes left if its value is at most that.
+        missing_left: (n_nodes,) bool, whether a row without a value goes left.
         children: (n_nodes, 2) int64, left and right; of a leaf twice the leaf itself.
         values: (n_nodes, outputs) float64: the mean of the training rows in the node.
         rows: (n_nodes,) int64, how many these are, as the library counts them.
@@ -33,6 +34,7 @@ class FlatTrees:
     roots: NDArray[np.int64]
     features: NDArray[np.int64]
     thresholds: NDArray[np.floating[Any]]
+    missing_left: NDArray[np.bool_]
     children: NDArray[np.int64]
     values: NDArray[np.float64]
     rows: NDArray[np.int64]
@@ -48,7 +50,7 @@ def read_trees(model: treelite.Model, outputs: int, *, most: int) -> Iterator[Fl
         most: trees that are read at once.
 
     Raises:
-        ValueError: its trees do not split as those of such forests do.
+        ValueError: its trees do not split as those of such forests do, or do not tell the weights of leaves.
     """
     for first in range(0, model.num_tree, most):
         accessors = [
@@ -75,9 +77,12 @@ def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: AN
     # cuML's trees have no weights: their rows are drawn by them, and counted as often as they were drawn.
     weighted = field("sum_hess_present")
     weights = field("sum_hess") if len(weighted) and weighted.all() else rows
+    if len(weights) != len(left):
+        raise ValueError("the trees do not tell how many rows came to their leaves")
     return {
         "features": np.where(leaf, 0, field("split_index")).astype(np.int64),
         "thresholds": field("threshold").copy(),
+        "missing_left": field("default_left").astype(bool),
         "children": np.stack([np.where(leaf, own, left), np.where(leaf, own, right)], axis=1),
         "values": values,
         "rows": rows,
@@ -100,6 +105,7 @@ def _flat(trees: list[dict[str, NDArray[Any]]]) -> FlatTrees:
         roots=roots,
         features=np.concatenate([tree["features"] for tree in trees]),
         thresholds=np.concatenate([tree["thresholds"] for tree in trees]),
+        missing_left=np.concatenate([tree["missing_left"] for tree in trees]),
         children=children,
         values=values,
         rows=np.concatenate([tree["rows"] for tree in trees]),
