@@ -11,6 +11,7 @@ from dmls_core.errors import Problem, SubmissionError
 INCOMING = "incoming/"
 JOBS = "registry/jobs/"
 SPECS = "registry/specs/"
+VERSIONS = "registry/versions/"
 SNAPSHOTS = "registry/snapshots/"
 RUNS = "runs/"
 INFERENCE = "inference/"
@@ -116,6 +117,16 @@ def parse_incoming(key: str) -> Drop | None:
 def job_record(team: str, job: str) -> str:
     """The current accepted version of a job."""
     return f"{JOBS}{check_name('team', team)}/{check_name('job', job)}.json"
+
+
+def versions_folder(team: str, job: str) -> str:
+    """Versions of a job that another one has followed."""
+    return f"{VERSIONS}{check_name('team', team)}/{check_name('job', job)}/"
+
+
+def version(team: str, job: str, number: int) -> str:
+    """One of them, immutable; in order of keys the oldest comes first."""
+    return f"{versions_folder(team, job)}{number:08d}.json"
 
 
 def spec(sha256: str) -> str:

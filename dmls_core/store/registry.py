@@ -1,4 +1,4 @@
-"""The registry of accepted specs: which version of each job is current."""
+"""The registry of accepted specs: which version of each job is current, and which were before."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 THREADS = 16
 ATTEMPTS = 8
+
+MAX_VERSIONS = 100
+"""Versions of a job that are told of, the latest ones."""
 
 
 class AcceptableSpec(Protocol):
@@ -66,6 +69,15 @@ class Registry:
                 if found:
                     cache[key] = (found[1], found[0])
         return [cache[key][1] for key in sorted(cache)]
+
+    def versions(self, team: str, name: str) -> list[JobRecord]:
+        """Return the latest ``MAX_VERSIONS`` accepted versions of a job, the newest first."""
+        keys = sorted(info.key for info in self.store.list(layout.versions_folder(team, name)))
+        with ThreadPoolExecutor(THREADS) as threads:
+            found = [item[0] for item in threads.map(self._read_leniently, keys[1 - MAX_VERSIONS :]) if item]
+        if current := self.job(team, name):
+            found = [record for record in found if record.version < current.version] + [current]
+        return found[::-1]
 
     def spec(self, sha256: str) -> dict[str, Any]:
         """Return an accepted spec's JSON.
@@ -130,6 +142,7 @@ class Registry:
                 if current.state == "active" and current.run_key == wanted.run_key:
                     return current
                 wanted = replace(wanted, version=current.version + 1)
+                self._keep_version(current)
                 self.store.replace(key, _document(wanted), etag)
             except ConflictError:
                 continue
@@ -158,6 +171,13 @@ class Registry:
                 continue
             return retired
         raise ConflictError(f"cannot retire {team}/{name}: others keep changing its record; try again")
+
+    def _keep_version(self, record: JobRecord) -> None:
+        """Keep what is about to be replaced: killed in between, nothing is lost and nothing is wrong."""
+        try:
+            self.store.create(layout.version(record.team, record.name, record.version), _document(record))
+        except ConflictError:
+            return  # another writer was at the same place
 
     def _keep(self, spec: AcceptableSpec) -> None:
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import dmls_core.store.registry as registry_module
 from dmls_core.errors import ConflictError, NotFoundError, StoreError
 from dmls_core.store import DataObject, JobRecord, Registry, Store, layout, open_store, run_key
 from tests.store_suite import race
@@ -63,11 +64,32 @@ def test_the_same_again_changes_nothing(registry: Registry, store: Store) -> Non
     assert store.head("registry/jobs/growth/iris.json") == before
 
 
-def test_versions_count(registry: Registry) -> None:
-    assert [
-        accept(registry, content, etag).version
+def test_versions_count_and_are_kept(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.versions("growth", "iris") == []
+    records = [
+        accept(registry, content, etag)
         for content, etag in [("one", "e1"), ("two", "e1"), ("two", "e2"), ("two", "e2"), ("one", "e1")]
-    ] == [1, 2, 3, 3, 4]
+    ]
+    assert [record.version for record in records] == [1, 2, 3, 3, 4]
+    assert registry.versions("growth", "iris") == [records[4], records[2], records[1], records[0]]
+    monkeypatch.setattr(registry_module, "MAX_VERSIONS", 2)
+    assert registry.versions("growth", "iris") == [records[4], records[2]]
+
+
+def test_a_replacement_that_fails_is_no_version(
+    registry: Registry, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise StoreError("unreachable")
+
+    first = accept(registry)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "replace", unreachable)
+        with pytest.raises(StoreError, match="unreachable"):
+            accept(registry, "two")
+    assert registry.versions("growth", "iris") == [first]
+    second = accept(registry, "two")
+    assert registry.versions("growth", "iris") == [second, first]
 
 
 def test_retiring_and_dropping_again(registry: Registry) -> None:
@@ -107,7 +129,7 @@ def test_many_accept_different_content_at_once(registry: Registry) -> None:
     current = registry.job("growth", "iris")
     assert current
     assert current.version == 6
-    assert current in records
+    assert registry.versions("growth", "iris") == sorted(records, key=lambda r: -r.version)  # type: ignore[union-attr]
 
 
 def test_a_record_that_never_holds_still(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

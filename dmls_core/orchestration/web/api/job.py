@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -15,9 +14,8 @@ from dmls_core.orchestration.web.api.passed import pass_page
 from dmls_core.orchestration.web.backend import open_store
 from dmls_core.orchestration.web.job.about import About, describe
 from dmls_core.orchestration.web.job.differences import Difference, differences
-from dmls_core.orchestration.web.job.history import Version, read_versions
 from dmls_core.orchestration.web.security import JobCaller, job_may, may
-from dmls_core.store import Registry, Store, layout
+from dmls_core.store import JobRecord, Registry, layout
 
 router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Job"])
 
@@ -69,7 +67,6 @@ class JobVersion(BaseModel):
 
     version: int
     admitted: str
-    since: datetime = Field(description="Since when Airflow has its DAG.")
     spec_sha256: str
     run_key: str
     data: list[dict[str, Any]]
@@ -127,24 +124,22 @@ def drift_report(caller: Viewer, source: Literal["requests", "data"]) -> Respons
 
 
 @router.get("/versions", summary="List a job's versions")
-def job_versions(caller: Viewer, session: SessionDep) -> list[JobVersion]:
-    """Return the accepted versions, the newest first, each with what it changed."""
-    return version_list(session, open_store(), caller.team, caller.name)
+def job_versions(caller: Viewer) -> list[JobVersion]:
+    """Return the latest accepted versions, the newest first, each with what it changed."""
+    return version_list(Registry(open_store()), caller.team, caller.name)
 
 
-def version_list(session: SessionDep, store: Store, team: str, name: str) -> list[JobVersion]:
-    """Return a job's versions with their differences."""
-    versions = read_versions(session, team, name)
-    registry = Registry(store)
+def version_list(registry: Registry, team: str, name: str) -> list[JobVersion]:
+    """Return a job's latest versions with their differences."""
+    versions = registry.versions(team, name)
     documents = [_document(registry, version) for version in versions]
     return [
         JobVersion(
-            version=version.record.version,
-            admitted=version.record.admitted,
-            since=version.since,
-            spec_sha256=version.record.spec_sha256,
-            run_key=version.record.run_key,
-            data=version.record.as_json()["data"],
+            version=version.version,
+            admitted=version.admitted,
+            spec_sha256=version.spec_sha256,
+            run_key=version.run_key,
+            data=version.as_json()["data"],
             changes=[
                 _change(row)
                 for row in (differences(documents[i + 1], documents[i]) if i + 1 < len(versions) else ())
@@ -154,12 +149,10 @@ def version_list(session: SessionDep, store: Store, team: str, name: str) -> lis
     ]
 
 
-def _document(registry: Registry, version: Version) -> dict[str, Any]:
+def _document(registry: Registry, version: JobRecord) -> dict[str, Any]:
     """Return what is compared between versions: the spec's keys, and each data file by its name."""
-    data = {
-        item.key.rpartition("/")[2]: f"{item.size:,} bytes, ETag {item.etag}" for item in version.record.data
-    }
-    return {**registry.spec(version.record.spec_sha256), "data file": data}
+    data = {item.key.rpartition("/")[2]: f"{item.size:,} bytes, ETag {item.etag}" for item in version.data}
+    return {**registry.spec(version.spec_sha256), "data file": data}
 
 
 def _change(row: Difference) -> Change:

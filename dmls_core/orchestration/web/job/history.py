@@ -1,4 +1,4 @@
-"""A job's runs and versions, as Airflow's database and the registry's snapshots tell them."""
+"""A job's runs, as Airflow's database and the registry's snapshots tell them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from airflow.models.dag_version import DagVersion
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
@@ -74,14 +73,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """One accepted version of a job, and since when Airflow runs it."""
-
-    record: JobRecord
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Task:
     """One task of a run."""
 
@@ -105,17 +96,16 @@ def read_runs(session: Session, team: str, name: str, *, limit: int = 50, run_id
     """Return the latest runs of a job, the newest first; only ``run_id`` where that is given."""
     dag_id = layout.dag_id(team, name)
     query = (
-        select(DagRun, DagVersion.bundle_version)
-        .outerjoin(DagVersion, DagRun.created_dag_version_id == DagVersion.id)
+        select(DagRun)
         .where(DagRun.dag_id == dag_id)
         .order_by(DagRun.run_after.desc(), DagRun.id.desc())
         .limit(limit)
     )
     if run_id:
         query = query.where(DagRun.run_id == run_id)
-    found = session.execute(query).all()
-    answers = _read_answers(session, dag_id, [row.run_id for row, _ in found])
-    return [_run(team, name, row, version, answers[row.run_id]) for row, version in found]
+    found = session.scalars(query).all()
+    answers = _read_answers(session, dag_id, [row.run_id for row in found])
+    return [_run(team, name, row, answers[row.run_id]) for row in found]
 
 
 def read_run(session: Session, team: str, name: str, run_id: str) -> Run:
@@ -142,23 +132,8 @@ def read_tasks(session: Session, team: str, name: str, run_id: str) -> list[Task
     return sorted(tasks, key=lambda task: (task.started is None, task.started or task.task_id))
 
 
-def read_versions(session: Session, team: str, name: str) -> list[Version]:
-    """Return the versions of a job that Airflow has had a DAG of, the newest first."""
-    query = (
-        select(DagVersion.bundle_version, DagVersion.created_at)
-        .where(DagVersion.dag_id == layout.dag_id(team, name))
-        .order_by(DagVersion.version_number)
-    )
-    found: dict[int, Version] = {}
-    for bundle_version, created in session.execute(query):
-        record = record_at(bundle_version, team, name)
-        if record:
-            found.setdefault(record.version, Version(record, created))
-    return sorted(found.values(), key=lambda version: version.record.version, reverse=True)
-
-
 @lru_cache(maxsize=4096)
-def record_at(bundle_version: str | None, team: str, name: str) -> JobRecord | None:
+def _record_at(bundle_version: str | None, team: str, name: str) -> JobRecord | None:
     """Return a job as it was in one version of the registry; these never change."""
     if not bundle_version:
         return None
@@ -187,8 +162,9 @@ def _read_answers(session: Session, dag_id: str, run_ids: list[str]) -> dict[str
     return found
 
 
-def _run(team: str, name: str, row: DagRun, bundle_version: str | None, answers: _Answers) -> Run:
-    record = record_at(bundle_version, team, name)
+def _run(team: str, name: str, row: DagRun, answers: _Answers) -> Run:
+    # The run's own: what Airflow notes at the DAG's version may move on to a later registry.
+    record = _record_at(row.bundle_version, team, name)
     planned = answers.get("plan")
     inputs, evaluated, tracked = answers.get(INPUTS), answers.get("evaluate"), answers.get("register")
     asked = (row.conf or {}).get(PARAM)

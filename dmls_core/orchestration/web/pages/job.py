@@ -19,6 +19,7 @@ from dmls_core.orchestration.web.job.history import read_runs
 from dmls_core.orchestration.web.job.trial_view import curve, rank
 from dmls_core.orchestration.web.security import JobCaller
 from dmls_core.orchestration.web.templating import render
+from dmls_core.store import Registry
 
 router = APIRouter(prefix="/jobs/{team}/{name}")
 
@@ -74,7 +75,7 @@ def run_page(
 def versions_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
     """Show the versions of spec and data, and what each changed."""
     about = describe(session, open_store(), caller.team, caller.name)
-    versions = version_list(session, open_store(), caller.team, caller.name)
+    versions = version_list(Registry(open_store()), caller.team, caller.name)
     return _render(request, caller, about, "job_versions.html", "versions", versions=versions)
 
 
