@@ -12,10 +12,12 @@ import pytest
 
 from tests.e2e import data
 from tests.services.demo_platform import Demo
-from tests.services.platform_client import PlatformClient
+from tests.services.platform_client import PATIENCE, PlatformClient
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.timeout(1800)
 
 TEAM, JOB = "weather", "weekly"
 DAG = f"dmls.{TEAM}.{JOB}"
@@ -67,7 +69,7 @@ def model_versions(platform: PlatformClient) -> list[dict[str, Any]]:
     return [version | {"tags": {t["key"]: t["value"] for t in version["tags"]}} for version in versions]
 
 
-def wait_ended(platform: PlatformClient, run_type: str, count: int, timeout: float = 300) -> list[Any]:
+def wait_ended(platform: PlatformClient, run_type: str, count: int, timeout: float = PATIENCE) -> list[Any]:
     """Wait until so many runs of a type have ended well."""
     end = time.monotonic() + timeout
     while True:
@@ -79,7 +81,7 @@ def wait_ended(platform: PlatformClient, run_type: str, count: int, timeout: flo
         time.sleep(1)
 
 
-def wait_deferred(platform: PlatformClient, day: str, timeout: float = 180) -> None:
+def wait_deferred(platform: PlatformClient, day: str, timeout: float = PATIENCE) -> None:
     """Wait until the first task of a day's run has left its worker."""
     end = time.monotonic() + timeout
     while True:
@@ -174,7 +176,7 @@ def begun(platform: PlatformClient) -> dict[str, str]:
     """Return when the first task of each day's backfill run has begun, once all have ended."""
     found = {}
     # Airflow closes a backfill some time after its runs, and takes no other one before.
-    end = time.monotonic() + 180
+    end = time.monotonic() + PATIENCE
     while True:
         newest = platform.airflow("GET", f"/backfills?dag_id={DAG}&order_by=-id&limit=1")["backfills"]
         if all(found["completed_at"] for found in newest):
@@ -311,7 +313,7 @@ def test_a_mistake_in_the_trigger_form_is_answered_like_one_in_a_spec(platform: 
     assert [(error["key"], error["file"]) for error in status["errors"]] == [
         ("search.seed", "the run's configuration")
     ]
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while {found["dag_run_id"]: found["state"] for found in platform.runs(TEAM, JOB)}[run] != "failed":
         assert time.monotonic() < end, status
         time.sleep(1)

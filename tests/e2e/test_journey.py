@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+import time
+from datetime import datetime
 from html import escape
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
@@ -15,6 +17,14 @@ import pytest
 from tests.e2e import data
 from tests.services.demo_platform import Demo, marked_processes
 from tests.services.platform_client import PlatformClient
+
+AHEAD = {
+    ("cellar", "wine"): data.wine(),
+    ("city", "flats"): data.flats(),
+    ("lab", "declined"): (data.SMALL_IRIS, data.iris()),
+    ("lab", "late"): (data.SMALL_IRIS + "[deploy]\napproval_timeout = 2\n", data.iris()),
+    ("lab", "brief"): (data.SMALL_IRIS + '[deploy]\nmode = "never"\n', data.iris()),
+}
 
 
 def test_the_demo_trains_deploys_and_predicts(demo: Demo):
@@ -45,10 +55,6 @@ def test_the_demo_job_is_recorded_from_end_to_end(platform: PlatformClient):
 
 
 def test_a_plain_boto3_drop_of_wine_needs_no_restart(platform: PlatformClient):
-    services = {p.pid for p in marked_processes_of(platform) if "supervisord" in " ".join(p.cmdline())}
-    spec, table = data.wine()
-    platform.drop("cellar", "wine", spec, table)
-
     platform.wait_status("cellar", "wine", "deployed")
 
     assert platform.dag_exists("dmls.cellar.wine")
@@ -68,15 +74,14 @@ def test_a_plain_boto3_drop_of_wine_needs_no_restart(platform: PlatformClient):
     answer = platform.infer("cellar.wine", golden["encoded"])
     expected = [value for row in golden["expected"] for value in row]
     assert answer == pytest.approx(expected, abs=1e-6)
-    assert {
-        p.pid for p in marked_processes_of(platform) if "supervisord" in " ".join(p.cmdline())
-    } == services
+    admitted = json.loads(platform.get("registry/jobs/cellar/wine.json") or b"{}")["admitted"]
+    processes = marked_processes(platform.state["platform_id"])
+    supervisors = [p.create_time() for p in processes if "supervisord" in " ".join(p.cmdline())]
+    assert supervisors
+    assert max(supervisors) < datetime.fromisoformat(admitted).timestamp()
 
 
 def test_a_boosted_regressor_with_categories_and_gaps(platform: PlatformClient):
-    spec, table = data.flats()
-    platform.drop("city", "flats", spec, table)
-
     platform.wait_status("city", "flats", "deployed")
 
     result = platform.run_file("city", "flats", "result.json")
@@ -137,11 +142,10 @@ def test_the_report_is_one_click_away(platform: PlatformClient):
 
 
 def test_the_same_drop_twice_makes_one_run(platform: PlatformClient):
-    spec, table = data.wine()
     platform.wait_status("cellar", "wine", "deployed")
     before = platform.status("cellar", "wine")
 
-    platform.drop("cellar", "wine", spec, table)
+    platform.drop("cellar", "wine", *AHEAD["cellar", "wine"])
     platform.airflow("POST", "/dags/dmls.intake/dagRuns", {"logical_date": None})
     wait_for_intake(platform)
 
@@ -151,7 +155,6 @@ def test_the_same_drop_twice_makes_one_run(platform: PlatformClient):
 
 
 def test_a_rejected_approval_deploys_nothing(platform: PlatformClient):
-    platform.drop("lab", "declined", data.SMALL_IRIS, data.iris())
     platform.approve("lab", "declined", "Reject")
 
     platform.wait_run("lab", "declined", "success")
@@ -165,9 +168,6 @@ def test_a_rejected_approval_deploys_nothing(platform: PlatformClient):
 
 
 def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClient):
-    more = "[deploy]\napproval_timeout = 2\n"
-    platform.drop("lab", "late", data.SMALL_IRIS + more, data.iris())
-
     platform.wait_run("lab", "late", "success")
 
     status = platform.status("lab", "late")
@@ -178,7 +178,6 @@ def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClie
 
 
 def test_removing_the_drop_retires_the_dag_and_keeps_its_history(platform: PlatformClient):
-    platform.drop("lab", "brief", data.SMALL_IRIS + '[deploy]\nmode = "never"\n', data.iris())
     platform.wait_run("lab", "brief", "success")
 
     platform.delete("incoming/lab/brief/spec.toml")
@@ -200,13 +199,7 @@ def wait_for_intake(platform: PlatformClient) -> None:
 
 
 def wait_for(condition, timeout: float = 60) -> None:
-    import time
-
     end = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < end, "the condition did not come true in time"
         time.sleep(1)
-
-
-def marked_processes_of(platform: PlatformClient):
-    return marked_processes(platform.state["platform_id"])

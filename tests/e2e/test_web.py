@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.e2e import data
 from tests.services.demo_platform import Demo
-from tests.services.platform_client import PlatformClient
+from tests.services.platform_client import PATIENCE, PlatformClient
 
 JOB = "/jobs/demo/iris"
 SAME = {"Sec-Fetch-Site": "same-origin"}
@@ -34,8 +34,7 @@ COMMON_CHECKS = (
     content_type_conformance,
     response_schema_conformance,
 )
-PATIENCE = 400
-"""Seconds that a run may take on a busy machine."""
+AHEAD = {("page", "iris"): (data.SMALL_IRIS, data.iris())}
 
 FUZZED_EXAMPLES = 3
 NOT_FUZZED = ("/drops/", "/doctor")
@@ -140,10 +139,9 @@ def test_another_sites_post_is_refused(platform: PlatformClient, url: str):
 @pytest.mark.timeout(1200)
 def test_the_whole_way_over_the_api(platform: PlatformClient, admin: httpx.Client):
     job = "/jobs/page/iris"
-    platform.drop("page", "iris", data.SMALL_IRIS, data.iris())
-    platform.wait_status("page", "iris", "awaiting approval", timeout=PATIENCE)
+    platform.wait_status("page", "iris", "awaiting approval")
     done(admin.post(f"{job}/deploy"))
-    platform.wait_status("page", "iris", "deployed", timeout=PATIENCE)
+    platform.wait_status("page", "iris", "deployed")
     (first,) = done(admin.get(f"{job}/runs"))
     run = done(admin.get(f"{job}/runs/{first['run_id']}"))
     assert run["result"]["score"] == first["score"]
@@ -158,9 +156,9 @@ def test_the_whole_way_over_the_api(platform: PlatformClient, admin: httpx.Clien
     done(admin.post(f"{job}/runs", json={"changes": {"seed": 11}}))
     wait_for(lambda: len(done(admin.get(f"{job}/runs"))) == 2)
     wait_for(lambda: platform.status("page", "iris")["state"] != "deployed")
-    platform.wait_status("page", "iris", "awaiting approval", timeout=PATIENCE)
+    platform.wait_status("page", "iris", "awaiting approval")
     done(admin.post(f"{job}/deploy"))
-    platform.wait_status("page", "iris", "deployed", timeout=PATIENCE)
+    platform.wait_status("page", "iris", "deployed")
     # The status speaks of it some moments before the task has ended.
     second = wait_for(lambda: (run := done(admin.get(f"{job}/runs"))[0])["served_as"] and run)
     assert (second["changes"], second["asked_by"], second["served_as"]) == ({"seed": 11}, "admin", 2)

@@ -34,10 +34,11 @@ strategy = "random"
 mode = "never"
 """
 
+AHEAD = {("lab", "shared"): (SPEC, data.iris())}
+
 
 def test_two_workers_meet_n_trials_exactly(platform: PlatformClient):
-    platform.drop("lab", "shared", SPEC, data.iris())
-    run = platform.wait_run("lab", "shared", "success", timeout=300)
+    run = platform.wait_run("lab", "shared", "success")
 
     result = platform.run_file("lab", "shared", "result.json")
     trials = [

@@ -6,7 +6,6 @@ import json
 import time
 
 import psutil
-import pytest
 
 from tests.e2e import data
 from tests.e2e.test_cancel import trainers
@@ -46,7 +45,7 @@ def drop_and_wait_for_trials(platform: PlatformClient, name: str) -> set[str]:
 
 def assert_ended_well_once(platform: PlatformClient, name: str, paid: set[str]) -> None:
     # It may have failed for a moment: then it is tried again.
-    platform.wait_status("faults", name, "deployed", timeout=300, final=("rejected",))
+    platform.wait_status("faults", name, "deployed", final=("rejected",))
     result = platform.run_file("faults", name, "result.json")
     trials = [key for key in platform.keys(f"runs/faults/{name}/") if "/trials/" in key]
     assert result["n_trials"] == 8
@@ -71,13 +70,13 @@ def test_the_trainer(platform: PlatformClient):
         assert now["course"][: len(trial["course"])] == trial["course"]
 
 
-@pytest.mark.parametrize("name", ["scheduler", "triggerer"])
-def test_a_service_of_airflow(platform: PlatformClient, name: str):
-    paid = drop_and_wait_for_trials(platform, name)
-    killed = service(platform, f"airflow {name}")
-    assert killed, f"no process of the {name} was found"
+def test_services_of_airflow(platform: PlatformClient):
+    paid = drop_and_wait_for_trials(platform, "services")
+    for name in ("triggerer", "scheduler"):
+        killed = service(platform, f"airflow {name}")
+        assert killed, f"no process of the {name} was found"
 
-    for process in killed:
-        process.kill()
+        for process in killed:
+            process.kill()
 
-    assert_ended_well_once(platform, name, paid)
+    assert_ended_well_once(platform, "services", paid)

@@ -16,6 +16,9 @@ from urllib.parse import quote
 import boto3
 
 FINAL = ("deployed", "failed", "rejected")
+PATIENCE = 500.0
+"""Seconds that a run may take on a slow machine beside others."""
+
 PAUSED = ("awaiting_input", "deferred")
 
 
@@ -88,7 +91,7 @@ class PlatformClient:
         return json.loads(body)
 
     def wait_status(
-        self, team: str, job: str, *states: str, timeout: float = 180, final: Collection[str] = FINAL
+        self, team: str, job: str, *states: str, timeout: float = PATIENCE, final: Collection[str] = FINAL
     ) -> dict[str, Any]:
         """Wait until the answer's state is one of ``states``; another one of ``final`` ends the wait."""
         end = time.monotonic() + timeout
@@ -137,7 +140,7 @@ class PlatformClient:
     def runs(self, team: str, job: str) -> list[dict[str, Any]]:
         return self.airflow("GET", f"/dags/dmls.{team}.{job}/dagRuns")["dag_runs"]
 
-    def wait_run(self, team: str, job: str, state: str, timeout: float = 180) -> dict[str, Any]:
+    def wait_run(self, team: str, job: str, state: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """Wait until the job's only run has ended, in ``state``."""
         end = time.monotonic() + timeout
         while True:
