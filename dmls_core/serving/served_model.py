@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,12 +16,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
 from dmls_core.serving.client import CHANNEL
 from dmls_core.serving.config import MAX_BATCH_SIZE
 from dmls_core.serving.frames import TEXT, Columns, like, read_columns
 from dmls_core.serving.servers import split_addresses
+from dmls_core.serving.shared_memory import SharedInputs
 from dmls_core.serving.table.config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.settings import load_settings
 
@@ -48,7 +50,7 @@ class Signature:
     labels: dict[int, tuple[str, ...] | None]
 
 
-def connect(model: str, *, grpc: str = "", timeout: float = 60.0) -> ServedModel:
+def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory: bool = False) -> ServedModel:
     """Connect to a served model.
 
     Args:
@@ -56,26 +58,33 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0) -> ServedModel
         grpc: ``host:port`` of Triton's gRPC endpoint; by default that of ``DMLS_TRITON_GRPC``, or of the
             embedded platform.
         timeout: seconds that a request may take.
+        shared_memory: hand rows to a Triton on this machine by POSIX shared memory, and not in messages.
+            Close the connection then: what was registered stays with Triton otherwise.
 
     Raises:
         NotFoundError: Triton serves no such model.
-        ServingError: Triton does not answer, or ``model`` is no model's name.
+        ServingError: Triton does not answer, or cannot use this machine's shared memory, or ``model`` is no
+            model's name.
         PlatformError: no address is given or set.
     """
     address = grpc or split_addresses(load_settings().require("triton_grpc"))[0]
-    return ServedModel(model, address, timeout=timeout)
+    return ServedModel(model, address, timeout=timeout, shared_memory=shared_memory)
 
 
 class ServedModel:
     """A model behind its table endpoint. Not for several threads at once."""
 
-    def __init__(self, model: str, address: str, *, timeout: float) -> None:
+    def __init__(self, model: str, address: str, *, timeout: float, shared_memory: bool) -> None:
         """Connect as ``connect`` does."""
         self.model, self._address, self._timeout = model, address, timeout
         self._endpoint = table_name(model)
         self._triton = import_module("tritonclient.grpc")
         self._client = self._triton.InferenceServerClient(address, channel_args=CHANNEL)
         self._signature = self._read_signature()
+        self._shared: SharedInputs | None = None
+        if shared_memory:
+            with self._answering():
+                self._shared = SharedInputs(self._client, address, timeout=timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +95,9 @@ class ServedModel:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and the shared memory with it."""
+        if self._shared:
+            self._shared.release()
         self._client.close()
 
     @property
@@ -138,19 +149,30 @@ class ServedModel:
         request_id = uuid.uuid4().hex
         size = max(1, min(MAX_BATCH_SIZE, REQUEST_BYTES // (8 * max(1, len(columns)))))
         for start in range(0, n_rows, size):
-            inputs = []
+            inputs = {}
             for name, values in columns.items():
                 part = values[start : start + size].reshape(-1, 1)
                 kind = "BYTES" if self._signature.kinds[name] == TEXT else "FP64"
-                inputs.append(self._triton.InferInput(name, list(part.shape), kind))
-                inputs[-1].set_data_from_numpy(part)
+                inputs[self._triton.InferInput(name, list(part.shape), kind)] = part
             with self._answering():
-                answer = self._client.infer(
-                    self._endpoint, inputs, request_id=request_id, client_timeout=self._timeout
-                )
+                answer = self._infer(inputs, request_id)
             outputs = {o.name: answer.as_numpy(o.name) for o in answer.get_response().outputs}
             parts.append({k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()})
         return parts
+
+    def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str) -> Any:  # noqa: ANN401  untyped
+        """Send one request with Triton's inputs and their values."""
+
+        def send() -> Any:  # noqa: ANN401
+            return self._client.infer(
+                self._endpoint, list(inputs), request_id=request_id, client_timeout=self._timeout
+            )
+
+        if self._shared:
+            return self._shared.ask(inputs, send)
+        for tensor, values in inputs.items():
+            tensor.set_data_from_numpy(values)
+        return send()
 
     def _read_signature(self) -> Signature:
         with self._answering():

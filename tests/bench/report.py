@@ -11,12 +11,16 @@ from typing import Any
 Row = dict[str, Any]
 
 
-def run(description: str | None, measure: Callable[[argparse.Namespace], list[Row]], *options: tuple) -> None:
+def run(
+    description: str | None,
+    measure: Callable[[argparse.Namespace], list[Row] | dict[str, list[Row]]],
+    *options: tuple,
+) -> None:
     """Parse the command line, measure, and report the rows.
 
     Args:
         description: the benchmark's docstring.
-        measure: returns rows that share their keys.
+        measure: returns rows that share their keys, or several tables of such rows by their names.
         options: ``(flag, default, help)`` of further arguments, typed as their default.
     """
     parser = argparse.ArgumentParser(description=description)
@@ -24,10 +28,16 @@ def run(description: str | None, measure: Callable[[argparse.Namespace], list[Ro
     for flag, default, text in options:
         parser.add_argument(flag, type=type(default), default=default, help=f"{text} (default: {default})")
     arguments = parser.parse_args()
-    rows = measure(arguments)
-    print_table(rows)
+    figures = measure(arguments)
+    if isinstance(figures, dict):
+        for name, rows in figures.items():
+            print(name)
+            print_table(rows)
+            print()
+    else:
+        print_table(figures)
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 def print_table(rows: Sequence[Row]) -> None:

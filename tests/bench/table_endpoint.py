@@ -2,6 +2,8 @@
 
 Run it with ``python tests/bench/table_endpoint.py``. Requests for both are made in turns, so that whatever
 else the machine does meets both. The last column is the difference of the medians.
+
+A second table: frames of 54 columns by ``connect``, with and without shared memory, in turns as well.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.serving import checkpoint, deploy
+from dmls_core.serving import checkpoint, connect, deploy
 from dmls_core.serving.table import table_name
 from tests.bench.report import Row, run
 from tests.services.triton_server import new_triton
@@ -29,10 +31,14 @@ COLOURS = ("blue", "green", "red")
 SHAPES = ((4, 0), (3, 2), (54, 0), (40, 14))
 """Numbers and categories of the models."""
 
+FRAMES = {(54, 0): "54 numbers", (40, 14): "40 numbers, 14 categories"}
+"""Models that are asked with frames."""
 
-def measure(arguments: argparse.Namespace) -> list[Row]:
+
+def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
     """Serve a forest of 100 trees for each shape of table, and ask it."""
-    rows = []
+    rows: list[Row] = []
+    frames: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as scratch:
         triton = new_triton(Path(scratch))
         triton.start()
@@ -49,9 +55,12 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
                                 client.addresses, protocol, name, folder, batch, arguments.requests
                             )
                             rows.append(_row(numbers, categories, protocol, batch, *times))
+                    if about := FRAMES.get((numbers, categories)):
+                        asked = _frames(client.addresses["grpc"], name, folder, arguments.requests)
+                        frames += [{"columns": about, **row} for row in asked]
         finally:
             triton.stop()
-    return rows
+    return {"requests": rows, "frames": frames}
 
 
 def _row(
@@ -99,6 +108,36 @@ def _train(folder: Path, numbers: int, categories: int) -> None:
     }
     for name, content in contents.items():
         (folder / name).write_text(json.dumps(content))
+
+
+def _frames(address: str, name: str, folder: Path, requests: int) -> list[Row]:
+    """Ask with frames, in messages and by shared memory in turns."""
+    encoder = Encoder.from_json(json.loads((folder / "encoder.json").read_text()))
+    rows: list[Row] = []
+    with connect(name, grpc=address) as plain, connect(name, grpc=address, shared_memory=True) as shared:
+        for n_rows, share in ((1, 1), (1024, 4), (65_536, 50)):
+            frame = {k: np.array(v) for k, v in _columns(encoder, n_rows).items()}
+            asked = {"messages": plain, "shared memory": shared}
+            wall: dict[str, list[float]] = {how: [] for how in asked}
+            used: dict[str, list[float]] = {how: [] for how in asked}
+            for number in range(max(5, requests // share) + 1):
+                for how, model in asked.items():
+                    start, cpu = time.perf_counter(), time.process_time()
+                    model.predict(frame)
+                    if number:
+                        wall[how].append(1000 * (time.perf_counter() - start))
+                        used[how].append(1000 * (time.process_time() - cpu))
+            rows += [
+                {
+                    "rows": n_rows,
+                    "rows go in": how,
+                    "p50 ms": statistics.median(wall[how]),
+                    "p99 ms": float(np.percentile(wall[how], 99)),
+                    "client's CPU ms": statistics.fmean(used[how]),
+                }
+                for how in asked
+            ]
+    return rows
 
 
 def _columns(encoder: Encoder, n_rows: int) -> dict[str, list[Any]]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils.shared_memory import mapped_shared_memory_regions
 
 from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError
 from dmls_core.serving import Predictor, connect, rollback_to
+from dmls_core.serving.shared_memory import SharedInputs
 from tests.services.seaweed import free_ports
 from tests.table_endpoint import Served, change_encoder
 from tests.trained_run import trained_run, user_rows
@@ -105,6 +111,71 @@ def test_wide_tables_go_in_small_requests(parts, model, monkeypatch):
     monkeypatch.setattr("dmls_core.serving.served_model.REQUEST_BYTES", 3 * 8 * 7)
     rows = user_rows(30)
     assert model.predict(rows)["prediction"].tolist() == wanted(parts, rows).values
+
+
+@pytest.fixture
+def regions(parts):
+    """What Triton has open of shared memory, name -> bytes: nothing of it may be left after a test."""
+    seen = set()
+
+    def listed():
+        found = client.get_system_shared_memory_status(as_json=True).get("regions", {})
+        seen.update(found)
+        return {name: int(about["byte_size"]) for name, about in found.items()}
+
+    with InferenceServerClient(parts.client.addresses["grpc"]) as client:
+        yield listed
+        assert listed() == {}
+    assert mapped_shared_memory_regions() == []
+    assert not [name for name in seen if Path("/dev/shm", name).exists()]
+
+
+def test_shared_memory_gives_the_same_answers_from_one_region_that_grows(parts, model, regions):
+    sizes = []
+    with connect(parts.name, grpc=parts.client.addresses["grpc"], shared_memory=True) as shared:
+        for n_rows in (1, 20_000, 3):
+            frame = pd.DataFrame(user_rows(n_rows, seed=n_rows))
+            pd.testing.assert_frame_equal(shared.predict(frame), model.predict(frame), check_exact=True)
+            sizes += regions().values()
+        assert len(shared.predict(frame.head(0))) == 0
+    assert len(sizes) == 3
+    assert sizes[0] < sizes[1] == sizes[2]
+
+
+def test_shared_memory_survives_what_the_server_forgets_and_refuses(parts, regions):
+    rows = user_rows(5)
+    client = InferenceServerClient(parts.client.addresses["grpc"])
+    with client, connect(parts.name, grpc=parts.client.addresses["grpc"], shared_memory=True) as model:
+        answers = model.predict(rows)["prediction"].tolist()
+        client.unregister_system_shared_memory()  # as after a restart
+        assert model.predict(rows)["prediction"].tolist() == answers
+        shared = SharedInputs(client, "here", timeout=60)
+        assert len(regions()) == 2
+
+        def interrupted():
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            shared.ask({}, interrupted)
+        assert len(regions()) == 1  # what was not answered is never written to again
+
+
+def test_shared_memory_that_cannot_be_is_said(parts, regions, monkeypatch):
+    address = parts.client.addresses["grpc"]
+    register = InferenceServerClient.register_system_shared_memory
+    with monkeypatch.context() as patched:
+        # A server elsewhere finds no region of this name.
+        patched.setattr(
+            InferenceServerClient,
+            "register_system_shared_memory",
+            lambda client, name, key, *rest, **options: register(client, name, f"{key}-", *rest, **options),
+        )
+        with pytest.raises(ServingError, match=rf"{address} cannot use this machine's shared memory"):
+            connect(parts.name, grpc=address, shared_memory=True)
+    room = os.statvfs("/dev/shm")
+    monkeypatch.setattr("dmls_core.serving.shared_memory.START_BYTES", (room.f_blocks + 1) * room.f_frsize)
+    with pytest.raises(ServingError, match="/dev/shm has no room"):
+        connect(parts.name, grpc=address, shared_memory=True)
 
 
 def test_an_empty_frame_gives_an_empty_one(model):
