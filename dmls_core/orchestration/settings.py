@@ -40,7 +40,7 @@ class AirflowSettings:
         docker_url: Docker engine; empty: ``DOCKER_HOST`` or the local socket.
         docker_network: network mode of trainer containers.
         trainer_python: interpreter of the process runner; empty: the worker's own.
-        gpus: GPUs that the runner offers; with none, ``engine = "auto"`` means ``cpu``.
+        gpus: GPUs that the runner offers, on each engine; with none, ``engine = "auto"`` means ``cpu``.
         memory: limit for one trainer, such as ``4g``; a spec may ask for less or more.
         cpus: CPU limit for one trainer; 0: no limit.
         poll_seconds: how often the incoming prefix is listed.

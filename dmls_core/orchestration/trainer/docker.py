@@ -21,6 +21,7 @@ from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.status import StatusReporter
 from dmls_core.orchestration.study import check_reach, study_environment
 from dmls_core.orchestration.trainer.command import ROOT_LABEL, take_turn, trainer_arguments, trainer_labels
+from dmls_core.orchestration.trainer.gpu import create_on_gpu
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher
 from dmls_core.store import Store
@@ -79,8 +80,7 @@ class TrainerOperator(DockerOperator):
         # DockerOperator hands these over by the engine's interface: no command line holds them.
         self._private_environment = store_environment(settings) | study | take_turn(job, store, self.plan)
         if self.plan["engine"] == "gpu":
-            gpus = job.spec.resources.gpus or 1
-            self.device_requests = [DeviceRequest(count=gpus, capabilities=[["gpu"]])]
+            self._take_gpu(settings.gpus)
         # The leader tells how the run goes.
         self._reporter = None if worker else StatusReporter(job, store, context["run_id"])
         self._harden(job, settings)
@@ -121,6 +121,17 @@ class TrainerOperator(DockerOperator):
         client.create_host_config = partial(  # type: ignore[method-assign]
             client.create_host_config, **locked
         )
+
+    def _take_gpu(self, gpus: int) -> None:
+        """Ask for one GPU: of the ``gpus`` that the engine has, one that no other trainer holds."""
+        if gpus:
+            client = self.cli
+            client.create_container = partial(  # type: ignore[method-assign]
+                create_on_gpu, client, client.create_container, gpus
+            )
+        else:
+            # The spec insists on one, and nobody said how many there are: the engine gives its first.
+            self.device_requests = [DeviceRequest(count=1, capabilities=[["gpu"]])]
 
     def _remove_leftovers(self, job: Job) -> None:
         """Remove containers that an earlier try of this run left behind."""

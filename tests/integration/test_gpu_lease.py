@@ -1,0 +1,104 @@
+"""Each trainer gets a GPU of its own: the containers of a real engine, which needs no GPU to create them."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import docker
+import pytest
+from docker.errors import APIError
+
+from dmls_core.orchestration.settings import AirflowSettings
+from dmls_core.orchestration.trainer import docker as docker_trainer
+from dmls_core.orchestration.trainer import gpu
+from dmls_core.orchestration.trainer.gpu import create_on_gpu, least_held
+from tests.services.docker_engine import PYTHON_IMAGE
+
+
+@pytest.fixture
+def engine(docker_engine, monkeypatch):
+    if docker_engine.docker("image", "inspect", PYTHON_IMAGE, check=False).returncode:
+        docker_engine.docker("pull", PYTHON_IMAGE)
+    # The engine may be one that trains already.
+    mark = uuid.uuid4().hex[:8]
+    monkeypatch.setattr(gpu, "NAME", f"dmls-gpu-{mark}-")
+    monkeypatch.setattr(gpu, "LABEL", f"dmls.gpu.{mark}")
+    with docker.APIClient(base_url=docker_engine.host, version="auto") as client:
+        yield client
+        for found in client.containers(all=True, filters={"label": gpu.LABEL}):
+            client.remove_container(found["Id"], force=True)
+
+
+def create(engine, gpus):
+    made = create_on_gpu(
+        engine,
+        engine.create_container,
+        gpus,
+        image=PYTHON_IMAGE,
+        command=["true"],
+        labels={"dmls.run": "one"},
+        host_config=engine.create_host_config(network_mode="none"),
+        name=None,
+    )
+    return engine.inspect_container(made["Id"])
+
+
+def held(found):
+    """Return the GPU of a container, by what it asks the engine for and by its label."""
+    (request,) = found["HostConfig"]["DeviceRequests"]
+    assert (request["Count"], request["Capabilities"]) == (0, [["gpu"]])
+    assert found["Config"]["Labels"]["dmls.run"] == "one"
+    assert request["DeviceIDs"] == [found["Config"]["Labels"][gpu.LABEL]]
+    return int(request["DeviceIDs"][0])
+
+
+def test_trainers_that_start_at_once_get_a_gpu_each(engine):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: create(engine, 4), range(4)))
+    assert sorted(map(held, found)) == [0, 1, 2, 3]
+    # More than there are GPUs share them.
+    assert [held(create(engine, 4)) for _ in range(2)] == [0, 1]
+    # What is given back is taken next.
+    (third,) = (one for one in found if held(one) == 2)
+    engine.remove_container(third["Id"])
+    assert held(create(engine, 4)) == 2
+
+
+def test_a_container_that_has_ended_holds_no_gpu(engine):
+    name = f"{gpu.NAME}0"
+    ended = engine.create_container(
+        PYTHON_IMAGE, ["true"], name=name, labels={gpu.LABEL: "0"}, host_config=engine.create_host_config()
+    )["Id"]
+    assert held(create(engine, 2)) == 1  # it has not begun yet
+    engine.start(ended)
+    engine.wait(ended)
+    taken = create(engine, 2)
+    assert held(taken) == 0
+    assert taken["Name"] == f"/{name}"
+    assert engine.inspect_container(ended)["State"]["ExitCode"] == 0  # whoever started it can still ask
+
+
+@pytest.mark.parametrize(("gpus", "asked"), [(2, {"DeviceIDs": ["0"]}), (0, {"Count": 1})])
+def test_the_operator_asks_for_one_gpu(engine, docker_engine, gpus, asked, monkeypatch):
+    settings = AirflowSettings(
+        root="s3://one", image=PYTHON_IMAGE, docker_url=docker_engine.host, docker_network="none"
+    )
+    monkeypatch.setattr(docker_trainer, "airflow_settings", lambda: settings)
+    operator = docker_trainer.TrainerOperator(task_id="search", plan={"engine": "gpu", "worker": 0})
+    operator.labels, operator.command = {gpu.LABEL: ""}, ["true"]
+    operator._take_gpu(gpus)
+    with suppress(APIError):  # the engine cannot start it without NVIDIA's toolkit
+        operator._run_image()
+    found = engine.inspect_container(operator.container["Id"])
+    (request,) = found["HostConfig"]["DeviceRequests"]
+    assert {key: request[key] for key in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("held", "chosen"),
+    [([], 0), (["0"], 1), (["1", "0", "2"], 0), (["0", "0", "1", "2", "2"], 1), (["7"], 0)],
+)
+def test_the_gpu_that_the_fewest_hold_is_shared(held, chosen):
+    assert least_held(3, held) == chosen
