@@ -8,21 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from dmls_core import approval
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.platform.airflow_rest import AirflowRest
 from dmls_core.settings import Settings
 from dmls_core.store import layout
 
-APPROVE = "Approve"
-"""The option of Airflow's approval that lets a run go on."""
-
-APPROVAL_TASK = "approve"
-
 ASKING_SECONDS = 30.0
 """Airflow lists an approval some moments after the status beside the drop speaks of it."""
-
-PAUSE_SECONDS = 2.0
-"""The scheduler has to see the task's pause before the answer, or it takes the task for a killed one."""
 
 ANSWER_SECONDS = 120.0
 """Longest wait for Airflow to go on after the answer."""
@@ -102,17 +95,14 @@ class JobRuns:
         """Return subject and body of the approval that a run waits for, if it does."""
         answer = self._get(f"dagRuns/{quote(run)}/hitlDetails?response_received=false")
         for entry in answer["hitl_details"]:
-            # Answered before it has paused, the task would wait for ever.
-            paused = entry["task_instance"]["state"] in ("awaiting_input", "deferred")
-            if paused and APPROVE in entry["options"] and not entry["response_received"]:
+            if approval.can_be_answered(entry, "Approve"):
                 return entry["subject"], entry["body"] or ""
         return None
 
     def approve_latest(self, tell: Callable[[str], None]) -> None:
         """Give the approval that the latest run waits for, as a user does on Airflow's page.
 
-        Returns once Airflow has gone on. An answer given within moments of the question can be lost:
-        Airflow then tries the task again, and asks again.
+        Returns once Airflow has gone on; where it asks again meanwhile, it is answered again.
 
         Args:
             tell: takes the approval's subject.
@@ -125,13 +115,13 @@ class JobRuns:
         subject = ""
         end = time.monotonic() + ASKING_SECONDS
         while not (subject and self._has_ended(run)):
-            if approval := self.pending_approval(run):
+            if asked := self.pending_approval(run):
                 if not subject:
-                    tell(approval[0])
-                subject = approval[0]
-                path = f"dagRuns/{quote(run)}/taskInstances/{APPROVAL_TASK}/-1/hitlDetails"
-                time.sleep(PAUSE_SECONDS)
-                self._rest.call("PATCH", self._path(path), {"chosen_options": [APPROVE], "params_input": {}})
+                    tell(asked[0])
+                subject = asked[0]
+                path = f"dagRuns/{quote(run)}/taskInstances/{approval.TASK}/-1/hitlDetails"
+                time.sleep(approval.PAUSE_SECONDS)
+                self._rest.call("PATCH", self._path(path), approval.body_of("Approve"))
                 end = time.monotonic() + ANSWER_SECONDS
             if time.monotonic() > end:
                 if subject:
@@ -140,8 +130,9 @@ class JobRuns:
             time.sleep(0.5)
 
     def _has_ended(self, run: str) -> bool:
-        states = [task.state for task in self.tasks(run) if task.task_id == APPROVAL_TASK]
-        return not set(states) & {"none", "scheduled", "queued", "running", "up_for_retry", "awaiting_input"}
+        return all(
+            approval.has_settled(task.state) for task in self.tasks(run) if task.task_id == approval.TASK
+        )
 
     def _get(self, path: str) -> dict[str, Any]:
         answer: dict[str, Any] = self._rest.call("GET", self._path(path))

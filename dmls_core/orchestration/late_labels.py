@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,47 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, Problem
-from dmls_core.monitoring.requests import MAX_BYTES
-from dmls_core.orchestration.label_files import (
-    LabelState,
-    attempt_of,
-    fetch,
-    list_labels,
-    logged_files,
-    name_of,
-    newest_within,
-    read_state,
-)
-from dmls_core.store import ObjectInfo, Store, layout
+from dmls_core.orchestration.label_files import LabelState, attempt_of, list_labels, name_of, read_state
+from dmls_core.orchestration.label_judging import Judged, judge_versions, left_out, meet_answers
+from dmls_core.orchestration.label_record import point_of, write_record
+from dmls_core.store import ObjectInfo, Store
 
 if TYPE_CHECKING:
-    from dmls_core.evaluate.decay import Decay
     from dmls_core.monitoring.labels import Met
-
-log = logging.getLogger(__name__)
-
-LATEST = "latest-labels/"
-
-VERSIONS = 10
-"""Versions that one look judges: the newest that have labelled answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A version whose labelled answers were compared with its training.
-
-    Attributes:
-        version: in MLflow's registry.
-        run_key: of the run that made it.
-        champion: whether it is served now.
-        decay: what was found.
-    """
-
-    version: int
-    run_key: str
-    champion: bool
-    decay: Decay
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +39,7 @@ class LabelLook:
     @property
     def told(self) -> Judged | None:
         """The version that the message is about: one with a score, decayed ones and the served one first."""
-        found = [one for one in self.judged if one.decay.score is not None]
-        found.sort(key=lambda one: (one.decay.verdict != "decayed", not one.champion))
-        return found[0] if found else None
+        return next(iter(_scored(self.judged)), None)
 
     @property
     def decayed_champion(self) -> str:
@@ -112,110 +74,77 @@ def look_at_labels(
         return None
     state, there = read_state(store, team, job), list_labels(store, team, job, path)
     new = [info for info in there if state.files.get(info.key) != info.etag]
-    if not new or state.tried == (attempt := attempt_of(new, logged)):
+    if not new or state.tried == attempt_of(new, logged):
         return None
     with TemporaryDirectory(prefix="dmls-labels-") as scratch:
-        met, unread = _meet(store, new, spec, logged, Path(scratch))
-    judged = _judge(store, mlflow_uri, team, job, met) if met else ()
+        met, unread = meet_answers(store, new, spec, logged, Path(scratch))
+    judged = judge_versions(store, mlflow_uri, team, job, met) if met else ()
     keys = {info.key for info in there}
-    seen = {key: etag for key, etag in state.files.items() if key in keys}
-    problems = tuple(unread.values())
-    if not any(one.decay.score is not None for one in judged):
-        seen |= {info.key: info.etag for info in new if info.key in unread}
-        waiting = name_of(info for info in new if info.key not in unread)
-        attempt = attempt_of([info for info in new if info.key not in unread], logged)
-        message = "" if waiting == state.waiting or met is None else _too_few(met, judged)
-        return LabelLook(
-            replace(state, files=seen, tried=attempt, waiting=waiting), message, judged, problems
-        )
-    seen |= {info.key: info.etag for info in new}
+    state = replace(state, files={key: etag for key, etag in state.files.items() if key in keys})
+    if met is None or not _scored(judged):
+        return _wait(state, new, unread, logged, met, judged)
+    return _tell(store, team, job, state, new, unread, met, judged)
+
+
+def _scored(judged: Sequence[Judged]) -> list[Judged]:
+    """Return the versions with a score, decayed ones and the served one first."""
+    found = [one for one in judged if one.decay.score is not None]
+    return sorted(found, key=lambda one: (one.decay.verdict != "decayed", not one.champion))
+
+
+def _wait(
+    state: LabelState,
+    new: Sequence[ObjectInfo],
+    unread: Mapping[str, str],
+    logged: Sequence[ObjectInfo],
+    met: Met | None,
+    judged: tuple[Judged, ...],
+) -> LabelLook:
+    """Leave the labels for a later look, which has more of them or of the log, and say so once."""
+    readable = [info for info in new if info.key not in unread]
+    waiting = name_of(readable)
+    message = "" if waiting == state.waiting or met is None else _too_few(met, judged)
+    state = replace(
+        state,
+        files={**state.files, **{info.key: info.etag for info in new if info.key in unread}},
+        tried=attempt_of(readable, logged),
+        waiting=waiting,
+    )
+    return LabelLook(state, message, judged, tuple(unread.values()))
+
+
+def _tell(
+    store: Store,
+    team: str,
+    job: str,
+    state: LabelState,
+    new: Sequence[ObjectInfo],
+    unread: Mapping[str, str],
+    met: Met,
+    judged: tuple[Judged, ...],
+) -> LabelLook:
+    """Note the labels as compared, and write what was found."""
+    told, problems = _scored(judged)[0], tuple(unread.values())
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    points = [_point(one, at) for one in reversed(judged) if one.decay.score is not None]
-    state = LabelState(seen, history=[*state.history, *points])
-    look = LabelLook(state, judged=judged, unread=problems)
-    if look.told is None or met is None:
-        return look
-    message = look.told.decay.gist(look.told.version)
+    points = [point_of(one, at) for one in reversed(judged) if one.decay.score is not None]
+    state = LabelState(
+        {**state.files, **{info.key: info.etag for info in new}}, history=[*state.history, *points]
+    )
+    message = told.decay.gist(told.version)
     document = {
         "schema": 1,
         "team": team,
         "job": job,
-        "verdict": look.told.decay.verdict,
+        "verdict": told.decay.verdict,
         "message": message,
         "at": at,
         "labels": met.labels,
         "met": met.frame.height,
-        "notes": [*_notes(met, judged), *problems],
-        "versions": [
-            {"version": one.version, "run_key": one.run_key, "champion": one.champion, **one.decay.as_json()}
-            for one in judged
-        ],
+        "notes": [*left_out(met, judged), *problems],
+        "versions": [one.as_json() for one in judged],
         "history": state.as_json()["history"],
     }
-    return replace(look, message=message, page=_write(store, document, name_of(new)))
-
-
-def _meet(
-    store: Store,
-    new: Sequence[ObjectInfo],
-    spec: Mapping[str, Any],
-    logged: Sequence[ObjectInfo],
-    scratch: Path,
-) -> tuple[Met | None, dict[str, str]]:
-    """Return which labels met answers, None if none could be read; and key -> what is wrong with a file."""
-    from dmls_core.monitoring.labels import meet, read_labels
-
-    unread: dict[str, str] = {}
-    frames = []
-    large = [info for info in new if info.size > MAX_BYTES]
-    for info in large:
-        most = f"at most {MAX_BYTES:,} bytes"
-        problem = Problem(
-            "the file of labels is too large", file=_file(info), found=f"{info.size:,}", expected=most
-        )
-        unread[info.key] = str(problem)
-    for number, info in enumerate(newest_within([info for info in new if info not in large])):
-        try:
-            path = fetch(store, info, scratch, number)
-            frames.append(
-                read_labels(
-                    path,
-                    spec["columns"]["target"],
-                    numbers=spec["task"] == "regression",
-                    data_format=spec["data"]["format"],
-                )
-            )
-        except DataError as error:
-            unread[info.key] = str(error)
-        except ObjectMissingError:
-            log.info("%s was taken away", info.key)
-    return meet(frames, logged_files(store, logged, scratch)) if frames else None, unread
-
-
-def _judge(store: Store, mlflow_uri: str, team: str, job: str, met: Met) -> tuple[Judged, ...]:
-    """Compare each version that answered with its own training."""
-    from dmls_core.evaluate.decay import Trained, judge
-    from dmls_core.tracking import find_champion, served_as
-
-    name = layout.model_name(team, job)
-    judged = []
-    for triton_version, _ in met.versions[:VERSIONS]:
-        try:
-            served = served_as(mlflow_uri, name, triton_version)
-            result = json.loads(store.get(layout.run_folder(team, job, served.run_key) + layout.RESULT))
-        except (NotFoundError, ObjectMissingError) as error:
-            log.warning("version %s of %s in Triton is not judged: %s", triton_version, name, error)
-            continue
-        trained = Trained.of(result)
-        decay = judge(trained, *met.pairs(triton_version, trained.labels))
-        judged.append(Judged(served.version, served.run_key, champion=False, decay=decay))
-    if not judged:
-        return ()
-    try:
-        champion = find_champion(mlflow_uri, name).version
-    except NotFoundError:
-        champion = 0
-    return tuple(replace(one, champion=one.version == champion) for one in judged)
+    return LabelLook(state, message, judged, problems, write_record(store, document, name_of(new)))
 
 
 def _too_few(met: Met, judged: Sequence[Judged]) -> str:
@@ -224,55 +153,7 @@ def _too_few(met: Met, judged: Sequence[Judged]) -> str:
         most = max(judged, key=lambda one: one.decay.rows)
         return most.decay.gist(most.version)
     told = f"none of {met.labels:,} labels belongs to a logged answer"
-    notes = _notes(met, ()) or [
+    notes = left_out(met, ()) or [
         "is request_id what the requests gave as their id, and [drift] sample high enough?"
     ]
     return f"{told}; {'; '.join(notes)}"
-
-
-def _notes(met: Met, judged: Sequence[Judged]) -> list[str]:
-    """Say what was left out."""
-    notes = []
-    if met.several:
-        notes.append(
-            f"{met.several:,} requests had several rows: say in a column row which label is of which"
-        )
-    if met.ambiguous:
-        notes.append(
-            f"{met.ambiguous:,} labels were left out: their request id was given to several requests"
-        )
-    if unknown := sum(one.decay.unknown for one in judged):
-        notes.append(f"{unknown:,} labels are of classes that the model does not know")
-    return notes
-
-
-def _point(one: Judged, at: str) -> dict[str, Any]:
-    """Return what is remembered of a comparison."""
-    kept = ("verdict", "metric", "rows", "score", "interval", "trained_score")
-    found = one.decay.as_json()
-    return {"at": at, "version": one.version, **{key: found[key] for key in kept}}
-
-
-def _write(store: Store, document: Mapping[str, Any], name: str) -> str:
-    """Write the files of a comparison; return the page's address."""
-    from dmls_core.evaluate.decay import RULE
-    from dmls_core.monitoring.decay_page import decay_page
-    from dmls_core.monitoring.exposition import decay_file
-    from dmls_core.monitoring.prometheus import decay_text
-
-    team, job = document["team"], document["job"]
-    files = {
-        "decay.html": decay_page(document, RULE).encode(errors="replace"),
-        "decay.prom": decay_text(document).encode(),
-        "decay.json": json.dumps(document, indent=1, allow_nan=False).encode(),
-    }
-    folder = layout.monitor_folder(team, job)
-    for place in (f"labels-{name}/", LATEST):
-        for file, content in files.items():
-            store.put(f"{folder}{place}{file}", content)
-    store.put(decay_file(team, job), files["decay.prom"])
-    return f"{store.url}/{folder}labels-{name}/decay.html"
-
-
-def _file(info: ObjectInfo) -> str:
-    return info.key.rpartition("/")[2]

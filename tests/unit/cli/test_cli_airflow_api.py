@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dmls_core import approval
 from dmls_core.cli import airflow_api
 from dmls_core.cli.airflow_api import JobRuns
 from dmls_core.errors import NotFoundError, PlatformError
@@ -83,7 +84,7 @@ class Airflow:
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Airflow]:
-    monkeypatch.setattr(airflow_api, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(approval, "PAUSE_SECONDS", 0.0)
     fake = Airflow()
 
     class Handler(BaseHTTPRequestHandler):

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from dmls_core.approval import Answer
 from dmls_core.errors import ConflictError, NotFoundError
 from dmls_core.intake import read_status
 from dmls_core.orchestration.job import PARAM
@@ -18,7 +19,7 @@ from dmls_core.orchestration.web.airflow_calls import AirflowCalls, part
 from dmls_core.orchestration.web.backend import open_store
 from dmls_core.orchestration.web.index import job_index
 from dmls_core.orchestration.web.job import acts, audit
-from dmls_core.orchestration.web.job.approval import Answer, answer_approval
+from dmls_core.orchestration.web.job.approval import answer_approval
 from dmls_core.orchestration.web.security import JobCaller, job_may
 
 router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Actions"])

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Literal
+from typing import Any
 
+from dmls_core import approval
+from dmls_core.approval import Answer
 from dmls_core.errors import ConflictError
 from dmls_core.orchestration.web.airflow_calls import AirflowCalls, part
-
-Answer = Literal["Approve", "Reject"]
-"""Options of Airflow's approval."""
-
-TASK = "approve"
 
 ASKING_SECONDS = 60.0
 """The status beside the drop speaks of an approval some moments before Airflow takes an answer."""
 
 SETTLING_SECONDS = 90.0
-"""Longest wait for Airflow to take the answer up: one given just after the pause makes it try the task once
-more, and ask again."""
-
-PAUSE_SECONDS = 2.0
-"""The scheduler has to see the task's pause before the answer, or it takes the task for a killed one."""
-
-PAUSED = ("awaiting_input", "deferred")
-"""States of a task that an answer wakes. Given earlier, between the question and the pause, it is noted by
-Airflow and wakes nobody: the run would wait for ever."""
-
-UNSETTLED = {"scheduled", "queued", "running", "up_for_retry", *PAUSED}
+"""Longest wait for Airflow to take the answer up, which it may ask for once more."""
 
 
 async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) -> str:
@@ -52,10 +39,9 @@ async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) ->
                 end = time.monotonic() + SETTLING_SECONDS
             subject = asked["subject"]
             run = part(asked["task_instance"]["dag_run_id"])
-            task = f"/dags/{part(dag_id)}/dagRuns/{run}/taskInstances/{TASK}"
-            await asyncio.sleep(PAUSE_SECONDS)
-            choice = {"chosen_options": [answer], "params_input": {}}
-            await airflow.call("PATCH", f"{task}/-1/hitlDetails", choice)
+            task = f"/dags/{part(dag_id)}/dagRuns/{run}/taskInstances/{approval.TASK}"
+            await asyncio.sleep(approval.PAUSE_SECONDS)
+            await airflow.call("PATCH", f"{task}/-1/hitlDetails", approval.body_of(answer))
         late = time.monotonic() > end
         if subject and (late or await _has_settled(airflow, task)):
             return subject
@@ -67,13 +53,8 @@ async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) ->
 async def _pending(airflow: AirflowCalls, dag_id: str, answer: Answer) -> dict[str, Any] | None:
     path = f"/dags/{part(dag_id)}/dagRuns/~/hitlDetails?response_received=false&order_by=-run_after"
     listed = (await airflow.call("GET", path))["hitl_details"]
-    return next((entry for entry in listed if answer in entry["options"] and _is_paused(entry)), None)
-
-
-def _is_paused(entry: dict[str, Any]) -> bool:
-    return entry["task_instance"]["state"] in PAUSED
+    return next((entry for entry in listed if approval.can_be_answered(entry, answer)), None)
 
 
 async def _has_settled(airflow: AirflowCalls, task: str) -> bool:
-    state = (await airflow.call("GET", task))["state"]
-    return state is not None and state not in UNSETTLED
+    return approval.has_settled((await airflow.call("GET", task))["state"])
