@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -91,6 +93,49 @@ def test_every_lasting_service_is_watched():
     assert {name for name in lasting if "healthcheck" not in services[name]} == set()
 
 
+def test_each_image_is_built_by_one_service():
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    built = [service["image"] for service in services.values() if "build" in service]
+    assert len(set(built)) == len(built) == len(DOCKERFILES)
+
+
+def test_postgres_is_healthy_once_its_last_database_is_made():
+    """While the databases are made, the server listens on its socket alone."""
+    made = re.findall(r"CREATE DATABASE (\w+)", (ROOT / "images/postgres/databases.sh").read_text())
+    check = yaml.safe_load(COMPOSE.read_text())["services"]["postgres"]["healthcheck"]["test"]
+    asked = dict(zip(check[2::2], check[3::2], strict=True))
+    assert (asked["--host"], asked["--dbname"]) == ("127.0.0.1", made[-1])
+
+
+@pytest.mark.parametrize("part", ["scheduler", "triggerer", "dag_processor"])
+def test_a_part_of_airflow_is_as_healthy_as_its_heartbeat(part):
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    _, *_, program, named = services[f"airflow-{part.replace('_', '-')}"]["healthcheck"]["test"]
+    codes = []
+    for state in ("healthy", "unhealthy"):
+        states = dict.fromkeys(("scheduler", "triggerer", "dag_processor"), "healthy") | {part: state}
+        answer = quote(json.dumps({key: {"status": value} for key, value in states.items()}))
+        ours = program.replace("http://airflow-api-server:8080/api/v2/monitor/health", f"data:,{answer}")
+        assert ours != program
+        codes.append(subprocess.run([sys.executable, "-c", ours, named]).returncode)
+    assert codes == [0, 1]
+
+
+def test_grafana_finds_its_dashboard_and_the_dashboard_its_data():
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    mounts = dict(volume.removesuffix(":ro").split(":") for volume in services["grafana"]["volumes"])
+    inside = {there: ROOT / here for here, there in mounts.items() if here.startswith("./")}
+    provisioning = inside["/etc/grafana/provisioning"]  # where Grafana's image looks
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yaml").read_text())["datasources"]
+    (provider,) = yaml.safe_load((provisioning / "dashboards/dmls.yaml").read_text())["providers"]
+    home = Path(services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    board = (inside[provider["options"]["path"]] / home.name).read_text()
+    assert str(home.parent) == provider["options"]["path"]
+    assert set(re.findall(r'"type": "prometheus",\s*"uid": "(\w+)"', board)) == {source["uid"]}
+    assert source["url"] == "http://prometheus:9090"
+    assert json.loads(board)["uid"]
+
+
 def test_the_stack_configures_the_bundle_as_the_docs_say(compose):
     services = yaml.safe_load(config(compose, dict.fromkeys(required(), "1")).stdout)["services"]
     environment = services["airflow-scheduler"]["environment"]
@@ -104,6 +149,8 @@ def test_the_stack_configures_the_bundle_as_the_docs_say(compose):
         "/models",
     )
     assert [name for name in settings if f"`{name}`" not in page] == []
+    for name in ("airflow-scheduler", "airflow-api-server", "triton"):
+        assert "models:/models" in str(services[name]["volumes"]), f"{name} does not see the model repository"
     assert json.loads(environment["AIRFLOW_CONN_AWS_DEFAULT"])["conn_type"] == "aws"
 
 
@@ -146,6 +193,12 @@ def test_an_image_runs_without_root_on_a_base_of_choice(file):
     assert f"USER {USER}" in final
     assert "ARG PYTHON_IMAGE" in text
     assert re.findall(r"^FROM (?!\$\{PYTHON_IMAGE\}|\w[\w-]* AS|base\b|build\b)", text, re.MULTILINE) == []
+
+
+def test_airflow_finds_a_name_for_its_user():
+    """Else every one of its commands is refused."""
+    text = (ROOT / "images/airflow/Dockerfile").read_text()
+    assert re.search(rf"'\w+:x:{USER}:[^']*' >> /etc/passwd", text[text.rindex("FROM ") :])
 
 
 @pytest.fixture(scope="module")
