@@ -81,6 +81,10 @@ class BlockForest(ScoredForest):
         """Say that every row is answered: none of them was grown on."""
         return np.ones(len(self._ground.truth), np.bool_)
 
+    def share(self) -> float:
+        """Say that every tree answers every row."""
+        return 1.0
+
     def mean(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean answer of the trees; see ``ScoredForest.mean``."""
         found: NDArray[np.float64] = self._engine.fetch(self._sums[cut])[rows] / self._trees

@@ -16,6 +16,7 @@ from dmls_core.search.nested.blocks import BlockForest
 from dmls_core.search.nested.ground import Field
 from dmls_core.search.nested.grown import GrownForest
 from dmls_core.search.nested.pick import pick_cut
+from dmls_core.search.nested.rungs import converged, foretold, standard_error
 from dmls_core.search.trial import Surface, Trial
 from dmls_core.spec.definitions import Scalar
 
@@ -67,11 +68,19 @@ class Candidate:
             self.seconds += time.monotonic() - started
 
     def _grow(self, trees: int) -> None:
-        for size in sorted({trees, *(size for size in self._layout.sizes if self.trees < size < trees)}):
+        # What the first trees gain foretells what more of them will.
+        early = 0 if self.trees else max(1, trees // 3)
+        sizes = {early, trees, *self._layout.sizes}
+        for size in sorted(size for size in sizes if self.trees < size <= trees):
             for forest in self.forests:
                 forest.grow(size)
-            self._scores[size] = tuple(forest.scores() for forest in self.forests)
-        self.course.append(self.score())
+            try:
+                self._scores[size] = tuple(forest.scores() for forest in self.forests)
+            except DataError:
+                # Few trees leave rows without an answer, and a metric perhaps without a class.
+                if size != early or size == trees:
+                    raise
+        self.course.append(self.foretold())
 
     def means(self) -> NDArray[np.float64]:
         """Return the scores by size, ascending, and cut: (n_sizes, n_cuts), the mean over the forests."""
@@ -85,9 +94,22 @@ class Candidate:
         """Return the score of the best cut by number of trees, ascending."""
         return dict(zip(sorted(self._scores), self.means()[:, self.best_cut()].tolist(), strict=True))
 
-    def score(self) -> float:
-        """Return the score of the best cut at the size reached."""
-        return float(self.means()[-1, self.best_cut()])
+    def foretold(self) -> float:
+        """Return the score of the best cut at the largest size of the space; see ``rungs.foretold``."""
+        return foretold(self.progress(), self._layout.sizes[-1])
+
+    def foretold_without(self) -> NDArray[np.float64]:
+        """Return the same without each group of rows, for which the gain so far is a part of the error."""
+        progress, last = self.progress(), self._layout.sizes[-1]
+        return np.array([foretold({**progress, self.trees: part}, last) for part in self.jackknife()])
+
+    def converged(self) -> bool:
+        """Say whether its forests are as good as larger ones would be; see ``rungs.converged``."""
+        sign = 1 if self._problem.direction == "maximize" else -1
+        scores = {trees: sign * score for trees, score in self.progress().items()}
+        error = standard_error(self.jackknife())
+        share = float(np.mean([forest.share() for forest in self.forests]))
+        return converged(scores, self._layout.sizes[-1], error, share)
 
     def jackknife(self) -> NDArray[np.float64]:
         """Return the score of the best cut without each group of rows: (``GROUPS``,)."""

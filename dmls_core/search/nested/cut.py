@@ -40,8 +40,8 @@ def cut_forest(
 def cut_tree(tree: Tree, cut: Mapping[str, Scalar], rows: int, bins: Bins | None) -> Tree:
     """Return the tree that would have grown if it had been stopped so; see ``cut_forest``."""
     found = Nodes.of(tree)
-    stops = found.stops(cut, rows)
-    landing = found.landings([cut], rows)[0]
+    stops = found.stops([cut], rows)[:, 0]
+    landing = found.landings([cut], rows)[:, 0]
     kept = np.flatnonzero(landing == np.arange(len(landing)))
     place = np.full(len(landing), LEAF)
     place[kept] = np.arange(len(kept))

@@ -63,7 +63,7 @@ class NestedEvaluator:
                 if stop():
                     return None
                 candidate.grow(trees)
-                if trees < layout.sizes[-1] and give_up(step, candidate.score()):
+                if trees < layout.sizes[-1] and give_up(step, candidate.foretold()):
                     return candidate.trial("pruned", f"given up after {trees} trees")
         except DataError as error:
             return candidate.failed(error)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from dmls_core.errors import DataError
 from dmls_core.models.engines import effective
 from dmls_core.search.grid import grid_points
@@ -16,7 +18,7 @@ from dmls_core.search.nested.candidate import Candidate
 from dmls_core.search.nested.ground import Field
 from dmls_core.search.strategies import Plan
 from dmls_core.search.trial import Trial
-from dmls_core.spec.definitions import Scalar
+from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.spec.hyperparameters import space_size
 
 HELD_BYTES = 256 * 2**20
@@ -99,7 +101,11 @@ class FirstRung:
         asked = {name: params[name] for name in self._layout.structural.searched}
         asked = {name: SAME.get((name, value), value) for name, value in asked.items()}
         merged = self._layout.structural.fixed | asked
-        return json.dumps(effective(self._problem.model, self._problem.engine.name, merged), sort_keys=True)
+        engine = self._problem.engine.name
+        found = effective(self._problem.model, engine, merged)
+        if engine == "cpu":
+            found["max_features"] = drawn_columns(found["max_features"], self._problem.features.shape[1])
+        return json.dumps(found, sort_keys=True)
 
     def _start(self, number: int, params: dict[str, Scalar]) -> Trial:
         candidate = Candidate(self._problem, self._layout, self._field, number, params)
@@ -119,6 +125,20 @@ class FirstRung:
             size += one.nbytes
             if place >= room or size > HELD_BYTES:
                 del self.held[one.number]
+
+
+def drawn_columns(value: Scalar, columns: int) -> Scalar:
+    """Return how many columns a split of scikit-learn's trees may choose from.
+
+    Args:
+        value: of ``max_features``.
+        columns: how many there are.
+    """
+    if value == NONE:
+        return columns
+    if value in {"sqrt", "log2"}:
+        return max(1, int(np.sqrt(columns) if value == "sqrt" else np.log2(columns)))
+    return max(1, int(value * columns)) if isinstance(value, float) else value
 
 
 def _as_told(trial: Trial) -> Trial:

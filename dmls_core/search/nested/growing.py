@@ -7,6 +7,7 @@ compared with what the forest itself has grown, and wherever they differ the for
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,8 @@ AHEAD = 2
 """Trees for each thread that are grown, or wait, at once: what is known of more would only fill memory."""
 
 Result = TypeVar("Result")
+
+_own = threading.local()
 
 _agreed: dict[str, bool] = {}
 """By kind of forest, whether a tree that was grown here was the one that scikit-learn grows."""
@@ -80,7 +83,7 @@ class Recipe:
 
         rows = len(self.features)
         weights, size = self.forest._sample_weight, self.forest._n_samples_bootstrap
-        drawn = _forest._generate_sample_indices(seed, rows, size, weights)
+        drawn = _forest._generate_sample_indices(_seeded(seed), rows, size, weights)
         return np.bincount(drawn, minlength=rows)
 
     def grow(self, seed: int) -> tuple[Tree, NDArray[np.int64] | None]:
@@ -99,7 +102,7 @@ class Recipe:
         split = max(_count(template.min_samples_split, rows, least=2), 2 * leaf)
         lightest = template.min_weight_fraction_leaf * (rows if weights is None else weights.sum())
         splitter = _classes.DENSE_SPLITTERS[template.splitter](
-            criterion, template.max_features_, leaf, lightest, np.random.RandomState(seed), None
+            criterion, template.max_features_, leaf, lightest, _seeded(seed), None
         )
         depth = np.iinfo(np.int32).max if template.max_depth is None else template.max_depth
         tree = _classes.Tree(self.features.shape[1], np.array([max(1, self._classes)], np.intp), 1)
@@ -151,6 +154,15 @@ def grow_all(
             waiting.append(pool.submit(_grow_then, recipe, seed, then))
         while waiting:
             yield waiting.popleft().result()
+
+
+def _seeded(seed: int) -> np.random.RandomState:
+    """Return this thread's generator in the state of a new one, which would take ten times longer to make."""
+    if not hasattr(_own, "generator"):
+        _own.generator = np.random.RandomState()
+    generator: np.random.RandomState = _own.generator
+    generator.seed(seed)
+    return generator
 
 
 def _grow_then(recipe: Recipe, seed: int, then: Callable[[Tree, NDArray[np.int64] | None], Result]) -> Result:

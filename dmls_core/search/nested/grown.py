@@ -25,8 +25,8 @@ from dmls_core.spec.definitions import Scalar
 NODE_BYTES = 64
 """What scikit-learn keeps of a node besides its value."""
 
-CHUNK = 16_384
-"""Rows that are walked at once."""
+CHUNK = 2**18
+"""Numbers that are copied at once: of rows that walk down a tree, or of answers that are added up."""
 
 CHECKED = 2
 """Trees that scikit-learn's forest grows itself, with all its checks."""
@@ -40,7 +40,7 @@ class Answers:
         tree: the tree.
         rows: (n_answered,) positions among the scored rows.
         leaves: (n_answered,) the node in which each ends.
-        landings: (n_cuts, n_nodes); see ``Nodes.landings``.
+        landings: (n_nodes, n_cuts); see ``Nodes.landings``.
     """
 
     tree: Tree
@@ -66,8 +66,8 @@ class GrownForest(ScoredForest):
         self._forest.set_params(warm_start=True, n_estimators=0)
         self._recipe: Recipe | None = None
         self._trees: list[Tree] = []
-        # Cuts that have made no difference to any tree so far share their sums.
-        self._sums = [np.zeros((len(ground.truth), self.outputs))]
+        # (n_scored, n_slots, outputs): cuts that have made no difference to any tree so far share a slot.
+        self._sums = np.zeros((len(ground.truth), 1, self.outputs))
         self._slots = [0] * len(layout.cuts)
         self._counts = np.zeros(len(ground.truth), np.int64)
 
@@ -80,8 +80,7 @@ class GrownForest(ScoredForest):
     def nbytes(self) -> int:
         """How much memory it takes, about."""
         nodes = sum(tree.node_count for tree in self._trees)
-        sums = sum(one.nbytes for one in self._sums)
-        return int(nodes * (NODE_BYTES + 8 * self._sums[0].shape[1]) + sums)
+        return int(nodes * (NODE_BYTES + 8 * self.outputs) + self._sums.nbytes)
 
     def grow(self, trees: int) -> None:
         """Grow to ``trees`` trees, or stay as it is if there are as many.
@@ -134,8 +133,9 @@ class GrownForest(ScoredForest):
         if ground.out_of_bag and counts is not None:
             scored = np.flatnonzero(counts[ground.scored] == 0)
         probed = ground.scored[scored]
+        step = max(1, CHUNK // ground.probe.shape[1])
         leaves = [
-            tree.apply(ground.probe[probed[start : start + CHUNK]]) for start in range(0, len(probed), CHUNK)
+            tree.apply(ground.probe[probed[start : start + step]]) for start in range(0, len(probed), step)
         ]
         return Answers(tree, scored, np.concatenate([*leaves, np.empty(0, np.int64)]), landings)
 
@@ -144,25 +144,32 @@ class GrownForest(ScoredForest):
         self._counts[answers.rows] += 1
         values = answers.tree.value[:, 0, :]
         self._part(answers.landings)
-        for slot, sums in enumerate(self._sums):
-            landing = answers.landings[self._slots.index(slot)]
-            for start in range(0, len(answers.rows), CHUNK):
-                chunk = slice(start, start + CHUNK)
-                sums[answers.rows[chunk]] += values[landing[answers.leaves[chunk]]]
+        slots = self._sums.shape[1]
+        landings = answers.landings[:, [self._slots.index(slot) for slot in range(slots)]]
+        step = max(1, CHUNK // (slots * self.outputs))
+        for start in range(0, len(answers.rows), step):
+            chunk = slice(start, start + step)
+            ends = np.take(landings, answers.leaves[chunk], axis=0)
+            self._sums[answers.rows[chunk]] += np.take(values, ends, axis=0)
 
     def _part(self, landings: NDArray[np.int32]) -> None:
         """Give cuts sums of their own from the first tree on to which they do different things."""
         places: dict[tuple[int, bytes], int] = {}
+        before = self._sums.shape[1]
+        # Of each slot the one that its sums are copied from.
+        source = list(range(before))
         taken: set[int] = set()
         for cut, slot in enumerate(self._slots):
-            key = slot, landings[cut].tobytes()
+            key = slot, landings[:, cut].tobytes()
             if key not in places:
                 places[key] = slot
                 if slot in taken:
-                    places[key] = len(self._sums)
-                    self._sums.append(self._sums[slot].copy())
+                    places[key] = len(source)
+                    source.append(slot)
                 taken.add(slot)
             self._slots[cut] = places[key]
+        if len(source) > before:
+            self._sums = self._sums[:, source]
 
     def hand_over(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
         """Return scikit-learn's forest with all its trees; they are not held here any more."""
@@ -182,11 +189,15 @@ class GrownForest(ScoredForest):
         """Say of each scored row whether any tree has answered it."""
         return self._counts > 0
 
+    def share(self) -> float:
+        """Return the share of the trees that answer a scored row; see ``ScoredForest.share``."""
+        return float(self._counts.mean() / self.trees)
+
     def slots(self) -> list[int]:
         """Return of each cut the first one that has done the same to every tree so far."""
         return [self._slots.index(slot) for slot in self._slots]
 
     def mean(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean answer of the trees; see ``ScoredForest.mean``."""
-        found: NDArray[np.float64] = self._sums[self._slots[cut]][rows] / self._counts[rows, None]
+        found: NDArray[np.float64] = self._sums[rows, self._slots[cut]] / self._counts[rows, None]
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from dmls_core.search.interface import Problem
@@ -56,14 +56,14 @@ def narrow(
     first.held.clear()
     last = layout.sizes[-1]
     while len(alive) > 1:
-        trees = _next_size(layout, alive[0].trees * REDUCTION)
+        trees = next_size(layout.sizes, alive[0].trees)
         for candidate in alive:
             if stop():
                 return None
             candidate.grow(trees)
         kept, sure = rungs.remaining(
-            [sign * candidate.score() for candidate in alive],
-            [sign * candidate.jackknife() for candidate in alive],
+            [sign * candidate.foretold() for candidate in alive],
+            [sign * candidate.foretold_without() for candidate in alive],
         )
         if trees == last or late():
             kept = kept[:1]
@@ -72,39 +72,35 @@ def narrow(
             why = f"given up after {trees} trees: {sure[position]:.0%} sure that trial {winner} is better"
             end(alive[position], "pruned", why)
         alive = [alive[position] for position in kept]
-    if not _finish(alive[0], layout, sign, late, stop):
+    if not _finish(alive[0], layout, late, stop):
         return None
     # Told last, and the only finished one: with it the search has ended, whenever it is started again.
     end(alive[0], "finished")
     return alive[0]
 
 
-def _next_size(layout: Layout, trees: int) -> int:
-    """Return so many trees, or as many more as make a size of the space."""
-    if trees < layout.sizes[0]:
-        return trees
-    return next((size for size in layout.sizes if size >= trees), layout.sizes[-1])
+def next_size(sizes: Sequence[int], trees: int) -> int:
+    """Return how many trees follow: three times as many, or the nearest larger size of the space."""
+    wanted = trees * REDUCTION
+    if wanted < sizes[0]:
+        return wanted
+    larger = (size for size in sizes if size > trees)
+    return min(larger, key=lambda size: abs(size - wanted), default=sizes[-1])
 
 
-def _finish(
-    candidate: Candidate, layout: Layout, sign: int, late: Callable[[], bool], stop: Callable[[], bool]
-) -> bool:
+def _finish(candidate: Candidate, layout: Layout, late: Callable[[], bool], stop: Callable[[], bool]) -> bool:
     """Grow until more trees would not tell, or to the next size if it is late; say if that was not stopped.
 
     Args:
         candidate: the winner.
         layout: its space.
-        sign: 1 if more is better, else -1.
         late: whether the time is up.
         stop: whether to end without a result.
     """
-    last = layout.sizes[-1]
     for size in (size for size in layout.sizes if size > candidate.trees):
         if stop():
             return False
-        if candidate.trees in layout.sizes:
-            scores = {trees: sign * score for trees, score in candidate.progress().items()}
-            if late() or rungs.converged(scores, last, rungs.standard_error(candidate.jackknife())):
-                break
+        if candidate.trees in layout.sizes and (late() or candidate.converged()):
+            break
         candidate.grow(size)
     return True

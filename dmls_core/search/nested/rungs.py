@@ -13,18 +13,17 @@ from dmls_core.search.strategies import REDUCTION
 LEAST_TREES = 10
 """Trees of the first rung at least: each row is then out of bag for three or four of them."""
 
-FIRST_ROWS = 48_000
-"""Trees times rows of the first rung at least. On few rows a forest of few trees ranks configurations
-otherwise than a large one (on 1,800 rows even the wrong way round up to 15 trees), and trees are cheap."""
+FIRST_ROWS = 36_000
+"""Trees times rows of the first rung at least: few rows tell little, and trees are cheap there."""
 
-MOST_FIRST = 64
+MOST_FIRST = 24
 """Trees of the first rung at most, for the few rows' sake."""
 
 SURE = 1.645
 """Standard errors between two scores that make 95 % sure which one is better."""
 
 
-WORTH = 0.1
+WORTH = 0.05
 """A forest grows on while that may change its score by more than this share of its standard error."""
 
 
@@ -54,26 +53,46 @@ def standard_error(parts: NDArray[np.float64]) -> float:
     return float(np.sqrt((groups - 1) / groups * ((parts - parts.mean()) ** 2).sum()))
 
 
-def converged(scores: Mapping[int, float], last: int, error: float) -> bool:
+def still_gained(scores: Mapping[int, float], last: int) -> float | None:
+    """Return what a forest's score gains yet until ``last`` trees.
+
+    That falls as one over the number of trees (Probst and Boulesteix, 2018, "To tune or not to tune the
+    number of trees in random forest"): the gain since a third of its trees tells it.
+
+    Args:
+        scores: by number of trees.
+        last: the largest number of trees.
+
+    Returns:
+        To be added to the score; ``None`` where no forest of a third of the trees was scored.
+    """
+    trees = max(scores)
+    before = [size for size in scores if size <= trees / 3]
+    if not before:
+        return None
+    third = max(before)
+    return (scores[trees] - scores[third]) * (1 / trees - 1 / last) / (1 / third - 1 / trees)
+
+
+def foretold(scores: Mapping[int, float], last: int) -> float:
+    """Return the score that a forest will have with ``last`` trees; see ``still_gained``."""
+    return scores[max(scores)] + (still_gained(scores, last) or 0.0)
+
+
+def converged(scores: Mapping[int, float], last: int, error: float, share: float) -> bool:
     """Say whether a forest is as good as a larger one would be.
 
-    What is still to be gained falls as one over the number of trees (Probst and Boulesteix, 2018, "To tune
-    or not to tune the number of trees in random forest"): the gain so far, from a third of the trees on,
-    tells how much is left until ``last``.
+    All trees answer for a new row. A scored one is answered by a share
+    of them, as if by a smaller forest: the model has only that share of the gain before it.
 
     Args:
         scores: by number of trees; more is better.
         last: the largest number of trees.
         error: standard error of the score, 0 or more.
+        share: of the trees that answer a scored row.
     """
-    trees = max(scores)
-    before = [size for size in scores if size <= trees / 3]
-    if not before:
-        return False
-    third = max(before)
-    gained = scores[trees] - scores[third]
-    left = gained * (1 / trees - 1 / last) / (1 / third - 1 / trees)
-    return left <= WORTH * error
+    left = still_gained(scores, last)
+    return left is not None and share * left <= WORTH * error
 
 
 def certainty(ahead: float, parts: NDArray[np.float64]) -> float:

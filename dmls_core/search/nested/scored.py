@@ -61,6 +61,10 @@ class ScoredForest(ABC):
         """Say of each scored row whether any tree has answered it."""
 
     @abstractmethod
+    def share(self) -> float:
+        """Return the share of the trees that answer a scored row, in the mean."""
+
+    @abstractmethod
     def mean(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean answer of the trees under a cut: (n_rows, outputs).
 

@@ -58,35 +58,38 @@ class Nodes:
         gains[inner] = weight[inner] / weight[0] * (impurity[inner] - kept)
         return cls(parents, depths, tree.n_node_samples, gains, tuple(levels))
 
-    def stops(self, cut: Mapping[str, Scalar], rows: int) -> NDArray[np.bool_]:
+    def stops(self, cuts: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.bool_]:
         """Say of each node whether a tree that is cut so would not have split it.
 
         Args:
-            cut: hyperparameters of ``PRUNING``.
+            cuts: each has values of the same hyperparameters of ``PRUNING``.
             rows: rows of the matrix that the tree was grown on.
+
+        Returns:
+            (n_nodes, n_cuts).
         """
-        stopped = np.zeros(len(self.parents), np.bool_)
-        for name, value in cut.items():
-            limit = tightness(name, value, rows)
+        stopped = np.zeros((len(self.parents), len(cuts)), np.bool_)
+        for name in cuts[0]:
+            limits = np.array([tightness(name, cut[name], rows) for cut in cuts])
             if name == "max_depth":
-                stopped |= self.depths >= -limit
+                stopped |= self.depths[:, None] >= -limits
             elif name == "min_samples_split":
-                stopped |= self.rows < limit
+                stopped |= self.rows[:, None] < limits
             else:
-                stopped |= self.gains + EPSILON < limit
+                stopped |= self.gains[:, None] + EPSILON < limits
         return stopped
 
     def landings(self, cuts: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.int32]:
         """Return the node in which a row that ends in a node would end under each cut.
 
         Returns:
-            (n_cuts, n_nodes): the first stopped node on the way from the root, or the node itself.
+            (n_nodes, n_cuts): the first stopped node on the way from the root, or the node itself.
         """
-        stops = np.stack([self.stops(cut, rows) for cut in cuts])
-        landing = np.tile(np.arange(len(self.parents), dtype=np.int32), (len(cuts), 1))
+        stops = self.stops(cuts, rows)
+        landing = np.zeros(stops.shape, np.int32)
         for nodes in self.levels[1:]:
             above = self.parents[nodes]
-            ahead = landing[:, above]
-            stopped = (ahead != above) | stops[:, above]
-            landing[:, nodes] = np.where(stopped, ahead, nodes)
+            ahead = landing[above]
+            stopped = (ahead != above[:, None]) | stops[above]
+            landing[nodes] = np.where(stopped, ahead, nodes[:, None])
         return landing

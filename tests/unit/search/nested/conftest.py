@@ -19,7 +19,7 @@ REGRESSOR = "random-forest-regressor"
 SPACE = {
     "n_estimators": Range(min=4, max=24),
     "max_depth": Range(min=1, max=6),
-    "max_features": Choice(values=("sqrt", 0.5, 1.0)),
+    "max_features": Choice(values=("sqrt", 0.7, 1.0)),
     "min_samples_leaf": Choice(values=(1, 3)),
 }
 

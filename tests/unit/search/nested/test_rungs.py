@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from dmls_core.search.nested import rungs
+from dmls_core.search.nested.narrow import next_size
 
 
 def test_all_configurations_together_get_about_a_third_of_a_forest():
     assert rungs.first_rung(500, 30, 100_000) == 10
     assert rungs.first_rung(500, 5, 100_000) == 33
-    assert rungs.first_rung(500, 30, 1_500) == 32
-    assert rungs.first_rung(500, 30, 150) == 64
+    assert rungs.first_rung(500, 30, 2_000) == 18
+    assert rungs.first_rung(500, 30, 150) == 24
     assert rungs.first_rung(20, 30, 150) == 20
 
 
@@ -48,14 +49,36 @@ def test_a_third_goes_on_at_most_and_none_that_is_surely_worse():
     assert kept == [1]
 
 
+@pytest.mark.parametrize(
+    ("trees", "expected"), [(8, 24), (24, 50), (33, 100), (50, 150), (100, 200), (150, 200), (200, 200)]
+)
+def test_a_rung_ends_at_the_size_of_the_space_that_is_nearest_to_three_times_as_many_trees(trees, expected):
+    assert next_size((50, 100, 150, 200), trees) == expected
+
+
+def test_the_gain_of_the_last_trees_foretells_that_of_the_next():
+    # A score that is 0.9 - 1 / trees, known as far as 24 trees.
+    scores = {trees: 0.9 - 1 / trees for trees in (8, 12, 24)}
+    assert rungs.foretold(scores, 500) == pytest.approx(0.9 - 1 / 500)
+    assert rungs.still_gained(scores, 24) == pytest.approx(0.0)
+    # Deep trees that vary are worse while they are few, and better in the end.
+    varied, alike = {8: 0.80, 24: 0.90}, {8: 0.86, 24: 0.91}
+    assert rungs.foretold(varied, 500) > rungs.foretold(alike, 500)
+    # A third of its trees was never scored: what it has is what is known.
+    assert rungs.still_gained({24: 0.9}, 500) is None
+    assert rungs.foretold({24: 0.9}, 500) == 0.9
+
+
 def test_a_forest_grows_on_while_the_rest_of_its_trees_may_tell():
-    error = 0.01
+    error = 0.02
     # From 100 trees to 300 it gained 0.01: a fifth of that is left until 500.
-    assert not rungs.converged({100: 0.90, 300: 0.91}, 500, error)
-    assert rungs.converged({100: 0.90, 300: 0.904}, 500, error)
-    assert rungs.converged({100: 0.90, 300: 0.899}, 500, error)
-    assert rungs.converged({100: 0.90, 300: 0.90}, 500, 0.0)
+    assert not rungs.converged({100: 0.90, 300: 0.91}, 500, error, 1.0)
+    assert rungs.converged({100: 0.90, 300: 0.904}, 500, error, 1.0)
+    assert rungs.converged({100: 0.90, 300: 0.899}, 500, error, 1.0)
+    assert rungs.converged({100: 0.90, 300: 0.90}, 500, 0.0, 1.0)
     # The less is left to grow, the less there is to gain.
-    assert rungs.converged({100: 0.90, 300: 0.91}, 320, error)
+    assert rungs.converged({100: 0.90, 300: 0.91}, 320, error, 1.0)
+    # Rows are out of bag for a third of the trees: a forest of 300 is three times as far as its score.
+    assert rungs.converged({100: 0.90, 300: 0.91}, 500, error, 0.37)
     # A third of its trees was never scored.
-    assert not rungs.converged({150: 0.90, 300: 0.90}, 500, error)
+    assert not rungs.converged({150: 0.90, 300: 0.90}, 500, error, 1.0)

@@ -92,7 +92,7 @@ def test_every_row_lands_where_a_walk_by_hand_ends_and_where_the_cut_tree_sends_
         tree = estimator.tree_
         landings = Nodes.of(tree).landings(layout.cuts, len(x))
         leaves = tree.apply(x)
-        for cut, landing in zip(layout.cuts, landings, strict=True):
+        for cut, landing in zip(layout.cuts, landings.T, strict=True):
             expected = [naive(tree, row, cut, len(x)) for row in x[:60]]
             assert landing[leaves[:60]].tolist() == expected
             smaller = cut_tree(tree, cut, len(x), None)
