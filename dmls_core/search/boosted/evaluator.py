@@ -10,12 +10,15 @@ from dmls_core.errors import DataError
 from dmls_core.models.engines import Growing, effective
 from dmls_core.search.boosted.bins import BinnedFolds
 from dmls_core.search.boosted.curve import Curve, loss_share
-from dmls_core.search.boosted.rounds import ROUNDS, first_compared, grown_enough, readings
+from dmls_core.search.boosted.rounds import ROUNDS, compared, grown_enough, readings
 from dmls_core.search.evaluator import GiveUp
 from dmls_core.search.interface import Problem
 from dmls_core.search.space import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
+
+EARLY_STEPS = 2
+"""Steps on the first fold before it is grown to the end."""
 
 
 class _StoppedError(Exception):
@@ -25,8 +28,8 @@ class _StoppedError(Exception):
 class BoostedEvaluator:
     """Reads ``n_estimators`` from boosters that grow; see ``Evaluator``.
 
-    A trial's first step is the first fold's booster after a few rounds; then follow the first fold grown to
-    the end, and each further fold. The first fold decides how far the others are grown.
+    A trial's first two steps are the first fold's booster after few and after more rounds; then follow the
+    first fold grown to the end, and each further fold. The first fold decides how far the others are grown.
     """
 
     def __init__(self) -> None:
@@ -52,7 +55,7 @@ class BoostedEvaluator:
         read = readings(problem.model, space)
         curve = Curve(read, problem)
         course: list[float] = []
-        steps = 1 + len(problem.folds)
+        steps = EARLY_STEPS + len(problem.folds)
         engine = problem.engine.name
         pruned = False
         try:
@@ -98,11 +101,12 @@ class BoostedEvaluator:
         """Grow and score step by step; ``curve`` holds what was found."""
         rate = float(effective(problem.model, problem.engine.name, settings)["learning_rate"])
         last = read[-1]
-        compared = first_compared(rate, last)
-        ahead = deque(sorted({*read, compared}))
+        targets = (*compared(rate, last), last)
+        # Between values that ``n_estimators`` may take, growing stops at the last one: it is compared there.
+        ahead = deque(sorted({*read, *(target for target in targets if target < read[0])}))
         grown: list[int] = []
         growing = self._start(problem, 0, settings)
-        for target in (compared, last):
+        for target in targets:
             while ahead and ahead[0] <= target:
                 rounds = ahead.popleft()
                 self._score(problem, 0, growing, rounds, curve, stop)

@@ -13,10 +13,18 @@ ROUNDS = "n_estimators"
 READINGS = 32
 """Values of ``n_estimators`` that are read from one booster where the space has more."""
 
-COMPARED, BY_RATE = 6.0, 0.7
+COMPARED, BY_RATE = 4.0, 0.8
 """Boosters are first compared after ``COMPARED / learning_rate ** BY_RATE`` rounds. At equal rounds slow
 learners, often the better ones in the end, would be given up; at equal progress (an exponent of 1) they
-would cost most. Measured against the ranks that whole cross-validations gave, this lies well between."""
+would cost most."""
+
+AGAIN = 2.0
+"""They are compared again after so many times as many rounds, before the best are grown to the end: a tenth
+to a fifth fewer rounds than with one comparison, at 6 and 0.7. Comparing as early as 3 and 0.7 halved the
+rounds, and lost 0.009 of the cross-validated r2 of LightGBM on diabetes."""
+
+EARLY = 3
+"""The first comparison comes after one in so many of the rounds at the latest, however slow the learner."""
 
 PATIENCE = 0.4
 """A booster has grown enough once this share of its rounds has brought no better score ..."""
@@ -46,9 +54,11 @@ def readings(model: ModelDefinition, space: Space) -> tuple[int, ...]:
     return tuple(dict.fromkeys(low + step * round((point - low) / step) for point in points))
 
 
-def first_compared(learning_rate: float, last: int) -> int:
-    """Return after how many rounds a booster is first compared with others; never more than ``last``."""
-    return max(1, min(last, round(COMPARED * math.exp(-BY_RATE * math.log(learning_rate)))))
+def compared(learning_rate: float, last: int) -> tuple[int, int]:
+    """Return after how many rounds a booster is compared with others before it has grown to ``last``."""
+    wanted = COMPARED * math.exp(-BY_RATE * math.log(learning_rate))
+    first = max(1, round(min(wanted, last / EARLY)))
+    return first, min(last, round(AGAIN * first))
 
 
 def grown_enough(rounds: int, best: int, learning_rate: float) -> bool:

@@ -18,7 +18,7 @@ from dmls_core.models.engines import load_engine
 from dmls_core.search import Problem, Space, Trial, choose_searcher, make_folds
 from dmls_core.search.boosted import BoostedEvaluator
 from dmls_core.search.boosted.bins import KEPT, BinnedFolds
-from dmls_core.search.boosted.rounds import READINGS, first_compared, grown_enough, readings
+from dmls_core.search.boosted.rounds import READINGS, compared, grown_enough, readings
 from dmls_core.spec import Choice, Range
 
 FAMILIES = ["xgboost", "lightgbm"]
@@ -168,17 +168,29 @@ def test_a_trial_given_up_says_how_far_it_came():
 
     def give_up(steps: int, score: float) -> bool:
         asked.append((steps, score))
-        return steps == 2
+        return steps == 3
 
     early = evaluate(make_problem("xgboost"), PARAMS, give_up=give_up)
     whole = evaluate(make_problem("xgboost"), PARAMS)
 
-    assert (early.state, early.steps) == ("pruned", 2)
-    assert early.value == pytest.approx(asked[1][1], abs=1e-5)
+    assert (early.state, early.steps) == ("pruned", 3)
+    assert early.value == pytest.approx(asked[2][1], abs=1e-5)
     grown = max(early.surface.axes["n_estimators"])
     assert early.message == f"given up after {grown} rounds of the first fold"
-    assert early.course == whole.course[:2] == tuple(score for _, score in asked)
-    assert (whole.state, whole.steps) == ("finished", 1 + 3)
+    assert early.course == whole.course[:3] == tuple(score for _, score in asked)
+    assert (whole.state, whole.steps) == ("finished", 2 + 3)
+
+
+def test_a_trial_is_compared_twice_before_the_first_fold_is_grown_to_the_end():
+    problem = make_problem("xgboost")
+    slow = PARAMS | {"learning_rate": 0.05}
+    read = readings(problem.model, SPACE)
+    for step, target in enumerate(compared(0.05, 40), start=1):
+        early = evaluate(problem, slow, give_up=lambda steps, _score, at=step: steps == at)
+
+        grown = max(rounds for rounds in read if rounds <= target)
+        assert early.message == f"given up after {grown} rounds of the first fold"
+        assert max(early.surface.axes["n_estimators"]) == grown
 
 
 def test_a_search_that_is_stopped_within_a_trial_keeps_the_others():
@@ -252,9 +264,11 @@ def test_all_values_of_a_choice_are_read():
 
 
 def test_slow_learners_get_more_rounds_before_they_are_compared_and_stopped():
-    assert first_compared(0.3, 500) < first_compared(0.03, 500) < first_compared(0.01, 500) == 151
-    assert first_compared(0.001, 500) == 500
-    assert first_compared(1.0, 5) == 5
+    assert compared(0.3, 500)[0] < compared(0.03, 500)[0] < compared(0.01, 500)[0]
+    assert compared(0.01, 500) == (159, 318)
+    assert compared(0.001, 300) == (100, 200)
+    assert compared(1.0, 2) == (1, 2)
+    assert compared(1.0, 1) == (1, 1)
     assert grown_enough(60, 30, 0.3)
     assert not grown_enough(60, 40, 0.01)
     assert not grown_enough(400, 350, 0.3)
