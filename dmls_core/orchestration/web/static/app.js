@@ -51,6 +51,14 @@ export function poll(work, seconds) {
   setTimeout(turn, seconds * 1000);
 }
 
+/** Enable what a page's script listens to: before that, what is clicked would be lost. */
+export function ready() {
+  for (const item of document.querySelectorAll("[data-scripted]")) {
+    item.disabled = false;
+    item.removeAttribute("data-scripted");
+  }
+}
+
 // Airflow shows the page in a frame that may open no windows. A link that leaves it is followed by the page
 // around it, which is of the same origin.
 const framed = window.parent !== window;

@@ -1,5 +1,5 @@
 // A job's pages: refreshed while a run goes, the log's tail, the buttons and their dialogs.
-import { ApiError, api, poll, toast } from "./app.js";
+import { ApiError, api, poll, ready, toast } from "./app.js";
 
 const head = document.getElementById("job");
 const path = `/jobs/${encodeURIComponent(head.dataset.team)}/${encodeURIComponent(head.dataset.name)}`;
@@ -41,13 +41,14 @@ function signature(root) {
 }
 
 let known = null;
+let acting = 0;
 
-/** Offer the buttons that fit: a new state of the job brings the page anew, unless a dialog is open. */
+/** Offer the buttons that fit: a new state of the job brings the page anew, unless somebody is about to act. */
 async function refreshState() {
   const now = await api(path).catch(() => null);
   if (!now) return;
   const state = `${now.state} ${now.paused} ${now.served}`;
-  if (known !== null && known !== state && !document.querySelector("dialog[open]")) location.reload();
+  if (known !== null && known !== state && !acting && !document.querySelector("dialog[open]")) location.reload();
   known ??= state;
 }
 
@@ -77,9 +78,12 @@ if (live) {
 
 // --- the buttons -------------------------------------------------------------------------------------
 async function act(name, json) {
-  const done = await api(`${path}/${name}`, { method: "POST", json });
-  toast(done.message);
-  return done;
+  acting += 1;
+  try {
+    toast((await api(`${path}/${name}`, { method: "POST", json })).message);
+  } finally {
+    acting -= 1;
+  }
 }
 
 document.addEventListener("click", async (event) => {
@@ -183,3 +187,5 @@ function describe(problem) {
   const rest = [problem.found && `found ${problem.found}`, problem.hint].filter(Boolean).join("; ");
   return `${place}${problem.key ? `${problem.key}: ` : ""}${problem.message}${rest ? ` (${rest})` : ""}`;
 }
+
+ready();

@@ -1,5 +1,5 @@
 // The platform's page: refreshed by itself; the doctor is asked once the rest is there.
-import { api, poll } from "./app.js";
+import { api, poll, ready } from "./app.js";
 
 const live = document.getElementById("live");
 const body = document.getElementById("doctor");
@@ -48,6 +48,7 @@ async function examine(again) {
   }
 }
 
+ready();
 if (button) {
   button.addEventListener("click", () => examine(true));
   examine(false);

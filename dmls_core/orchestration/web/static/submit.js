@@ -1,7 +1,7 @@
 // The submit page: data, columns, models, the spec that they make, and the drop.
 // One document is the truth: the form changes it, the TOML is written from it, and the TOML read back makes it.
 
-import { api, ApiError, toast } from "./app.js";
+import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
 import { showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
@@ -282,6 +282,7 @@ addEventListener("beforeunload", (event) => {
 // ---- the spec ---------------------------------------------------------------------------------------------
 
 onEdit(debounced(textChanged, 300), update);
+ready();
 while (!state.catalogue) {
   try {
     state.catalogue = await api("/catalogue");
