@@ -19,9 +19,9 @@ from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 from dmls_core.errors import ConflictError, DmlsError
 from dmls_core.orchestration.connections import open_root
+from dmls_core.orchestration.dag_files.shards import dag_ids, shard_file, write_dag_files
+from dmls_core.orchestration.dag_files.static import static_dag_files
 from dmls_core.orchestration.settings import split_kwargs
-from dmls_core.orchestration.shards import dag_ids, shard_file, write_dag_files
-from dmls_core.orchestration.static_dags import static_dag_files
 from dmls_core.spec import Spec
 from dmls_core.store import JobRecord, Registry, Store, layout
 

@@ -10,19 +10,19 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, BaseOperator, get_parsing_context
 
-from dmls_core.orchestration.engine import choose_engine
-from dmls_core.orchestration.job import PARAM
+from dmls_core.orchestration.jobs.engine import choose_engine
+from dmls_core.orchestration.jobs.job import PARAM
+from dmls_core.orchestration.jobs.params import run_param
 from dmls_core.orchestration.lateness import deadline_alert
-from dmls_core.orchestration.params import run_param
 from dmls_core.orchestration.priority import LEADERS_FIRST
 from dmls_core.orchestration.settings import airflow_settings
-from dmls_core.orchestration.status import report_failure
 from dmls_core.orchestration.tasks.approve import ApproveOperator
 from dmls_core.orchestration.tasks.deploy import DeployOperator, VerifyOperator
 from dmls_core.orchestration.tasks.evaluate import EvaluateOperator
 from dmls_core.orchestration.tasks.plan import PlanOperator
 from dmls_core.orchestration.tasks.register import RegisterOperator
 from dmls_core.orchestration.tasks.validate import ValidateOperator
+from dmls_core.orchestration.telling.status import report_failure
 from dmls_core.orchestration.timetable import make_timetable
 from dmls_core.spec import Spec
 

@@ -11,8 +11,8 @@ from airflow.sdk.configuration import conf
 
 from dmls_core.intake import admit, find_submissions
 from dmls_core.orchestration.connections import open_root
-from dmls_core.orchestration.notify import notify
 from dmls_core.orchestration.settings import airflow_settings
+from dmls_core.orchestration.telling.notify import notify
 from dmls_core.orchestration.trigger import submission_trigger
 from dmls_core.store import Registry, Store, layout
 

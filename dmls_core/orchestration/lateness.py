@@ -15,8 +15,8 @@ from typing import Any
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from dmls_core.orchestration.notify import notify
-from dmls_core.orchestration.status import run_page
+from dmls_core.orchestration.telling.notify import notify
+from dmls_core.orchestration.telling.status import run_page
 
 log = logging.getLogger(__name__)
 

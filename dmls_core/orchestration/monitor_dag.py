@@ -10,8 +10,8 @@ from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
 from dmls_core.orchestration.connections import open_root
+from dmls_core.orchestration.monitor.upkeep_tasks import CollectOperator, ReapOperator, RepairOperator
 from dmls_core.orchestration.settings import airflow_settings
-from dmls_core.orchestration.upkeep_tasks import CollectOperator, ReapOperator, RepairOperator
 
 DAG_ID = "dmls.monitor"
 
@@ -30,7 +30,7 @@ class CompareOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Return the runs to start, as arguments of Airflow's operator that starts runs."""
-        from dmls_core.orchestration.monitor import check_jobs
+        from dmls_core.orchestration.monitor.check import check_jobs
 
         settings = airflow_settings()
         look = check_jobs(open_root(settings), settings.mlflow_uri)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from dmls_core.orchestration.links import MlflowRunLink, ReportLink
-from dmls_core.orchestration.metrics import METRICS_APPS
 from dmls_core.orchestration.priority import LeadersFirst
+from dmls_core.orchestration.telling.links import MlflowRunLink, ReportLink
+from dmls_core.orchestration.telling.metrics import METRICS_APPS
 from dmls_core.orchestration.timetable import IntervalTimetable, SubmissionTimetable
 from dmls_core.orchestration.web.mount import EXTERNAL_VIEWS, FASTAPI_APPS
 

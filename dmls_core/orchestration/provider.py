@@ -15,7 +15,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Tuned, validated, served models from a TOML spec and a CSV.",
         "versions": [__version__],
         "extra-links": [
-            "dmls_core.orchestration.links.MlflowRunLink",
-            "dmls_core.orchestration.links.ReportLink",
+            "dmls_core.orchestration.telling.links.MlflowRunLink",
+            "dmls_core.orchestration.telling.links.ReportLink",
         ],
     }

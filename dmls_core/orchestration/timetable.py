@@ -9,7 +9,7 @@ from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, T
 from airflow.utils.types import DagRunType
 from pendulum import DateTime, duration, now, parse
 
-from dmls_core.orchestration.grid import Grid, grid_of
+from dmls_core.orchestration.jobs.grid import Grid, grid_of
 
 
 def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) -> SubmissionTimetable:

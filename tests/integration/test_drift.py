@@ -12,8 +12,8 @@ import pytest
 from dmls_core.cli.main import main
 from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec
-from dmls_core.orchestration.monitor import check_jobs
-from dmls_core.orchestration.monitor_look import Look
+from dmls_core.orchestration.monitor.check import check_jobs
+from dmls_core.orchestration.monitor.look import Look
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.tracking import log_run, promote
 from dmls_core.training import TrainRequest, train

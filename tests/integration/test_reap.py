@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.orchestration import upkeep
+from dmls_core.orchestration.monitor import upkeep
 from dmls_core.orchestration.settings import AirflowSettings
 from tests.services.docker_engine import PYTHON_IMAGE, DockerEngine
 

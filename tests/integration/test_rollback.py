@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from dmls_core.cli.main import app
 from dmls_core.monitoring.exposition import JobMetrics
 from dmls_core.monitoring.families import exposition_text
+from dmls_core.orchestration.monitor.upkeep import repair_served
 from dmls_core.orchestration.settings import AirflowSettings
-from dmls_core.orchestration.upkeep import repair_served
 from dmls_core.platform.doctor.deployed import check_served_versions
 from dmls_core.serving import deploy
 from dmls_core.settings import load_settings

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
-from dmls_core.orchestration.links import LINKS
-from dmls_core.orchestration.status import report_failure
 from dmls_core.orchestration.tasks.base import JobRun, open_run
 from dmls_core.orchestration.tasks.decision import Decision, decide, mismatch, record
+from dmls_core.orchestration.telling.links import LINKS
+from dmls_core.orchestration.telling.status import report_failure
 
 if TYPE_CHECKING:
     from dmls_core.tracking import Champion

@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dmls_core.errors import UserError
 from dmls_core.orchestration.connections import open_root
-from dmls_core.orchestration.job import Job, job_of
+from dmls_core.orchestration.jobs.job import Job, job_of
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
-from dmls_core.orchestration.status import StatusReporter, report_failure
+from dmls_core.orchestration.telling.status import StatusReporter, report_failure
 from dmls_core.store import Store
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.errors import ServingError
 from dmls_core.orchestration.connections import open_repository
-from dmls_core.orchestration.links import LINKS
-from dmls_core.orchestration.model_files import download_model
-from dmls_core.orchestration.notify import notify
+from dmls_core.orchestration.jobs.model_files import download_model
 from dmls_core.orchestration.tasks.base import JobRun, JobTask
 from dmls_core.orchestration.tasks.decision import tag_decision
 from dmls_core.orchestration.tasks.deployment_record import record_deployment
+from dmls_core.orchestration.telling.links import LINKS
+from dmls_core.orchestration.telling.notify import notify
 
 if TYPE_CHECKING:
     from dmls_core.serving import Repository, ServingOptions, TritonClient

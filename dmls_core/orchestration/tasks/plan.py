@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_core.orchestration.engine import choose_engine
-from dmls_core.orchestration.study import study_environment
+from dmls_core.orchestration.jobs.engine import choose_engine
+from dmls_core.orchestration.jobs.study import study_environment
 from dmls_core.orchestration.tasks.base import JobRun, JobTask
 from dmls_core.store.line import stand_in_line
 

@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dmls_core.orchestration.job import Job
-from dmls_core.orchestration.links import LINKS
-from dmls_core.orchestration.model_files import download_run
+from dmls_core.orchestration.jobs.job import Job
+from dmls_core.orchestration.jobs.model_files import download_run
 from dmls_core.orchestration.tasks.base import JobRun, JobTask
+from dmls_core.orchestration.telling.links import LINKS
 from dmls_core.orchestration.trainer.outcome import read_result
 from dmls_core.tracking.registry import INTERVAL_END_TAG
 

@@ -13,8 +13,8 @@ from airflow.timetables.base import DataInterval
 
 from dmls_core.errors import ConflictError
 from dmls_core.intake import IntakeLimits
-from dmls_core.orchestration.inputs import Chooser, RunInputs, check_size, check_unchanged, choose_whole
-from dmls_core.orchestration.job import INPUTS
+from dmls_core.orchestration.jobs.inputs import Chooser, RunInputs, check_size, check_unchanged, choose_whole
+from dmls_core.orchestration.jobs.job import INPUTS
 from dmls_core.orchestration.partition_trigger import PartitionTrigger
 from dmls_core.orchestration.tasks.base import JobRun, JobTask, open_run
 from dmls_core.store import layout

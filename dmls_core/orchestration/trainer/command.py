@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dmls_core.orchestration.engine import trainer_engine
-from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.jobs.engine import trainer_engine
+from dmls_core.orchestration.jobs.job import Job
 from dmls_core.store import Store, layout
 from dmls_core.store.line import leave_line
 

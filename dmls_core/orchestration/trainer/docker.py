@@ -16,10 +16,10 @@ from docker.types import DeviceRequest
 from dmls_core.compute.memory import parse_memory
 from dmls_core.errors import RunnerError
 from dmls_core.orchestration.connections import open_root, store_environment
-from dmls_core.orchestration.job import Job, job_of
+from dmls_core.orchestration.jobs.job import Job, job_of
+from dmls_core.orchestration.jobs.study import check_reach, study_environment
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
-from dmls_core.orchestration.status import StatusReporter
-from dmls_core.orchestration.study import check_reach, study_environment
+from dmls_core.orchestration.telling.status import StatusReporter
 from dmls_core.orchestration.trainer.command import ROOT_LABEL, take_turn, trainer_arguments, trainer_labels
 from dmls_core.orchestration.trainer.gpu import create_on_gpu
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file

@@ -10,7 +10,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dmls_core.errors import ObjectMissingError, RunnerError
-from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.jobs.job import Job
 from dmls_core.store import Store
 
 

@@ -17,10 +17,10 @@ from airflow.sdk import BaseOperator, Context
 
 from dmls_core.compute.memory import parse_memory
 from dmls_core.orchestration.connections import open_root, store_environment
-from dmls_core.orchestration.job import job_of
+from dmls_core.orchestration.jobs.job import job_of
+from dmls_core.orchestration.jobs.study import study_environment
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
-from dmls_core.orchestration.status import StatusReporter
-from dmls_core.orchestration.study import study_environment
+from dmls_core.orchestration.telling.status import StatusReporter
 from dmls_core.orchestration.trainer.command import RUN_MARK, run_mark, take_turn, trainer_arguments
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from dmls_core.errors import DmlsError, ObjectMissingError
-from dmls_core.orchestration.job import Job
-from dmls_core.orchestration.status import StatusReporter
+from dmls_core.orchestration.jobs.job import Job
+from dmls_core.orchestration.telling.status import StatusReporter
 from dmls_core.store import Store
 
 INTERVAL = 2.0

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from dmls_core.orchestration.arrivals import STATE, Compared, list_arrivals, read_compared, source_name
+from dmls_core.orchestration.monitor.arrivals import (
+    STATE,
+    Compared,
+    list_arrivals,
+    read_compared,
+    source_name,
+)
 from dmls_core.store import layout, open_store
 
 SPEC = {"data": {"path": "data/dt={date}/*.csv"}, "schedule": {"timezone": "Europe/Vienna"}}

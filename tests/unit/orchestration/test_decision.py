@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dmls_core.models import load_spec
-from dmls_core.orchestration.inputs import RunInputs
-from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.jobs.inputs import RunInputs
+from dmls_core.orchestration.jobs.job import Job
 from dmls_core.orchestration.tasks.approve import side_by_side
 from dmls_core.orchestration.tasks.base import JobRun
 from dmls_core.orchestration.tasks.decision import Decision, decide

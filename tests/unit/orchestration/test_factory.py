@@ -183,7 +183,7 @@ def test_one_object_param_is_the_dags_and_no_tasks(accept, bundle):
     from airflow.serialization.serialized_objects import DagSerialization
 
     from dmls_core.orchestration import factory
-    from dmls_core.orchestration.job import PARAM
+    from dmls_core.orchestration.jobs.job import PARAM
 
     accept("lab", "iris")
     made = bundle()

@@ -10,8 +10,8 @@ from airflow.timetables.base import DataInterval
 
 from dmls_core.errors import DataError
 from dmls_core.models import load_spec
-from dmls_core.orchestration.grid import grid_of
-from dmls_core.orchestration.inputs import Chooser, RunInputs, check_size
+from dmls_core.orchestration.jobs.grid import grid_of
+from dmls_core.orchestration.jobs.inputs import Chooser, RunInputs, check_size
 from dmls_core.store import Registry, open_store
 
 SPEC = """

@@ -10,7 +10,7 @@ from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow.utils.types import DagRunType
 
 from dmls_core.orchestration import timetable
-from dmls_core.orchestration.grid import Grid, grid_of
+from dmls_core.orchestration.jobs.grid import Grid, grid_of
 from dmls_core.orchestration.timetable import IntervalTimetable, SubmissionTimetable, make_timetable
 
 ADMITTED = "2026-03-04T05:06:07.123456+00:00"  # a Wednesday

@@ -19,9 +19,9 @@ from aiosmtpd.smtp import SMTP
 
 from dmls_core.errors import SpecError
 from dmls_core.models import load_spec
-from dmls_core.orchestration import notify as module
 from dmls_core.orchestration.lateness import tell_late
-from dmls_core.orchestration.notify import connection_id, notify
+from dmls_core.orchestration.telling import notify as module
+from dmls_core.orchestration.telling.notify import connection_id, notify
 from tests.webhook import Webhook, webhook
 
 LOGGER = module.__name__

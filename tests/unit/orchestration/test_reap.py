@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from dmls_core.orchestration import upkeep
+from dmls_core.orchestration.monitor import upkeep
 from dmls_core.orchestration.settings import airflow_settings
 from dmls_core.orchestration.trainer.command import RUN_MARK
 

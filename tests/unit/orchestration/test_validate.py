@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from dmls_core.intake import admit, read_status
-from dmls_core.orchestration.job import job_of
+from dmls_core.orchestration.jobs.job import job_of
 from dmls_core.orchestration.settings import AirflowSettings
 from dmls_core.orchestration.tasks import base
 from dmls_core.orchestration.tasks.validate import ValidateOperator

@@ -14,10 +14,10 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipExceptio
 
 from dmls_core.errors import RunnerError, SpecError
 from dmls_core.models import load_spec
-from dmls_core.orchestration.engine import choose_engine, trainer_engine
-from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.jobs.engine import choose_engine, trainer_engine
+from dmls_core.orchestration.jobs.job import Job
+from dmls_core.orchestration.jobs.study import STUDY_VARIABLE, check_reach, study_environment, study_url
 from dmls_core.orchestration.priority import HELPER, LEADER, LeadersFirst
-from dmls_core.orchestration.study import STUDY_VARIABLE, check_reach, study_environment, study_url
 from dmls_core.orchestration.tasks.plan import PlanOperator
 from dmls_core.orchestration.trainer.command import take_turn, trainer_arguments, trainer_labels
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file

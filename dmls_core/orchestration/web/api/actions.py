@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from dmls_core.approval import Answer
 from dmls_core.errors import ConflictError, NotFoundError
 from dmls_core.intake import read_status
-from dmls_core.orchestration.job import PARAM
+from dmls_core.orchestration.jobs.job import PARAM
 from dmls_core.orchestration.web.airflow_calls import AirflowCalls, part
 from dmls_core.orchestration.web.backend import open_store
 from dmls_core.orchestration.web.index import job_index

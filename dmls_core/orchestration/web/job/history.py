@@ -17,7 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from dmls_core.errors import NotFoundError, ObjectMissingError, Problem
-from dmls_core.orchestration.job import INPUTS, PARAM
+from dmls_core.orchestration.jobs.job import INPUTS, PARAM
 from dmls_core.orchestration.web.backend import open_store
 from dmls_core.store import JobRecord, layout
 

@@ -38,7 +38,7 @@ class RepairOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Return what was mended, a line each; fail if something could not be."""
-        from dmls_core.orchestration.upkeep import repair_served
+        from dmls_core.orchestration.monitor.upkeep import repair_served
 
         settings = airflow_settings()
         if not (settings.mlflow_uri and settings.triton_http and settings.triton_repository):
@@ -57,7 +57,7 @@ class ReapOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Return the containers, or processes, that were ended."""
-        from dmls_core.orchestration.upkeep import reap_containers, reap_processes
+        from dmls_core.orchestration.monitor.upkeep import reap_containers, reap_processes
 
         task, settings = context["task_instance"], airflow_settings()
         known: dict[tuple[str, str], bool] = {}

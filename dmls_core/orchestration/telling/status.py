@@ -13,9 +13,9 @@ from airflow.sdk.configuration import conf
 from dmls_core.errors import DmlsError, ObjectMissingError, UserError
 from dmls_core.intake import State, update_run_status
 from dmls_core.orchestration.connections import open_root
-from dmls_core.orchestration.job import Job, job_of, unchanged_job_of
-from dmls_core.orchestration.notify import notify
+from dmls_core.orchestration.jobs.job import Job, job_of, unchanged_job_of
 from dmls_core.orchestration.settings import airflow_settings
+from dmls_core.orchestration.telling.notify import notify
 from dmls_core.store import Store, layout
 
 log = logging.getLogger(__name__)

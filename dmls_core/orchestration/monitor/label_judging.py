@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, Problem
 from dmls_core.monitoring.requests import MAX_BYTES
-from dmls_core.orchestration.label_files import fetch, logged_files, newest_within
+from dmls_core.orchestration.monitor.label_files import fetch, logged_files, newest_within
 from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:

@@ -9,9 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.orchestration.label_files import LabelState, attempt_of, list_labels, name_of, read_state
-from dmls_core.orchestration.label_judging import Judged, judge_versions, left_out, meet_answers
-from dmls_core.orchestration.label_record import point_of, write_record
+from dmls_core.orchestration.monitor.label_files import (
+    LabelState,
+    attempt_of,
+    list_labels,
+    name_of,
+    read_state,
+)
+from dmls_core.orchestration.monitor.label_judging import Judged, judge_versions, left_out, meet_answers
+from dmls_core.orchestration.monitor.label_record import point_of, write_record
 from dmls_core.store import ObjectInfo, Store
 
 if TYPE_CHECKING:

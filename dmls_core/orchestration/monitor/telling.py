@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dmls_core.intake import add_note
 from dmls_core.monitoring.counts import count
 from dmls_core.monitoring.drift import now
-from dmls_core.orchestration.late_labels import LabelLook
-from dmls_core.orchestration.monitor_look import Checked, Watched
-from dmls_core.orchestration.notify import notify
+from dmls_core.orchestration.monitor.late_labels import LabelLook
+from dmls_core.orchestration.monitor.look import Checked, Watched
+from dmls_core.orchestration.telling.notify import notify
 from dmls_core.store import Store, layout
 
 log = logging.getLogger(__name__)

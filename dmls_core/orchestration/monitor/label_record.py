@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dmls_core.orchestration.label_judging import Judged
+from dmls_core.orchestration.monitor.label_judging import Judged
 from dmls_core.store import Store, layout
 
 LATEST = "latest-labels/"

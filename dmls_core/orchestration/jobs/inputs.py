@@ -12,7 +12,7 @@ from airflow.timetables.base import DataInterval
 
 from dmls_core.errors import DataError, Problem
 from dmls_core.intake import Partition, choose_data, find_partitions, group_submissions, partitions_between
-from dmls_core.orchestration.grid import Grid
+from dmls_core.orchestration.jobs.grid import Grid
 from dmls_core.spec import Spec
 from dmls_core.store import DataObject, JobRecord, ObjectInfo, Store, layout, run_key
 

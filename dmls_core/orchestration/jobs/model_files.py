@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from dmls_core.errors import RunnerError
-from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.jobs.job import Job
 from dmls_core.store import Store, layout
 
 

@@ -20,11 +20,11 @@ from dmls_core.monitoring import (
 )
 from dmls_core.monitoring.drift import now
 from dmls_core.monitoring.exposition import drift_file
-from dmls_core.orchestration import arrivals
-from dmls_core.orchestration.label_files import state_key
-from dmls_core.orchestration.late_labels import LabelLook, look_at_labels
-from dmls_core.orchestration.monitor_look import Checked, Look, Watched
-from dmls_core.orchestration.monitor_telling import tell
+from dmls_core.orchestration.monitor import arrivals
+from dmls_core.orchestration.monitor.label_files import state_key
+from dmls_core.orchestration.monitor.late_labels import LabelLook, look_at_labels
+from dmls_core.orchestration.monitor.look import Checked, Look, Watched
+from dmls_core.orchestration.monitor.telling import tell
 from dmls_core.store import ObjectInfo, Registry, Store, layout
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dmls_core.errors import Problem, RunnerError, SpecError
-from dmls_core.orchestration.job import Job
+from dmls_core.orchestration.jobs.job import Job
 
 STUDY_CONNECTION = "dmls_study"
 """Id of the connection, of type Postgres."""

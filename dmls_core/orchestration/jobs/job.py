@@ -11,8 +11,8 @@ from typing import Any
 from airflow.sdk import Context
 
 from dmls_core.errors import PlatformError, Problem, SpecError
-from dmls_core.orchestration.grid import Grid, grid_of
-from dmls_core.orchestration.inputs import RunInputs
+from dmls_core.orchestration.jobs.grid import Grid, grid_of
+from dmls_core.orchestration.jobs.inputs import RunInputs
 from dmls_core.spec import Spec
 from dmls_core.store import DataObject, JobRecord, layout
 
