@@ -96,8 +96,9 @@ def _leaks(evidence: Evidence) -> str:
     if not found:
         return ""
     names = _names([evidence.features[column] for column in found])
+    told = f"{names} alone nearly tells" if len(found) == 1 else f"Each of {names} alone nearly tells"
     return (
-        f"Nearly enough to tell the target, each by itself: {names}. What is known only after the event, or "
+        f"{told} the target. What is known only after the event, or "
         "is made from the target, belongs out, by [columns] drop: the score would not hold in use."
     )
 

@@ -43,8 +43,8 @@ class Calibration(TypedDict):
 def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Curve], list[Curve]]:
     """Return the ROC curves and the precision-recall curves, each class against the rest.
 
-    Of two classes there is the curve of the second; of more than ``CLASSES`` there is none but the ROC of all
-    classes pooled, with the code -1.
+    Of two classes there is the ROC curve of the second alone, since the first's is its mirror. Of more than
+    ``CLASSES`` there is none but the ROC of all classes pooled, with the code -1.
 
     Args:
         truth: (n_rows,) class codes.
@@ -58,12 +58,13 @@ def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Cu
         rate = metrics.roc_curve(pooled, prediction.ravel())
         return [_curve(-1, rate[0], rate[1], metrics.auc(rate[0], rate[1]))], []
     roc, recalls = [], []
-    for code in [1] if classes == 2 else range(classes):
+    for code in range(classes):
         member = truth == code
         if member.all() or not member.any():
             continue
-        false, true, _ = metrics.roc_curve(member, prediction[:, code])
-        roc.append(_curve(code, false, true, metrics.auc(false, true)))
+        if classes > 2 or code == 1:
+            false, true, _ = metrics.roc_curve(member, prediction[:, code])
+            roc.append(_curve(code, false, true, metrics.auc(false, true)))
         precision, recall, _ = metrics.precision_recall_curve(member, prediction[:, code])
         area = metrics.average_precision_score(member, prediction[:, code])
         recalls.append(_curve(code, recall[::-1], precision[::-1], area))

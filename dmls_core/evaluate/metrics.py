@@ -109,6 +109,8 @@ FUNCTIONS: Mapping[str, Metric] = {
 
 def compute(name: str, truth: NDArray[Any], prediction: NDArray[Any]) -> float:
     """Compute a metric; NaN where it is not defined for these rows."""
+    if not len(truth):
+        return float("nan")
     with warnings.catch_warnings():
         # scikit-learn warns of classes that a few rows lack; the log is for what a user can act on.
         warnings.simplefilter("ignore")
@@ -122,7 +124,11 @@ def scorer(name: str) -> Metric:
         value = compute(name, truth, prediction)
         if not np.isfinite(value):
             raise DataError(
-                Problem(f"{name} is not defined for {len(truth)} held-out rows", key="search.metric")
+                Problem(
+                    f"{name} is not defined for {len(truth)} held-out row{'s' if len(truth) != 1 else ''}",
+                    key="search.metric",
+                    hint="add rows, lower [search] folds, or choose another metric",
+                )
             )
         return value
 

@@ -16,6 +16,9 @@ from dmls_core.evaluate.report.parts import cut
 LABEL = 28
 """Characters of a name within a figure."""
 
+HOVER = 120
+"""Characters of a name that is shown when a bar is pointed at: cut shorter, two names may look the same."""
+
 Trace = dict[str, Any]
 """A trace of Plotly. A colour ``"@accent"`` is the style sheet's, so that it fits a light and a dark page."""
 
@@ -68,7 +71,8 @@ class Figures:
             },
         }
         caption = f"<figcaption><b>{escape(title)}</b>{escape(text)}</figcaption>"
-        plot = f'<div class="plot" id="{name}" style="height:{height}px"></div>'
+        told = f'id="{name}" role="img" aria-label="{escape(title)}"'
+        plot = f'<div class="plot" {told} style="height:{height}px"></div>'
         kind = ' class="scroll wide"' if wide else ' class="scroll"'
         return f"<figure>{caption}<div{kind}>{plot}</div></figure>"
 
@@ -92,6 +96,7 @@ def bar_figure(
     title: str,
     text: str,
     values: Mapping[str, float],
+    axis: str,
     *,
     spread: Sequence[float] = (),
     tick_format: str = "",
@@ -103,6 +108,7 @@ def bar_figure(
         title: what it shows.
         text: how it is read.
         values: name -> length of its bar.
+        axis: what the length is.
         spread: half the length of each bar's whisker.
         tick_format: how Plotly writes the lengths.
     """
@@ -112,7 +118,7 @@ def bar_figure(
         "orientation": "h",
         "x": [float(f"{value:.5g}") for value in values.values()],
         "y": places,
-        "text": list(map(label, values)),
+        "text": [escape(cut(name, HOVER), quote=False) for name in values],
         "textposition": "none",
         "marker": {"color": "@accent"},
         "hovertemplate": "%{text}: %{x:.4g}<extra></extra>",
@@ -122,11 +128,16 @@ def bar_figure(
     # Bars stand at numbers: of names that are cut two may look the same.
     names = {"tickvals": places, "ticktext": list(map(label, values)), "showgrid": False}
     layout = {
-        "xaxis": {"tickformat": tick_format, "rangemode": "tozero", "nticks": 6},
+        "xaxis": {
+            "title": {"text": label(axis)},
+            "tickformat": tick_format,
+            "rangemode": "tozero",
+            "nticks": 6,
+        },
         "yaxis": {**names, "range": [len(values) - 0.5, -0.5]},
         "bargap": 0.35,
     }
-    return figures.add(title, text, [bar], layout, height=64 + 24 * len(values))
+    return figures.add(title, text, [bar], layout, height=84 + 24 * len(values))
 
 
 def style() -> str:

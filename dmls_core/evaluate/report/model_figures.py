@@ -8,12 +8,16 @@ from typing import Any
 from dmls_core.evaluate.curves import Curve
 from dmls_core.evaluate.insight import Insight
 from dmls_core.evaluate.report.figures import COLOURS, Figures, Trace, bar_figure, label
+from dmls_core.evaluate.report.parts import cut
 
 CLASSES = 25
 """Classes up to which the confusion matrix is a table."""
 
 MOST = 200
 """Classes up to which it is a map."""
+
+STROKES = ("solid", "dot", "dashdot")
+"""Curves of more than two classes differ by more than their colour."""
 
 
 def curves(figures: Figures, insight: Insight, labels: Sequence[str], shares: Sequence[float]) -> str:
@@ -34,26 +38,29 @@ def curves(figures: Figures, insight: Insight, labels: Sequence[str], shares: Se
             else "What is found of a class against what is wrongly taken for it; the dashes are chance."
         )
         traces = [_curve(curve, labels, "AUC") for curve in insight.roc]
-        layout = _unit("false positives", "true positives") | _legend(len(traces))
+        layout = _unit("false positive rate", "true positive rate") | _legend(len(traces))
         html += figures.add("ROC", text, [chance, *traces], layout, height=380)
     if insight.recalls:
         traces = [_curve(curve, labels, "AP") for curve in insight.recalls]
-        base = shares[1] if len(labels) == 2 else max(shares)
         text = "How much of what is called a class is one, as more of the class is found."
         if len(labels) == 2:
             text += " The dashes are chance."
-            traces.insert(0, _dashes([0, 1], [base, base]))
+            for curve in insight.recalls:
+                chance_line = _dashes([0, 1], [shares[curve["code"]]] * 2)
+                chance_line["line"]["color"] = COLOURS[curve["code"]]
+                traces.insert(0, chance_line)
         layout = _unit("recall", "precision") | _legend(len(traces))
         html += figures.add("Precision and recall", text, traces, layout, height=380)
     text = (
-        f"How often {label(labels[1])} came true where its probability was stated so."
+        f"How often {cut(labels[1])} came true where its probability was stated so."
         if len(labels) == 2
         else "How often the answer was right where it was stated to be so sure."
     )
     points = _reliability(insight)
     return html + figures.add(
         "Calibration",
-        text + " On the dashes the probabilities can be taken at their word.",
+        text
+        + " On the dashes the probabilities can be taken at their word. The larger a dot, the more rows.",
         [chance, points],
         _unit("stated probability", "share that came true"),
         height=380,
@@ -76,7 +83,12 @@ def confusion_map(figures: Figures, labels: Sequence[str], counts: Sequence[Sequ
         "colorbar": {"thickness": 12, "outlinewidth": 0, "tickformat": ".0%"},
         "hovertemplate": "true %{y}, predicted %{x}: %{z:.1%}<extra></extra>",
     }
-    axis = {"tickvals": places, "ticktext": names, "tickfont": {"size": 9 if len(names) < 60 else 6}}
+    axis = {
+        "showgrid": False,
+        "tickvals": places,
+        "ticktext": names,
+        "tickfont": {"size": 9 if len(names) < 60 else 6},
+    }
     layout = {
         "xaxis": {**axis, "title": {"text": "predicted"}, "tickangle": 90},
         "yaxis": {**axis, "title": {"text": "true"}, "autorange": "reversed"},
@@ -91,16 +103,17 @@ def confusion_map(figures: Figures, labels: Sequence[str], counts: Sequence[Sequ
     )
 
 
-def regression(figures: Figures, insight: Insight) -> str:
+def regression(figures: Figures, insight: Insight, target: str) -> str:
     """Draw predicted against true values, residuals and their histogram, and calibration."""
     points, bars = insight.scatter or {}, insight.residuals or {}
+    name = label(target)
     truth, predicted = points["truth"], points["predicted"]
     ends = [min(truth + predicted), max(truth + predicted)]
     html = figures.add(
         "Predicted against true",
         "Each dot is a held-out row; on the dashes the prediction is right.",
         [_dashes(ends, ends), _cloud(truth, predicted)],
-        {"xaxis": {"title": {"text": "true"}}, "yaxis": {"title": {"text": "predicted"}}},
+        {"xaxis": {"title": {"text": f"true {name}"}}, "yaxis": {"title": {"text": f"predicted {name}"}}},
         height=380,
     )
     residuals = [float(f"{p - t:.6g}") for t, p in zip(truth, predicted, strict=True)]
@@ -109,7 +122,7 @@ def regression(figures: Figures, insight: Insight) -> str:
         "Residuals",
         "Predicted minus true, against the prediction: a pattern here is something left to learn.",
         [_dashes(across, [0, 0]), _cloud(predicted, residuals)],
-        {"xaxis": {"title": {"text": "predicted"}}, "yaxis": {"title": {"text": "residual"}}},
+        {"xaxis": {"title": {"text": f"predicted {name}"}}, "yaxis": {"title": {"text": "residual"}}},
         height=380,
     )
     histogram = {
@@ -133,7 +146,10 @@ def regression(figures: Figures, insight: Insight) -> str:
         "Calibration",
         "Mean prediction and mean true value of a tenth of the rows each; on the dashes they agree.",
         [_dashes(ends, ends), _reliability(insight)],
-        {"xaxis": {"title": {"text": "predicted mean"}}, "yaxis": {"title": {"text": "true mean"}}},
+        {
+            "xaxis": {"title": {"text": f"mean predicted {name}"}},
+            "yaxis": {"title": {"text": f"mean true {name}"}},
+        },
         height=380,
     )
 
@@ -143,8 +159,10 @@ def permutation(figures: Figures, insight: Insight, metric: str) -> str:
     return bar_figure(
         figures,
         "Permutation importance",
-        f"What {metric} on the holdout loses when the feature is shuffled, and its spread over the shuffles.",
+        f"How much worse {metric} on the holdout gets when the feature is shuffled, and the spread over the "
+        "shuffles.",
         {name: mean for name, (mean, _) in insight.permutation.items()},
+        f"loss of {metric}",
         spread=[spread for _, spread in insight.permutation.values()],
     )
 
@@ -158,7 +176,11 @@ def _curve(curve: Curve, labels: Sequence[str], area: str) -> Trace:
         "name": f"{name} ({area} {curve['area']:.3f})",
         "x": curve["x"],
         "y": curve["y"],
-        "line": {"color": COLOURS[max(0, code) % len(COLOURS)], "width": 2},
+        "line": {
+            "color": COLOURS[max(0, code) % len(COLOURS)],
+            "width": 2,
+            "dash": STROKES[max(0, code) % len(STROKES)] if len(labels) > 2 else "solid",
+        },
         "hovertemplate": "%{x:.3f}, %{y:.3f}<extra>" + name + "</extra>",
     }
 

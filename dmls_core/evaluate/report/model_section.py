@@ -24,16 +24,17 @@ CLASSES = 50
 """Rows of the table of classes."""
 
 
-def render(figures: Figures, result: Mapping[str, Any], insight: Insight) -> str:
-    """Return the HTML of the section on the model."""
+def render(figures: Figures, result: Mapping[str, Any], insight: Insight, target: str) -> str:
+    """Return the HTML of the section on the model; ``target`` is what it predicts."""
     holdout = result["holdout"]
     scores = "<h3>Scores</h3>" + table(["metric", "value"], list(holdout["metrics"].items()))
     confusion, labels = holdout["confusion"], result["labels"]
     if not labels or not confusion:
-        shares = [f"{share:.0%} of the rows are below" for share in QUANTILES]
+        ends = {0.0: "the smallest", 1.0: "the largest"}
+        shares = [ends.get(share, f"{share:.0%} of the rows are below") for share in QUANTILES]
         rows = list(zip(shares, holdout["residuals"] or [], strict=False))
         told = "<h3>Residuals, predicted minus true</h3>" + table(["", "residual"], rows)
-        return _columns(scores, told) + _columns(model_figures.regression(figures, insight))
+        return _columns(scores, told) + _columns(model_figures.regression(figures, insight, target))
     total = max(1, sum(map(sum, confusion)))
     mixed = _confusion(figures, labels, confusion)
     html = (
@@ -99,6 +100,7 @@ def render_features(figures: Figures, result: Mapping[str, Any], insight: Insigh
         "The model's own importance",
         "How much of its decisions the trees owe to each feature; it flatters features of many values.",
         dict(shares[:FEATURES]),
+        "share",
         tick_format=".0%",
     )
     if insight.permutation:

@@ -9,10 +9,10 @@ from typing import Any
 from dmls_core.evaluate.insight import Insight
 from dmls_core.evaluate.report import comparison_section, model_section, search_section
 from dmls_core.evaluate.report.figures import Figures, style
-from dmls_core.evaluate.report.parts import facts, folded, number, paragraph, table
+from dmls_core.evaluate.report.parts import Shown, cut, facts, folded, number, paragraph, setting, table
 
-FEATURES = 40
-"""Names of features that are listed."""
+FEATURES = 400
+"""Characters of the names of features that are listed."""
 
 SECTIONS = {
     "asked": "What was asked",
@@ -42,7 +42,7 @@ def render_report(
     contents = {
         "asked": _asked(spec, result),
         "search": search_section.render(figures, result, spec, trials),
-        "model": model_section.render(figures, result, insight),
+        "model": model_section.render(figures, result, insight, spec["columns"]["target"]),
         **({"comparison": comparison_section.render(figures, found)} if found else {}),
         "features": model_section.render_features(figures, result, insight),
         "details": _details(result),
@@ -65,7 +65,7 @@ def render_report(
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="referrer" content="no-referrer">'
         f"<title>{escape(title)}</title><style>{style()}</style></head><body><main>"
-        f"<header><h1>{escape(title)}</h1><nav>{links}</nav>"
+        f'<header><h1>{escape(title)}</h1><nav aria-label="Sections">{links}</nav>'
         "<noscript><p>The figures need scripts; everything else on this page does not.</p></noscript>"
         f"</header>{_summary(result, insight)}{_warnings(result)}{sections}</main>{scripts}</body></html>\n"
     )
@@ -110,24 +110,20 @@ def _warnings(result: Mapping[str, Any]) -> str:
 
 
 def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    names = result["features"]
-    shown = ", ".join(names[:FEATURES]) + (
-        f" and {len(names) - FEATURES:,} more" if len(names) > FEATURES else ""
-    )
     search, evaluation = spec["search"], spec["evaluation"]
     rows: list[tuple[str, str]] = [
         ("to predict", spec["columns"]["target"]),
-        ("from", shown),
+        ("from", _listed(result["features"])),
         ("trials", f"{spec['n_trials']:,}"),
-        ("search", ", ".join(f"{name} {value}" for name, value in search.items() if value is not None)),
+        ("search", _told(search)),
         ("held out", f"{evaluation['holdout']:.0%}, {evaluation['split']}"),
-        ("deployment", ", ".join(f"{k} {v}" for k, v in spec["deploy"].items() if v is not None)),
+        ("deployment", _told(spec["deploy"])),
     ]
     html = f"<div>{table(['', ''], rows)}</div>"
     for model in spec["models"]:
         spaces = model["hyperparameters"]
         searched = [[name, _space(space)] for name, space in spaces.items() if not _is_fixed(space)]
-        fixed = [[name, space["values"][0]] for name, space in spaces.items() if _is_fixed(space)]
+        fixed = [[name, setting(space["values"][0])] for name, space in spaces.items() if _is_fixed(space)]
         html += f"<div><h3>{escape(model['name'])}</h3>"
         html += (
             table(["searched", "among"], searched) if searched else "<p>No hyperparameter was searched.</p>"
@@ -135,6 +131,24 @@ def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         html += folded("Fixed hyperparameters", table(["fixed", "at"], fixed)) if fixed else ""
         html += "</div>"
     return f'<div class="columns">{html}</div>'
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Name as many as there is room for."""
+    shown = list(map(cut, names))
+    while len(shown) > 1 and sum(map(len, shown)) > FEATURES:
+        shown.pop()
+    more = f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else ""
+    return ", ".join(shown) + more
+
+
+def _told(keys: Mapping[str, Any]) -> str:
+    """Write the keys of a table that have a value, those of tables within it too."""
+    return ", ".join(
+        f"{name} ({_told(value)})" if isinstance(value, Mapping) else f"{name} {setting(value)}"
+        for name, value in keys.items()
+        if value is not None
+    )
 
 
 def _is_fixed(space: Mapping[str, Any]) -> bool:
@@ -170,11 +184,13 @@ def _size(size: Mapping[str, Any]) -> str:
 def _details(result: Mapping[str, Any]) -> str:
     provenance = [["run", result["run_key"]], ["data, SHA-256", result["data"]["hash"]]]
     provenance += [["spec, SHA-256", result["spec_sha256"]]] if "spec_sha256" in result else []
-    parameters = [[name, "none" if value is None else value] for name, value in result["best_params"].items()]
+    parameters = [[name, setting(value)] for name, value in result["best_params"].items()]
+    seconds = [[name, Shown(f"{value:,.2f}")] for name, value in result["seconds"].items()]
+    beside = "The data is validated beside the other phases." if "validate" in result["seconds"] else ""
     size = f"<h3>Size</h3>{paragraph(_size(result['size']), '')}" if "size" in result else ""
     left = f"<h3>Hyperparameters in effect</h3>{table(['name', 'value'], parameters)}{size}"
     right = (
-        f"<h3>Time</h3>{table(['phase', 'seconds'], list(result['seconds'].items()))}"
+        f"<h3>Time</h3>{table(['phase', 'seconds'], seconds)}{paragraph(beside) if beside else ''}"
         f"<h3>Provenance</h3>{table(['', ''], provenance)}"
         f"<h3>Versions</h3>{table(['library', 'version'], list(result['versions'].items()))}"
     )

@@ -9,28 +9,56 @@ from html import escape
 LONGEST = 60
 """Characters of a name that are shown."""
 
+SETTING = 24
+"""Characters of a setting that are shown."""
+
+WIDEST = 80
+"""Characters of all names above a matrix: where they are more, the rows' numbers stand there."""
+
+
+class Shown(str):
+    """A number that is written already: it stands to the right, as numbers do."""
+
+    __slots__ = ()
+
 
 def number(value: float) -> str:
-    """Write a number for people: no more digits than tell something."""
+    """Write a number for people: about five digits, since more tell nothing."""
     if isinstance(value, int):
         return f"{value:,}"
     if not math.isfinite(value):
         return "not defined"
     size = abs(value)
-    if size and (size < 0.1 or size >= 1e7):
+    if size and (size < 0.1 or size >= 1e10):
         return f"{value:.4g}"
-    return f"{value:,.4f}" if size < 100 else f"{value:,.2f}"
+    return f"{value:,.{decimals(size)}f}"
+
+
+def decimals(size: float) -> int:
+    """Return how many digits after the point a number of that size is worth."""
+    return max(0, min(4, 4 - math.floor(math.log10(size)))) if size else 4
 
 
 def brief(value: float) -> str:
-    """Write a setting for people: 0.5 is 0.5, and of many digits four are shown."""
-    return f"{value:,.4g}" if abs(value) < 10_000 else number(value)
+    """Write a setting for people: of many digits four are shown, and 1.0 is not the integer 1."""
+    text = f"{value:,.4g}"
+    return text if "e" in text or "." in text or not math.isfinite(value) else f"{text}.0"
+
+
+def setting(value: object) -> object:
+    """Return a setting as a table shows it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return cut("none" if value is None else value, SETTING)
+    return Shown(value if isinstance(value, int) else brief(value))
 
 
 def cut(text: object, longest: int = LONGEST) -> str:
-    """Shorten a text; it is not escaped yet."""
+    """Shorten a text in its middle: names that begin alike often end otherwise. It is not escaped yet."""
     shown = str(text)
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+    if len(shown) <= longest:
+        return shown
+    end = (longest - 1) // 2
+    return f"{shown[: longest - 1 - end]}…{shown[-end:]}"
 
 
 def paragraph(text: str, kind: str = "muted") -> str:
@@ -57,17 +85,18 @@ def table(
     """
     numeric = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(len(header))]
     head = "".join(
-        f"<th{_class('n' if right else '')}>{escape(cut(name))}</th>"
+        f'<th scope="col"{_class("n" if right else "")}>{escape(cut(name))}</th>'
         for name, right in zip(header, numeric, strict=True)
     )
+    bare = not any(header)
     body = "".join(
-        f"<tr{_class('best' if at == marked else '')}>{''.join(map(_cell, row))}</tr>"
+        f"<tr{_class('best' if at == marked else '')}>"
+        + "".join(_cell(cell, numeric[place], head=bare and not place) for place, cell in enumerate(row))
+        + "</tr>"
         for at, row in enumerate(rows)
     )
-    return (
-        f'<div class="scroll"><table{_class(kind)}><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    above = "" if bare else f"<thead><tr>{head}</tr></thead>"
+    return f'<div class="scroll"><table{_class(kind)}>{above}<tbody>{body}</tbody></table></div>'
 
 
 def _class(name: str) -> str:
@@ -75,20 +104,28 @@ def _class(name: str) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value is None or (isinstance(value, int | float | Shown) and not isinstance(value, bool))
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, right: bool, *, head: bool) -> str:
     if value is None:
         return "<td></td>"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f'<td class="n">{number(value)}</td>'
-    return f"<td>{escape(cut(value, 600))}</td>"
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    text = number(value) if plain else escape(cut(value, 600))  # type: ignore[arg-type]
+    if head:
+        return f'<th scope="row">{text}</th>'
+    return f'<td class="n">{text}</td>' if right else f"<td>{text}</td>"
 
 
 def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     """Return a square table whose cells are the fuller of colour the larger their share of the row."""
-    head = "".join(f'<th title="{escape(label)}">{escape(cut(label, 16))}</th>' for label in labels)
+    numbered = sum(min(len(label), 16) for label in labels) > WIDEST
+    names = [f"{at} {cut(label, 30)}" if numbered else cut(label, 24) for at, label in enumerate(labels, 1)]
+    above = [str(at) if numbered else cut(label, 16) for at, label in enumerate(labels, 1)]
+    head = "".join(
+        f'<th scope="col" title="{escape(label)}">{escape(name)}</th>'
+        for label, name in zip(labels, above, strict=True)
+    )
     body = ""
     for at, (label, row) in enumerate(zip(labels, counts, strict=True)):
         total = max(1, sum(row))
@@ -96,9 +133,9 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
             _shaded(count, count / total, "good" if at == column else "bad")
             for column, count in enumerate(row)
         )
-        body += f'<tr><th title="{escape(label)}">{escape(cut(label, 24))}</th>{cells}</tr>'
+        body += f'<tr><th scope="row" title="{escape(label)}">{escape(names[at])}</th>{cells}</tr>'
     return (
-        '<div class="scroll"><table class="matrix"><thead><tr><th>true \\ predicted</th>'
+        '<div class="scroll"><table class="matrix"><thead><tr><th scope="col">true \\ predicted</th>'
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -3,7 +3,7 @@
 (function () {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const config = { displaylogo: false, responsive: true, displayModeBar: false };
+  const config = { displaylogo: false, responsive: true, displayModeBar: false, typesetMath: false };
 
   function palette() {
     const style = getComputedStyle(document.documentElement);
@@ -48,10 +48,19 @@
           bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("text") }, align: "left",
         },
       });
-      Plotly.react(document.getElementById(id), coloured(figure.data, colour), layout, config);
+      const place = document.getElementById(id);
+      if (document.documentElement.classList.contains("paper")) layout.width = place.clientWidth;
+      Plotly.react(place, coloured(figure.data, colour), layout, config);
     }
+  }
+
+  function paper(on) {
+    document.documentElement.classList.toggle("paper", on);
+    draw();
   }
 
   draw();
   dark.addEventListener("change", draw);
+  window.addEventListener("beforeprint", () => paper(true));
+  window.addEventListener("afterprint", () => paper(false));
 })();

@@ -15,6 +15,11 @@ MOST = 12
 """Ticks of words at most."""
 
 
+def _place(value: Scalar) -> tuple[int, float, str]:
+    """Say where a value stands among others of all kinds: numbers by their size, then words."""
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
 def short(value: object) -> str:
     """Write a setting for people."""
     return brief(value) if isinstance(value, float) else str(value)
@@ -33,7 +38,7 @@ class Scale:
             value for value in values if isinstance(value, int | float) and not isinstance(value, bool)
         ]
         self.numbers = sorted(set(numbers)) if len(numbers) == len(values) else []
-        self.words = [] if self.numbers else list(dict.fromkeys(map(str, values)))
+        self.words = [] if self.numbers else list(dict.fromkeys(map(str, sorted(values, key=_place))))
         self.log = log and bool(self.numbers) and self.numbers[0] > 0
 
     def __call__(self, value: Scalar) -> float:

@@ -152,7 +152,7 @@ def parallel(
                 "fixedrange": True,
             },
             "yaxis": {"visible": False, "range": [-0.06, 1.06], "fixedrange": True},
-            "margin": {"l": 12, "r": 12, "t": 40, "b": 12},
+            "margin": {"l": 40, "r": 12, "t": 40, "b": 12},
         },
         height=360,
         wide=len(names) > 3,
@@ -192,10 +192,12 @@ def slices(
         scale = Scale(values, log=name in logs)
         axis: dict[str, Any] = {"type": "log" if scale.log else "linear"}
         if scale.numbers:
-            axis |= {"tickvals": scale.ends(), "ticktext": list(map(short, scale.ends()))}
+            ends = [f"{end:.3g}" if isinstance(end, float) else str(end) for end in scale.ends()]
+            axis |= {"tickvals": scale.ends(), "ticktext": ends}
         if scale.words:
             values = [label(cut(value, 12)) for value in values]
-            axis = {"type": "category", "tickangle": 0}
+            order = [label(cut(word, 12)) for word in scale.words]
+            axis = {"type": "category", "tickangle": 0, "categoryorder": "array", "categoryarray": order}
         dots = {
             "type": "scatter",
             "mode": "markers",
@@ -217,5 +219,6 @@ def importances(figures: Figures, shares: Mapping[str, float], note: str = "") -
         "Share of the difference between the best trials and all that each hyperparameter explains "
         "(PED-ANOVA)." + (f" Trials are compared {note}." if note else ""),
         shares,
+        "share",
         tick_format=".0%",
     )

@@ -5,32 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
-from statistics import pstdev
 from typing import Any
 
 from dmls_core.evaluate.report import search_figures
-from dmls_core.evaluate.report.equal_terms import on_equal_terms
+from dmls_core.evaluate.report.equal_terms import LENGTH, on_equal_terms
 from dmls_core.evaluate.report.figures import Figures
 from dmls_core.evaluate.report.importance import hyperparameter_importances
-from dmls_core.evaluate.report.parts import brief, cut, folded, paragraph, table
+from dmls_core.evaluate.report.leaderboard import WORDS, leaderboard, scored_by
+from dmls_core.evaluate.report.parts import folded, paragraph, table
 from dmls_core.evaluate.report.surface import surface
 from dmls_core.models import CATALOGUE
-
-LEADERS = 10
-"""Trials of the leaderboard that are shown at once."""
-
-MORE = 200
-"""Trials of the leaderboard in all."""
-
-COLUMNS = 12
-"""Hyperparameters of the leaderboard."""
 
 MESSAGES = 5
 """Failed trials whose reason is shown."""
 
 FORESTS = ("random-forest", "extra-trees")
-
-WORDS = {"finished": "finished", "pruned": "given up early", "failed": "failed"}
 
 
 def render(
@@ -39,16 +28,18 @@ def render(
     """Return the HTML of the section."""
     metric, direction = result["metric"], result["direction"]
     scored = [trial for trial in trials if trial["value"] is not None]
-    finished = [trial for trial in scored if trial.get("state") != "pruned"]
-    html = paragraph(_states(trials)) + _board(result, finished, scored)
+    models = list(dict.fromkeys(_model(trial, result) for trial in scored))
+    html = paragraph(_states(trials, spec)) + paragraph(_scoring(result, spec, scored, models))
+    html += leaderboard([trial for trial in scored if trial.get("same_as") is None], metric, direction)
     html += _failures(trials)
     if len(scored) > 1:
         html += search_figures.history(figures, trials, metric, direction)
-    models = list(dict.fromkeys(_model(trial, result) for trial in scored))
     for model in models:
         own = [trial for trial in scored if _model(trial, result) == model]
-        forests = model in CATALOGUE and CATALOGUE[model].family in FORESTS
-        told = _explained(figures, own, _logs(spec, model), metric, direction, forests=forests)
+        spaces = _spaces(spec, model)
+        logs = frozenset(name for name, space in spaces.items() if space.get("log"))
+        least = spaces.get(LENGTH, {}).get("min", 0)
+        told = _explained(figures, own, logs, metric, direction, forests=_is_forest(model), least=least)
         html += f"<h3>{escape(model)}</h3>{told}" if told and len(models) > 1 else told
     return html
 
@@ -57,66 +48,55 @@ def _model(trial: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return str(trial.get("model") or result["model"])
 
 
-def _logs(spec: Mapping[str, Any], model: str) -> frozenset[str]:
-    """Return the hyperparameters that are searched by their logarithm."""
-    return frozenset(
-        name
-        for searched in spec["models"]
-        if searched["name"] == model
-        for name, space in searched["hyperparameters"].items()
-        if space.get("log")
-    )
+def _is_forest(model: str) -> bool:
+    return model in CATALOGUE and CATALOGUE[model].family in FORESTS
 
 
-def _states(trials: Sequence[Mapping[str, Any]]) -> str:
+def _spaces(spec: Mapping[str, Any], model: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return what was searched of a model, by its name."""
+    return next((one["hyperparameters"] for one in spec["models"] if one["name"] == model), {})
+
+
+def _states(trials: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> str:
+    """Say how the trials ended, and what ended the search where trials are missing."""
     counts = Counter(trial.get("state", "finished") for trial in trials)
     told = ", ".join(f"{counts[state]:,} {word}" for state, word in WORDS.items() if counts[state])
-    return f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {told}."
+    text = f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {told}."
+    if repeats := sum(trial.get("same_as") is not None for trial in trials):
+        text += f" {repeats:,} of them repeat another, cost nothing and are not listed."
+    if len(trials) - counts["failed"] < spec["n_trials"]:
+        rules = [name for name in ("timeout", "early_stop") if spec["search"].get(name) is not None]
+        ended = f": the search was ended by {' or '.join(rules)}" if rules else ""
+        text += f" {spec['n_trials']:,} were asked for{ended}."
+    return text
 
 
-def _board(
-    result: Mapping[str, Any], finished: Sequence[Mapping[str, Any]], scored: Sequence[Mapping[str, Any]]
+def _scoring(
+    result: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    scored: Sequence[Mapping[str, Any]],
+    models: Sequence[str],
 ) -> str:
-    sign = -1 if result["direction"] == "maximize" else 1
-    # What was given up early has the score of that moment: it comes after all that was not.
-    ordered = sorted(
-        scored, key=lambda trial: (trial.get("state") == "pruned", sign * trial["value"], trial["number"])
-    )
-    names = list(dict.fromkeys(name for trial in finished for name in trial["params"]))[:COLUMNS]
-    several = len({_model(trial, result) for trial in scored}) > 1
-    folds = any(len(trial.get("values", ())) > 1 for trial in scored)
-    head = ["rank", "trial", *(["model"] if several else []), result["metric"]]
-    head += [*(["spread"] if folds else []), *names, "seconds", ""]
-    rows = [
-        [
-            rank,
-            trial["number"],
-            *([_model(trial, result)] if several else []),
-            trial["value"],
-            *([pstdev(trial["values"]) if len(trial.get("values", ())) > 1 else None] if folds else []),
-            *(_setting(trial["params"].get(name, "")) for name in names),
-            trial["seconds"],
-            _note(trial),
-        ]
-        for rank, trial in enumerate(ordered[:MORE], start=1)
-    ]
-    html = "<h3>Leaderboard</h3>" + table(head, rows[:LEADERS], kind="board", marked=0)
-    if more := rows[LEADERS:]:
-        html += folded(f"{len(more)} more trials", table(head, more, kind="board"))
-    return html
-
-
-def _setting(value: object) -> object:
-    """Return a setting as it is shown: whole numbers stand to the right, the rest is shortened."""
-    if isinstance(value, int):
-        return value
-    return brief(value) if isinstance(value, float) else cut(value, 24)
-
-
-def _note(trial: Mapping[str, Any]) -> str:
-    if trial.get("state") == "pruned":
-        return WORDS["pruned"]
-    return f"same as {trial['same_as']}" if trial.get("same_as") is not None else ""
+    """Say what the scores are scores of, and which of them compare."""
+    folds = result.get("folds") or spec["search"]["folds"]
+    told: dict[str, list[str]] = {}
+    for model in models:
+        drawn = _spaces(spec, model).get("bootstrap", {"values": ["random-forest" in model]}).get("values")
+        way = scored_by(
+            [trial for trial in scored if _model(trial, result) == model],
+            forest=_is_forest(model),
+            bags=result["engine"] == "cpu" and drawn == [True],
+            folds=folds,
+        )
+        told.setdefault(way, []).append(model)
+    ways = [way if len(told) == 1 else f"{way}, for {' and '.join(names)}" for way, names in told.items()]
+    text = f"Scores are of {'; of '.join(ways)}."
+    if any(trial.get("state") == "pruned" for trial in scored):
+        text += (
+            " What was given up early keeps the score that it had then, of fewer trees, rounds or folds: it "
+            "stands below the others and does not compare with them."
+        )
+    return text
 
 
 def _failures(trials: Sequence[Mapping[str, Any]]) -> str:
@@ -135,13 +115,14 @@ def _explained(
     direction: str,
     *,
     forests: bool,
+    least: int,
 ) -> str:
-    """Draw what the trials of one model tell about its hyperparameters."""
+    """Draw what the trials of one model tell about its hyperparameters; ``least`` trees were asked for."""
     html = ""
     better = max if direction == "maximize" else min
     ended = [trial for trial in trials if trial.get("state") != "pruned"]
     best = better(ended or trials, key=lambda trial: trial["value"])
-    drawn = surface(figures, best, metric, direction) if best.get("surface") else ""
+    drawn = surface(figures, best, metric, direction, least) if best.get("surface") else ""
     compared = on_equal_terms(trials, direction, forests=forests)
     shown, settings = compared.trials, compared.settings
     names = list(dict.fromkeys(name for trial in shown for name in trial["params"]))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.evaluate.report.equal_terms import LENGTH
 from dmls_core.evaluate.report.figures import Figures, label
 
 LEVELS = 60
@@ -18,17 +19,22 @@ TONES = ("#46327e", "#365c8d", "#277f8e", "#1fa187", "#c9cf2f")
 """From the worst to the best."""
 
 
-def surface(figures: Figures, trial: Mapping[str, Any], metric: str, direction: str) -> str:
+def surface(figures: Figures, trial: Mapping[str, Any], metric: str, direction: str, least: int = 0) -> str:
     """Draw a trial's surface: a map over two hyperparameters, a line over one.
 
     Of more than two axes the first two are drawn (``n_estimators`` and ``max_depth`` where they are there),
-    with the best score over the others in each cell.
+    with the best score over the others in each cell. Sizes below ``least``, which a search goes through on
+    its way but does not choose from, are not drawn.
     """
     axes = {name: list(values) for name, values in trial["surface"]["axes"].items()}
     scores = np.array(trial["surface"]["values"], dtype=np.float64).reshape(
         [len(values) for values in axes.values()]
     )
-    wanted = sorted(axes, key=lambda name: (name != "n_estimators", name != "max_depth", -len(axes[name])))
+    if LENGTH in axes:
+        allowed = [at for at, size in enumerate(axes[LENGTH]) if size >= least]
+        scores = np.take(scores, allowed, axis=list(axes).index(LENGTH))
+        axes[LENGTH] = [axes[LENGTH][at] for at in allowed]
+    wanted = sorted(axes, key=lambda name: (name != LENGTH, name != "max_depth", -len(axes[name])))
     shown = [name for name in wanted if len(axes[name]) > 1][:2]
     if not shown:
         return ""
@@ -53,7 +59,10 @@ def surface(figures: Figures, trial: Mapping[str, Any], metric: str, direction: 
             "line": {"color": "@accent"},
             "hovertemplate": "%{x}: %{y:.5g}<extra></extra>",
         }
-        layout = {"xaxis": {"title": {"text": label(shown[0])}, "type": "category", "nticks": 10}}
+        layout = {
+            "xaxis": {"title": {"text": label(shown[0])}, "type": "category", "nticks": 10},
+            "yaxis": {"title": {"text": label(metric)}},
+        }
         return figures.add(title, text, [line], layout)
     argbest = np.nanargmax if direction == "maximize" else np.nanargmin
     top = np.unravel_index(int(argbest(flat)), flat.shape)
@@ -65,7 +74,7 @@ def surface(figures: Figures, trial: Mapping[str, Any], metric: str, direction: 
         "y": rows,
         "z": [_rounded(row) for row in flat.T],
         "colorscale": [[at / (len(TONES) - 1), tone] for at, tone in enumerate(tones)],
-        "colorbar": {"thickness": 12, "outlinewidth": 0, "nticks": 6},
+        "colorbar": {"thickness": 12, "outlinewidth": 0, "nticks": 6, "title": {"text": label(metric)}},
         "hovertemplate": f"{label(shown[0])} %{{x}}<br>{label(shown[1])} %{{y}}<br>%{{z:.5g}}<extra></extra>",
     }
     mark = {

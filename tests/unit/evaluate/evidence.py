@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate import Evidence, examine, score_holdout
+from dmls_core.evaluate import Evidence, Insight, examine, score_holdout
 from dmls_core.evaluate.report import render_report
 
 HOSTILE = "<img src=x onerror=alert('x')><a href='https://evil.example'>x</a></script>\"&"
@@ -49,7 +49,7 @@ class Case:
         self.y = raw.argmax(axis=1) if classes else raw[:, 0]
         self.labels = [f"class {code}" for code in range(classes)] or None
         if names and self.labels:
-            self.labels[0] = names[0]
+            self.labels[:2] = names[:2]
         self.names = [*(names or []), *(f"f{position}" for position in range(features))][:features]
         found = self.predict(self.x[:rows])
         task = "classification" if classes else "regression"
@@ -99,8 +99,10 @@ class Case:
         } | changes
 
     def page(self, trials: list[dict[str, Any]], **changes: Any) -> str:
-        insight = examine(self.evidence, self.predict, trees=10)
-        return render_report(self.result(**changes), spec(), trials, insight)
+        return render_report(self.result(**changes), spec(), trials, self.insight())
+
+    def insight(self) -> Insight:
+        return examine(self.evidence, self.predict, trees=10)
 
 
 SPACES = {

@@ -177,7 +177,7 @@ def test_a_leak_is_named():
     x[:, 1] = y * 2 - 5
     given = evidence(x, y, sure(y[:100], 2), rows=100)
 
-    assert "each by itself: 'f1'." in messages(given)
+    assert "'f1' alone nearly tells the target." in messages(given)
 
 
 def test_a_model_that_knows_nothing_is_told_from_one_that_does():

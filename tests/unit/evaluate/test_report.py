@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from dmls_core.evaluate.report import parts, render_report
 from dmls_core.evaluate.report.equal_terms import on_equal_terms
 from dmls_core.evaluate.report.importance import hyperparameter_importances
+from dmls_core.evaluate.report.leaderboard import scored_by
 from dmls_core.evaluate.report.scale import Scale
-from tests.unit.evaluate.evidence import HOSTILE, Case, surface, trial
+from tests.unit.evaluate.evidence import HOSTILE, Case, spec, surface, trial
 
 VOID = {"meta", "br"}
 TRIALS = [trial(0, 0.91), trial(1, 0.95), trial(2, None, message=HOSTILE)]
@@ -117,6 +119,7 @@ def test_whatever_the_user_wrote_is_text(classes: int):
     assert "<a" not in json.dumps(outline.figures)
     assert "<img" not in json.dumps(outline.figures)
     assert "&lt;img" in json.dumps(outline.figures)
+    assert "&amp;lt;" not in page
 
 
 @pytest.mark.parametrize(
@@ -152,6 +155,16 @@ def test_the_map_shows_each_setting_where_it_belongs():
     # The last axis of the surface, max_depth, ran fastest: its rows are the map's.
     assert heat["z"] == [[0.8, 0.77, 0.74], [0.79, 0.76, 0.73], [0.78, 0.75, 0.72]]
     assert (star["x"], star["y"]) == (["50"], ["4"])
+
+
+def test_sizes_that_were_not_asked_for_are_not_drawn():
+    below = surface(0.8)
+    below["axes"]["n_estimators"][0] = 8
+    figures = Outline(Case(3).page([trial(0, 0.8, surface=below)])).figures.values()
+
+    heat = next(figure["data"][0] for figure in figures if figure["data"][0]["type"] == "heatmap")
+    assert heat["x"] == ["100", "200"]
+    assert [len(row) for row in heat["z"]] == [2, 2, 2]
 
 
 def test_the_map_says_what_was_taken_where_that_is_not_its_best():
@@ -234,6 +247,62 @@ def test_the_best_trial_comes_first_and_what_was_given_up_last(direction: str, f
     assert "2 finished, 1 given up early, 1 failed" in page
 
 
+def test_repeats_are_counted_and_not_listed():
+    page = Case(3).page([*TRIALS, trial(3, 0.95, same_as=1, state="pruned")])
+
+    assert "1 of them repeat another" in page
+    assert len(re.findall(r'<td class="n">0\.9500</td>', page)) == 1
+
+
+@pytest.mark.parametrize(
+    ("search", "why"), [({}, "for."), ({"timeout": 4.0}, "for: the search was ended by timeout.")]
+)
+def test_the_page_says_that_trials_are_missing_and_what_ended_the_search(search: dict[str, Any], why: str):
+    case = Case(3)
+    given = spec()
+    given["search"] |= search
+    page = render_report(case.result(), given, TRIALS, case.insight())
+
+    assert f"20 were asked {why}" in Outline(page).text
+
+
+@pytest.mark.parametrize(
+    ("values", "forest", "bags", "said"),
+    [
+        ([0.9], True, True, "out-of-bag rows"),
+        ([0.9], True, False, "the first of 3 folds"),
+        ([0.8, 0.9, 1.0], True, True, "3 folds, in the mean"),
+        ([0.9], False, True, "3 folds, in the mean"),
+    ],
+)
+def test_the_page_says_which_rows_scored(values: list[float], forest: bool, bags: bool, said: str):
+    assert scored_by([trial(0, 0.9, values=values)], forest=forest, bags=bags, folds=3).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5000"), (33_890.796, "33,891"), (345.678, "345.68"), (3.1142e-07, "3.114e-07"), (12, "12")],
+)
+def test_numbers_have_as_many_digits_as_tell_something(value: float, text: str):
+    assert parts.number(value) == text
+
+
+def test_settings_keep_their_kind_and_names_their_ends():
+    assert [str(parts.setting(value)) for value in (1.0, 1, 0.06901651, None, True)] == [
+        *("1.0", "1", "0.06902", "none", "True"),
+    ]
+    assert parts.cut("sensor number 17", 11) == "senso…er 17"
+
+
+def test_the_matrix_of_long_names_counts_its_columns():
+    labels = [f"department of affairs {letter}" for letter in "abcdefg"]
+    html = parts.matrix(labels, [[1] * 7] * 7)
+
+    assert re.findall(r">(\d)</th>", html) == list("1234567")
+    assert html.count("department of affairs g") == 3
+    assert ">no</th>" in parts.matrix(["no", "yes"], [[1, 0], [0, 1]])
+
+
 def test_several_models_are_told_apart():
     trials = [
         trial(
@@ -243,7 +312,7 @@ def test_several_models_are_told_apart():
     ]
     page = Case(3).page(trials)
 
-    assert "<th>model</th>" in page
+    assert '<th scope="col">model</th>' in page
     assert titles(page).count("Settings and scores") == 2
 
 
@@ -294,7 +363,7 @@ def test_settings_stand_where_they_belong():
 
     assert [by_log(value) for value in (0.001, 0.01, 0.1)] == [0, 0.5, 1]
     assert by_log.ticks()[0] == (0, "0.001")
-    assert [words(value) for value in ("sqrt", 0.5, True)] == [0, 0.5, 1]
+    assert [words(value) for value in (0.5, True, "sqrt")] == [0, 0.5, 1]
     assert Scale([3], log=False)(3) == 0.5
 
 
@@ -315,13 +384,8 @@ def test_the_champion_is_shown_beside_the_challenger_where_there_is_one():
         "note": "The champion was trained on none of these rows.",
     }
     outline = Outline(Case(3).page(TRIALS, comparison=comparison))
-    for words in (
-        "Against the champion",
-        "champion, version 4: accuracy",
-        "0.8100",
-        "0.9300",
-        "none of these rows",
-    ):
+    told = ("Against the champion", "champion, version 4: accuracy", "0.8100", "0.9300", "none of these rows")
+    for words in told:
         assert words in outline.text
     assert "Improvement over the champion" in Case(3).page(TRIALS, comparison=comparison)
 
