@@ -32,10 +32,10 @@ def train(
         typer.Option(help="ETag that a data file must have; once per file.", show_default=False),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out rows before it, by [columns] time.")
+        str | None, typer.Option(metavar="TIME", help="Leave out rows before it, by \\[columns] time.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out rows at it and later, by [columns] time.")
+        str | None, typer.Option(metavar="TIME", help="Leave out rows at it and later, by \\[columns] time.")
     ] = None,
     champion: Annotated[
         str, typer.Option(metavar="DIR", help="Folder or s3:// URL of the champion's run, to compare with.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmls_core.search.choose import choose_searcher
 from dmls_core.search.folds import make_folds
-from dmls_core.search.interface import Fold, Problem, Searcher, SearchOutcome
+from dmls_core.search.interface import Fold, Problem, Searcher, SearchOutcome, Step
 from dmls_core.search.plain import PlainSearcher
 from dmls_core.search.space import Space
 from dmls_core.search.trial import Trial, unbroken
@@ -16,6 +16,7 @@ __all__ = [
     "SearchOutcome",
     "Searcher",
     "Space",
+    "Step",
     "Trial",
     "choose_searcher",
     "make_folds",

@@ -107,6 +107,27 @@ class SearchOutcome:
         return cls(tuple(trials), best, {**space.fixed, **best.params})
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a search has come that grows several trials side by side.
+
+    Attributes:
+        seconds: that it still takes, about, and rather too many than too few.
+        forests: how many of them are left.
+        trees: that each of these has.
+        best: score of the best one; ``None`` before they can be compared.
+    """
+
+    seconds: float
+    forests: int
+    trees: int
+    best: float | None = None
+
+
+def untold(_: Step) -> None:
+    """Tell nobody of a step."""
+
+
 class Searcher(Protocol):
     """A search strategy."""
 
@@ -120,6 +141,7 @@ class Searcher(Protocol):
         timeout: float | None = None,
         enough: Enough = never_enough,
         on_trial: Callable[[Trial], None],
+        on_step: Callable[[Step], None] = untold,
         stop: Callable[[], bool],
     ) -> SearchOutcome:
         """Search until ``n_trials`` trials have a value, the space is exhausted or the time is up.
@@ -135,6 +157,7 @@ class Searcher(Protocol):
                 always runs.
             enough: asked before each trial but the first; no further one is started once it says so.
             on_trial: called right after each new trial; it keeps it.
+            on_step: called by a searcher whose time is not told by the number of trials that are left.
             stop: asked between fits; the search ends early once it says so.
 
         Raises:

@@ -11,7 +11,7 @@ from dmls_core.models.engines import effective
 from dmls_core.search.early_stop import Enough, never_enough
 from dmls_core.search.evaluator import Evaluator, GiveUp
 from dmls_core.search.grid import grid_points
-from dmls_core.search.interface import Problem, SearchOutcome
+from dmls_core.search.interface import Problem, SearchOutcome, Step, untold
 from dmls_core.search.space import Space
 from dmls_core.search.strategies import Plan
 from dmls_core.search.trial import Trial, unbroken
@@ -43,6 +43,7 @@ class PlainSearcher:
         timeout: float | None = None,
         enough: Enough = never_enough,
         on_trial: Callable[[Trial], None],
+        on_step: Callable[[Step], None] = untold,  # noqa: ARG002 - trials are all there is to count here
         stop: Callable[[], bool],
     ) -> SearchOutcome:
         """Search; see ``Searcher.run``."""

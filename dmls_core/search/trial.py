@@ -84,8 +84,8 @@ class Trial:
                     "surface": surface and _surface(surface),
                 }
             )
-        except TypeError as error:
-            raise ValueError(str(error)) from error
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"not a trial: {error!r}") from error
 
 
 def unbroken(trials: Iterable[Trial]) -> list[Trial]:

@@ -102,7 +102,7 @@ def render_card(
     example = {name: [_short(v) for v in values[:1]] for name, values in golden["columns"].items()}
     encoded = [[_short(v) for v in row] for row in golden["encoded"][:1]]
     metrics = {
-        f"{result['metric']} (what was searched by), in cross-validation": result["cv_score"],
+        f"{result['metric']} (what was searched by), in the search": result["cv_score"],
         **{f"{name}, on the rows held out": value for name, value in result["holdout"]["metrics"].items()},
     }
     sections = {

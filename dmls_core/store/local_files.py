@@ -24,13 +24,17 @@ ABANDONED_SECONDS = 3600.0
 """A temporary file that nobody wrote to for so long belongs to a process that was killed."""
 
 
+NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""What the system says of a path that leads to nothing."""
+
+
 @contextmanager
 def translated(action: str) -> Iterator[None]:
     """Turn an ``OSError`` into ``StoreError``; ``action`` ("read /folder/file") begins the message."""
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+        if error.errno in NOWHERE and not action.startswith("write "):
             raise ObjectMissingError(f"cannot {action}: there is no such object") from error
         raise StoreError(f"cannot {action}: {error.strerror or error}{_mend(error.errno)}") from error
 
@@ -38,6 +42,8 @@ def translated(action: str) -> Iterator[None]:
 def _mend(code: int | None) -> str:
     if code in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return "; give this user the right to read and write the folder"
+    if code in NOWHERE:
+        return "; no folder can be made there, choose another one"
     if code in {errno.ENOSPC, errno.EDQUOT}:
         return "; free some space"
     if code in {errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY}:

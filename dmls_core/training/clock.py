@@ -62,6 +62,11 @@ class SearchClock:
         self._before = max(self._before, paid)
         return self._timeout - (self._before - paid)
 
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the time is up, once ``left`` was asked; ``None`` without a timeout."""
+        return None if self._timeout is None else self._timeout - self._before
+
     def __enter__(self) -> Self:
         self._started = time.monotonic()
         self._starts += 1

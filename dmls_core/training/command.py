@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from types import FrameType
 
+from dmls_core.training.progress import told
 from dmls_core.training.request import EngineChoice, TrainRequest
 from dmls_core.training.run import train
 
@@ -77,8 +78,8 @@ def run_train(
         sys.stdout.write(f"worker {worker} is done; worker 0 goes on\n")
         return
     sys.stdout.write(
-        f"{result['model']} on {result['engine']}: {result['metric']} {result['score']:.4f} on "
-        f"{result['data']['holdout_rows']} rows held out, {result['cv_score']:.4f} in cross-validation, "
+        f"{result['model']} on {result['engine']}: {result['metric']} {told(result['score'])} on "
+        f"{result['data']['holdout_rows']} rows held out, {told(result['cv_score'])} in the search, "
         f"{result['n_trials']} trials, {result['seconds']['total']:.1f} s\n{out}\n"
     )
 

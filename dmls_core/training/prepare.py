@@ -14,6 +14,7 @@ from dmls_core.data import Encoder, encode_in_place, fit_encoder, read_table, sp
 from dmls_core.models.engines import load_reader
 from dmls_core.monitoring import Profile, profile_table
 from dmls_core.spec import ModelDefinition, Spec
+from dmls_core.training.target_scale import scale_warning
 
 if TYPE_CHECKING:
     from dmls_core.training.rival import Answers, Rival
@@ -89,6 +90,7 @@ def prepare(
     train.sort()
     encoder = fit_encoder(table, train, fill_missing=not model.missing_values)
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
+    unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
     golden, profile = table.raw(test[:GOLDEN_ROWS]), profile_table(table)
     answers = rival.ask(table, test) if rival else None
     # Last, since it uses the table's memory: two matrices of this size are more than one.
@@ -101,7 +103,7 @@ def prepare(
         test_target=target[test],
         golden=golden,
         labels=table.labels,
-        warnings=table.warnings,
+        warnings=(*table.warnings, unlucky) if unlucky else table.warnings,
         profile=profile,
         rival=answers,
     )

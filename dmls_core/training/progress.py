@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
-from dmls_core.search import Problem, Trial
+from dmls_core.search import Problem, Step, Trial
 from dmls_core.training.run_folder import RunFolder
 
 SCHEMA = 1
@@ -16,6 +16,9 @@ State = Literal["loading", "searching", "refitting", "exporting", "finished", "f
 
 REST = 0.5
 """Least seconds between two writes of ``progress.json`` within one state."""
+
+QUIET = 2.0
+"""Seconds without a line after which a step between two trials is told."""
 
 
 class Ended(Protocol):
@@ -56,6 +59,9 @@ class Progress:
         self._state: State = "loading"
         self._written = 0.0
         self._paid: list[float] = []
+        self._until: float | None = None
+        self._foreseen: float | None = None
+        self._said = time.monotonic()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -76,23 +82,37 @@ class Progress:
     def enter(self, state: State, message: str) -> None:
         """Enter a state and say so."""
         self._state = state
-        self._say(message)
+        self._tell(message)
         self._write(message)
 
     def note(self, message: str) -> None:
         """Tell something that changes nothing."""
-        self._say(message)
+        self._tell(message)
 
     def warn(self, message: str) -> None:
         """Say something that the user should know."""
-        self._say(f"warning: {message}")
+        self._tell(f"warning: {message}")
 
     def resume(self, problem: Problem, done: list[Trial]) -> None:
         """Count trials of an earlier attempt."""
         for trial in done:
             self._count(problem, trial)
         if done:
-            self._say(f"found {len(done)} trials of an earlier attempt: they are not run again")
+            self._tell(f"found {len(done)} trials of an earlier attempt: they are not run again")
+
+    def limit(self, seconds: float | None) -> None:
+        """Take the seconds after which the search ends, if it does: no longer time left is told."""
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def step(self, step: Step) -> None:
+        """Take what a search foresees; tell how far it is if there was no line for a while."""
+        self._foreseen = step.seconds
+        if step.best is None or time.monotonic() - self._said < QUIET:
+            return
+        who = "the winner has" if step.forests == 1 else f"{step.forests} forests have"
+        line = f"{who} {step.trees} trees  best {told(step.best)}{self._eta()}"
+        self._tell(line)
+        self._write(line)
 
     def others(self, problem: Problem, trials: Iterable[Ended]) -> None:
         """Count what other trainers have ended."""
@@ -115,16 +135,21 @@ class Progress:
         else:
             count = f"trial {len(self._scored)}/{self._total}"
             what = f"trial number {trial.number} went on" if known else count
-            line = f"{what}  {metric} {trial.value:.4f}  best {self._best:.4f}{self._eta()}"
+            best = trial.value if self._best is None else self._best
+            line = f"{what}  {metric} {told(trial.value)}  best {told(best)}{self._eta()}"
             if trial.same_as is not None:
                 line += f"  (same as number {trial.same_as})"
             elif trial.message:
                 line += f"  ({trial.message})"
         if trial.model:
             line += f"  {trial.model}"
-        self._say(line)
+        self._tell(line)
         if time.monotonic() - self._written >= REST or len(self._scored) == self._total:
             self._write(line)
+
+    def _tell(self, line: str) -> None:
+        self._said = time.monotonic()
+        self._say(line)
 
     def _count(self, problem: Problem, trial: Ended) -> None:
         self._known.add(trial.number)
@@ -141,9 +166,17 @@ class Progress:
 
     def _eta(self) -> str:
         left = self._total - len(self._scored)
-        if not left or not self._paid:
+        if self._foreseen == 0:
             return ""
-        return f"  eta {duration(left * sum(self._paid) / len(self._paid))}"
+        if self._foreseen is not None:
+            seconds = self._foreseen
+        elif left and self._paid:
+            seconds = left * sum(self._paid) / len(self._paid)
+        else:
+            return ""
+        if self._until is not None:
+            seconds = min(seconds, max(0.0, self._until - time.monotonic()))
+        return f"  eta {duration(seconds)}"
 
     def _write(self, message: str) -> None:
         self._written = time.monotonic()
@@ -167,3 +200,8 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def told(score: float) -> str:
+    """Write a score for people: with four decimals, or with four digits where it is very small or large."""
+    return f"{score:.4f}" if 1e-3 <= abs(score) < 1e6 or score == 0 else f"{score:.4g}"

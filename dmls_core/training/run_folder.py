@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dmls_core.errors import ConflictError, DmlsError, ObjectMissingError, UserError
+from dmls_core.errors import ConflictError, DmlsError, ObjectMissingError, StoreError, UserError
 from dmls_core.search import Trial
 from dmls_core.store import Store, layout
 
@@ -36,13 +37,14 @@ class RunFolder:
 
         Raises:
             UserError: the folder belongs to another run.
+            StoreError: what says whose it is cannot be read.
         """
         try:
             self.token = secrets.token_hex(4)
             content = {"schema": SCHEMA, "run_key": run_key, "token": self.token}
             self._store.create(layout.RUN, _json(content))
         except ConflictError as error:
-            known = json.loads(self._store.get(layout.RUN))
+            known = self._read(layout.RUN)
             owner, self.token = known.get("run_key"), known.get("token", "")
             if owner != run_key:
                 raise UserError(
@@ -55,10 +57,18 @@ class RunFolder:
     def result(self) -> dict[str, Any] | None:
         """Return ``result.json``, if the run is finished."""
         try:
-            result: dict[str, Any] = json.loads(self._store.get(layout.RESULT))
+            return self._read(layout.RESULT)
         except ObjectMissingError:
             return None
-        return result
+
+    def _read(self, key: str) -> dict[str, Any]:
+        try:
+            known: dict[str, Any] = json.loads(self._store.get(key))
+        except ValueError as error:
+            raise StoreError(
+                f"{self._store.url}/{key} is damaged ({error}): remove it, or choose another folder"
+            ) from error
+        return known
 
     def finish(self, result: dict[str, Any]) -> dict[str, Any]:
         """Write ``result.json``; return it, or that of another trainer who was faster."""
@@ -70,7 +80,14 @@ class RunFolder:
         return result
 
     def fail(self, error: DmlsError) -> None:
-        """Write ``error.json`` and that the run failed. Another run's folder stays as it is."""
+        """Write ``error.json`` and that the run failed. Another run's folder stays as it is.
+
+        Where the store is what failed this is left undone: ``error`` says more than a second failure.
+        """
+        with suppress(StoreError):
+            self._fail(error)
+
+    def _fail(self, error: DmlsError) -> None:
         if not self._claimed and self._store.head(layout.RUN) is not None:
             return
         problems = [problem.as_json() for problem in error.problems] if isinstance(error, UserError) else []
@@ -102,7 +119,7 @@ class RunFolder:
             try:
                 trial = Trial.from_json(json.loads(self._store.get(info.key)))
             except ValueError:
-                # Of another release: it is paid again, and overwritten.
+                # Of another release, or damaged: it is paid again, and overwritten.
                 continue
             if trial.engine == engine:
                 found.append(trial)
@@ -116,9 +133,10 @@ class RunFolder:
         """Return the seconds that all attempts to search have taken, and how many there were."""
         try:
             known = json.loads(self._store.get(layout.CLOCK))
-        except ObjectMissingError:
+            return float(known["seconds"]), int(known["starts"])
+        except (ObjectMissingError, ValueError, TypeError, KeyError):
+            # Damaged it tells as much as if it were not there: the trials' own seconds are what is left.
             return 0.0, 0
-        return float(known["seconds"]), int(known["starts"])
 
     def keep_clock(self, seconds: float, starts: int) -> None:
         """Write what ``clock`` returns."""

@@ -56,6 +56,7 @@ def search(
     searcher = choose_searcher(spec.search.strategy, problem.model)
     clock = SearchClock(folder, spec.search.timeout)
     timeout = clock.left(done)
+    progress.limit(clock.remaining)
     with clock:
         return searcher.run(
             problem,
@@ -65,6 +66,7 @@ def search(
             timeout=timeout,
             enough=enough_of(spec.search.early_stop, problem.direction),
             on_trial=on_trial,
+            on_step=progress.step,
             stop=stop,
         )
 

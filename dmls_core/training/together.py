@@ -85,6 +85,7 @@ def _compete(
 
     clock = SearchClock(folder, job.spec.search.timeout)
     timeout = clock.left(done)
+    progress.limit(clock.remaining)
     with clock:
         return compete(
             arms,
@@ -128,6 +129,7 @@ def share(
     # The leader alone keeps the time: helpers come and go.
     clock = SearchClock(folder, job.spec.search.timeout if member.leads else None)
     timeout = clock.left(kept(), workers=member.workers) if member.leads else job.spec.search.timeout
+    progress.limit(clock.remaining if member.leads else timeout)
     database = StudyDatabase(job.study)
     try:
         study = SharedStudy(database, study_name(job, folder), arms, job.spec.n_trials)

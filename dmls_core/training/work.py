@@ -11,7 +11,7 @@ from dmls_core.store import layout
 from dmls_core.training.contest import contest
 from dmls_core.training.entrants import describe, enter
 from dmls_core.training.model_folder import export_checkpoint, write_companions
-from dmls_core.training.progress import Progress
+from dmls_core.training.progress import Progress, told
 from dmls_core.training.report import look_closer, write_report
 from dmls_core.training.request import Job
 from dmls_core.training.result import describe_run
@@ -92,5 +92,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
     remove_study(job, folder, progress)
     if found := result["comparison"]:
         progress.note(f"against the champion, version {found['champion_version']}: {found['reason']}")
-    progress.enter("finished", f"{result['metric']} {result['score']:.4f} on {len(data.test)} rows held out")
+    progress.enter(
+        "finished", f"{result['metric']} {told(result['score'])} on {len(data.test)} rows held out"
+    )
     return result

@@ -226,5 +226,9 @@ def two_columns(positive: FloatArray) -> FloatArray:
 
 def shares(gains: FloatArray) -> FloatArray:
     """Scale importances so that they sum to 1; all zeros stay zeros."""
+    beyond = ~np.isfinite(gains)
+    if beyond.any():
+        # More than the library's numbers hold, as with a target around 1e30: how much more is not known.
+        gains = beyond.astype(float)
     total = gains.sum()
     return gains / total if total > 0 else np.zeros_like(gains)

@@ -115,7 +115,7 @@ class Candidate:
         """Return the score of the best cut without each group of rows: (``GROUPS``,)."""
         cut = self.best_cut()
         found = [
-            forest.scores_without(cut, groups)
+            forest.scores_without(cut, groups, GROUPS)
             for forest, groups in zip(self.forests, self._groups, strict=True)
         ]
         mean: NDArray[np.float64] = np.mean(found, axis=0)

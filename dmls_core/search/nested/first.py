@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +11,12 @@ import numpy as np
 from dmls_core.errors import DataError
 from dmls_core.models.engines import effective
 from dmls_core.search.grid import grid_points
-from dmls_core.search.interface import Problem
+from dmls_core.search.interface import Problem, Step
 from dmls_core.search.nested import rungs
 from dmls_core.search.nested.axes import Layout
 from dmls_core.search.nested.candidate import Candidate
 from dmls_core.search.nested.ground import Field
+from dmls_core.search.plain import FAILURES
 from dmls_core.search.strategies import Plan
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import NONE, Scalar
@@ -26,9 +27,6 @@ HELD_BYTES = 256 * 2**20
 
 SAME: Mapping[tuple[str, Scalar], Scalar] = {("criterion", "log_loss"): "entropy"}
 """What scikit-learn takes for the same as another value of a hyperparameter."""
-
-FAILURES = 10
-"""So many failed trials in a row, and the search gives up."""
 
 
 class FirstRung:
@@ -51,7 +49,13 @@ class FirstRung:
         self.trees = rungs.first_rung(layout.sizes[-1], self._configurations, len(problem.truth))
         self.held: dict[int, Candidate] = {}
 
-    def run(self, trials: list[Trial], on_trial: Callable[[Trial], None], enough: Callable[[], bool]) -> None:
+    def run(
+        self,
+        trials: list[Trial],
+        on_trial: Callable[[Trial], None],
+        on_step: Callable[[Step], None],
+        enough: Callable[[], bool],
+    ) -> None:
         """Append trials to ``trials`` until there are as many as asked for, or ``enough`` says so."""
         told = [_as_told(trial) for trial in trials]
         known = {self._key(trial.params): trial.number for trial in reversed(trials)}
@@ -65,7 +69,15 @@ class FirstRung:
             known.setdefault(key, number)
             trials.append(trial)
             told.append(_as_told(trial))
+            on_step(self._step(trials))
             on_trial(trial)
+
+    def _step(self, trials: Sequence[Trial]) -> Step:
+        fresh = [trial.seconds for trial in trials if trial.same_as is None]
+        left = max(0, self._configurations - len(fresh))
+        further = rungs.room(self._configurations)
+        ahead = left * self.trees + rungs.trees_ahead(further, self.trees, self._layout.sizes)
+        return Step(ahead * sum(fresh) / len(fresh) / self.trees, left + further, self.trees)
 
     def candidate(self, trial: Trial) -> Candidate:
         """Return the candidate of a trial of this rung; it is grown again if it was not held."""

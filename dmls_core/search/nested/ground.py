@@ -13,6 +13,8 @@ from dmls_core.models.engines.base import Array
 from dmls_core.search.interface import Problem
 from dmls_core.search.nested.bins import Bins
 from dmls_core.search.space import Space
+from dmls_core.spec.definitions import Scalar
+from dmls_core.spec.hyperparameters import Choice
 
 SUMS_BYTES = 128 * 2**20
 """Most memory for the sums of one forest's answers: fewer rows are scored where it would be more."""
@@ -25,6 +27,10 @@ MOST_SCORED = 50_000
 
 EVERY_FOLD = 5_000
 """Up to so many rows, forests without out-of-bag rows are scored on every fold; with more, on the first."""
+
+OFTEN = 1.5
+"""How often a tree may draw a row, in the mean, where rows are scored out of bag: a fifth of the trees has
+not seen it then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,9 @@ def survey(problem: Problem, space: Space, cuts: int) -> Field:
         return np.sort(generator.choice(rows, limit, replace=False))
 
     draws = effective(problem.model, problem.engine.name, space.fixed)["bootstrap"]
+    draws = draws and "bootstrap" not in space.searched and _most_drawn(problem, space) <= OFTEN
     # cuML does not tell which rows a tree has drawn.
-    if on_cpu and draws and "bootstrap" not in space.searched:
+    if on_cpu and draws:
         rows = few(np.arange(len(problem.truth)))
         return Field((Ground(features, problem.target, features, rows, problem.truth[rows], True),), bins)
     folds = problem.folds if len(problem.truth) <= EVERY_FOLD else problem.folds[:1]
@@ -104,3 +111,27 @@ def survey(problem: Problem, space: Space, cuts: int) -> Field:
         matrix, target, probe = features[train], problem.target[train], features[probed]
         grounds.append(Ground(matrix, target, probe, np.arange(len(rows)), problem.truth[rows], False))
     return Field(tuple(grounds), bins)
+
+
+def _most_drawn(problem: Problem, space: Space) -> float:
+    """Return how often a tree of a space draws a row of the rarest class at most, in the mean.
+
+    With balanced classes scikit-learn draws a row the more often the fewer its class has: of one with a
+    twentieth of the rows each ten times, and no tree would be left to answer for them. ``max_samples`` may
+    ask for more rows than there are.
+    """
+    rows = len(problem.truth)
+    asked = [value for value in _values(space, "max_samples") if isinstance(value, int)]
+    drawn = max([1.0, *(value / rows for value in asked)])
+    if "balanced" not in _values(space, "class_weight"):
+        return drawn
+    _, counts = np.unique(problem.truth, return_counts=True)
+    return float(drawn * rows / (len(counts) * counts.min()))
+
+
+def _values(space: Space, name: str) -> tuple[Scalar, ...]:
+    """Return what a space asks for of a hyperparameter: its value or values, or the ends of its range."""
+    wanted = space.searched.get(name)
+    if wanted is None:
+        return (space.fixed[name],) if name in space.fixed else ()
+    return tuple(wanted.values) if isinstance(wanted, Choice) else (wanted.min, wanted.max)

@@ -112,8 +112,9 @@ class GrownForest(ScoredForest):
                 sklearn.config_context(assume_finite=True, skip_parameter_validation=before > 0),
                 warnings.catch_warnings(),
             ):
-                # Balanced classes and a warm start: the rows are the same at every step.
-                warnings.filterwarnings("ignore", "class_weight presets", UserWarning)
+                # Balanced classes and a warm start: the rows are the same at every step. And few rows a tree
+                # are what max_samples asks for.
+                warnings.filterwarnings("ignore", "class_weight presets|Using the fractional", UserWarning)
                 self._forest.fit(self._ground.features, self._ground.target)
         except ValueError as error:
             raise refusal(self._problem.model, error) from error

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from dmls_core.search.interface import Problem
+from dmls_core.search.interface import Problem, Step
 from dmls_core.search.nested import rungs
 from dmls_core.search.nested.axes import Layout
 from dmls_core.search.nested.candidate import Candidate
 from dmls_core.search.nested.first import FirstRung, repeat
-from dmls_core.search.strategies import REDUCTION
 from dmls_core.search.trial import Trial
 
 
@@ -21,6 +20,7 @@ def narrow(
     trials: list[Trial],
     *,
     on_trial: Callable[[Trial], None],
+    on_step: Callable[[Step], None],
     late: Callable[[], bool],
     stop: Callable[[], bool],
 ) -> Candidate | None:
@@ -32,6 +32,7 @@ def narrow(
         first: the first rung, which has run.
         trials: its trials; those that go further are replaced.
         on_trial: told of each trial that goes further, once it ends.
+        on_step: told how far those that are left have come.
         late: whether the time is up: the best one grows to the next size of the space alone.
         stop: whether to end without a result.
 
@@ -56,7 +57,7 @@ def narrow(
     first.held.clear()
     last = layout.sizes[-1]
     while len(alive) > 1:
-        trees = next_size(layout.sizes, alive[0].trees)
+        trees = rungs.next_size(layout.sizes, alive[0].trees)
         for candidate in alive:
             if stop():
                 return None
@@ -72,28 +73,28 @@ def narrow(
             why = f"given up after {trees} trees: {sure[position]:.0%} sure that trial {winner} is better"
             end(alive[position], "pruned", why)
         alive = [alive[position] for position in kept]
-    if not _finish(alive[0], layout, late, stop):
+        on_step(_step(alive, layout))
+    if not _finish(alive[0], layout, on_step, late, stop):
         return None
+    on_step(Step(0.0, 1, alive[0].trees))
     # Told last, and the only finished one: with it the search has ended, whenever it is started again.
     end(alive[0], "finished")
     return alive[0]
 
 
-def next_size(sizes: Sequence[int], trees: int) -> int:
-    """Return how many trees follow: three times as many, or the nearest larger size of the space."""
-    wanted = trees * REDUCTION
-    if wanted < sizes[0]:
-        return wanted
-    larger = (size for size in sizes if size > trees)
-    return min(larger, key=lambda size: abs(size - wanted), default=sizes[-1])
-
-
-def _finish(candidate: Candidate, layout: Layout, late: Callable[[], bool], stop: Callable[[], bool]) -> bool:
+def _finish(
+    candidate: Candidate,
+    layout: Layout,
+    on_step: Callable[[Step], None],
+    late: Callable[[], bool],
+    stop: Callable[[], bool],
+) -> bool:
     """Grow until more trees would not tell, or to the next size if it is late; say if that was not stopped.
 
     Args:
         candidate: the winner.
         layout: its space.
+        on_step: told after each size.
         late: whether the time is up.
         stop: whether to end without a result.
     """
@@ -103,4 +104,12 @@ def _finish(candidate: Candidate, layout: Layout, late: Callable[[], bool], stop
         if candidate.trees in layout.sizes and (late() or candidate.converged()):
             break
         candidate.grow(size)
+        on_step(_step([candidate], layout))
     return True
+
+
+def _step(alive: Sequence[Candidate], layout: Layout) -> Step:
+    trees = alive[0].trees
+    each = max(candidate.seconds / trees for candidate in alive)
+    ahead = rungs.trees_ahead(len(alive), trees, layout.sizes)
+    return Step(ahead * each, len(alive), trees, alive[0].progress()[trees])

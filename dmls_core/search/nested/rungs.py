@@ -44,6 +44,25 @@ def room(count: int) -> int:
     return math.ceil(count / REDUCTION) if count > 1 else 1
 
 
+def next_size(sizes: Sequence[int], trees: int) -> int:
+    """Return how many trees follow: three times as many, or the nearest larger size of the space."""
+    wanted = trees * REDUCTION
+    if wanted < sizes[0]:
+        return wanted
+    larger = (size for size in sizes if size > trees)
+    return min(larger, key=lambda size: abs(size - wanted), default=sizes[-1])
+
+
+def trees_ahead(forests: int, trees: int, sizes: Sequence[int]) -> int:
+    """Return how many trees are still to be grown, at most, by forests of ``trees`` trees that go on."""
+    ahead = 0
+    while forests > 1 and trees < sizes[-1]:
+        larger = next_size(sizes, trees)
+        ahead += forests * (larger - trees)
+        forests, trees = room(forests), larger
+    return ahead + max(0, sizes[-1] - trees)
+
+
 def standard_error(parts: NDArray[np.float64]) -> float:
     """Return the standard error of a score from its values without each group of rows.
 

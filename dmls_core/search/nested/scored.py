@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.errors import DataError
 from dmls_core.search.interface import Problem
 from dmls_core.search.nested.ground import Ground
 
@@ -96,17 +97,22 @@ class ScoredForest(ABC):
         found = {cut: self._problem.score(truth, self.prediction(cut, rows)) for cut in set(slots)}
         return tuple(found[cut] for cut in slots)
 
-    def scores_without(self, cut: int, groups: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the score under a cut without the rows of each group in turn.
+    def scores_without(self, cut: int, groups: NDArray[Any], count: int) -> NDArray[np.float64]:
+        """Return the score under a cut without the rows of each group in turn: (count,).
 
         Args:
             cut: position in the layout's ``cuts``.
             groups: (n_scored,) the group of each row, from 0.
+            count: how many groups there are; few rows leave some without any.
         """
         rows = np.flatnonzero(self.answered())
         truth, prediction, group = self._ground.truth[rows], self.prediction(cut, rows), groups[rows]
         found = []
-        for number in range(int(groups.max()) + 1):
+        for number in range(count):
             kept = group != number
-            found.append(self._problem.score(truth[kept], prediction[kept]))
+            try:
+                found.append(self._problem.score(truth[kept], prediction[kept]))
+            except DataError:
+                # The group holds all rows of a class, or the only row: it counts as if it told nothing.
+                found.append(self._problem.score(truth, prediction))
         return np.asarray(found)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dmls_core.search.early_stop import Enough, never_enough
-from dmls_core.search.interface import Problem, SearchOutcome
+from dmls_core.search.interface import Problem, SearchOutcome, Step, untold
 from dmls_core.search.nested.axes import lay_out
 from dmls_core.search.space import Space
 from dmls_core.search.strategies import Plan
@@ -37,6 +37,7 @@ class NestedForestSearcher:
         timeout: float | None = None,
         enough: Enough = never_enough,
         on_trial: Callable[[Trial], None],
+        on_step: Callable[[Step], None] = untold,
         stop: Callable[[], bool],
     ) -> SearchOutcome:
         """Search; see ``Searcher.run``. ``on_trial`` is told again of a trial that has gone further."""
@@ -52,14 +53,19 @@ class NestedForestSearcher:
         def late() -> bool:
             return timeout is not None and time.monotonic() - started >= timeout
 
+        def over() -> bool:
+            return stop() or (bool(trials) and (late() or enough(trials)))
+
         layout = lay_out(problem, space)
         rows = survey(problem, space, len(layout.cuts))
         winner = None
         if not any(trial.state == "finished" and trial.same_as is None for trial in trials):
             first = FirstRung(self.plan, problem, layout, rows, n_trials)
-            first.run(trials, on_trial, lambda: stop() or (bool(trials) and (late() or enough(trials))))
+            first.run(trials, on_trial, on_step, over)
             if not stop():
-                winner = narrow(problem, layout, first, trials, on_trial=on_trial, late=late, stop=stop)
+                winner = narrow(
+                    problem, layout, first, trials, on_trial=on_trial, on_step=on_step, late=late, stop=stop
+                )
         outcome = SearchOutcome.of(problem, space, trials)
         if not rows.out_of_bag:
             return outcome

@@ -10,6 +10,7 @@ import pytest
 from dmls_core.errors import DataError, EngineUnavailableError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import effective, load_engine, missing_packages
+from dmls_core.models.engines.base import shares as as_shares
 from dmls_core.spec.definitions import HyperparameterDefinition
 from tests.unit.engines.conftest import kinds_of, make_data
 
@@ -98,6 +99,11 @@ def test_the_same_seed_gives_the_same_model(name: str):
 
     assert (one.predict(unseen) == same.predict(unseen)).all()
     assert (one.predict(unseen) != other.predict(unseen)).any()
+
+
+def test_gains_beyond_what_numbers_hold_share_the_importance():
+    assert as_shares(np.array([np.inf, 3.0, 0.0, np.inf])).tolist() == [0.5, 0, 0, 0.5]
+    assert as_shares(np.array([3.0, 1.0])).tolist() == [0.75, 0.25]
 
 
 @pytest.mark.parametrize("name", list(CATALOGUE))

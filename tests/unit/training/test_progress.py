@@ -9,9 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmls_core.search import Trial
+from dmls_core.search import Step, Trial
 from dmls_core.store import open_store
+from dmls_core.training import progress as progress_module
 from dmls_core.training.progress import Progress, duration
+from dmls_core.training.progress import told as score_text
 from dmls_core.training.run_folder import RunFolder
 
 PROBLEM = SimpleNamespace(better=lambda one, other: one > other)
@@ -68,6 +70,26 @@ def test_trials_that_are_given_up_or_go_on(told):
     assert (read()["finished"], read()["best"]) == (4, 0.93)
 
 
+def test_what_a_search_foresees_is_the_time_left(told, monkeypatch):
+    progress, lines, read = told
+    progress.step(Step(80, 3, 24))
+    progress.trial(PROBLEM, "r2", replace(trial(0, 0.5), state="pruned"))
+    progress.step(Step(60, 2, 50, 0.6))  # nobody has waited for it
+    monkeypatch.setattr(progress_module, "QUIET", 0)
+    progress.step(Step(40, 2, 50, 0.6))
+    progress.step(Step(9, 1, 100, 0.7))
+    progress.step(Step(0, 1, 150))
+    progress.trial(PROBLEM, "r2", trial(0, 0.71))
+
+    assert lines == [
+        "trial 1/5  r2 0.5000  best 0.5000  eta 80 s",
+        "2 forests have 50 trees  best 0.6000  eta 40 s",
+        "the winner has 100 trees  best 0.7000  eta 9 s",
+        "trial number 0 went on  r2 0.7100  best 0.7100",
+    ]
+    assert read()["message"] in lines
+
+
 def test_progress_for_programs(told):
     progress, _, read = told
     progress.enter("searching", "searching n_estimators")
@@ -100,3 +122,19 @@ def test_phases_are_timed(told):
 
 def test_durations():
     assert [duration(s) for s in (0.4, 59, 200, 9000)] == ["0 s", "59 s", "3 min", "2.5 h"]
+
+
+def test_no_longer_time_left_is_told_than_the_timeout_leaves(told):
+    progress, lines, _ = told
+    progress.limit(0.0)
+    progress.trial(PROBLEM, "accuracy", trial(0, 0.95))
+
+    assert lines == ["trial 1/5  accuracy 0.9500  best 0.9500  eta 0 s"]
+
+
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [(0.95, "0.9500"), (0, "0.0000"), (-0.5, "-0.5000"), (2.345678e-7, "2.346e-07"), (5.8e11, "5.8e+11")],
+)
+def test_scores_are_told_with_digits_that_say_something(score, text):
+    assert score_text(score) == text

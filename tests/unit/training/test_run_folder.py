@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dmls_core.errors import DataError, PlatformError, Problem, UserError
+from dmls_core.errors import DataError, PlatformError, Problem, StoreError, UserError
 from dmls_core.search import Trial
+from dmls_core.search.trial import Surface
 from dmls_core.store import open_store
 from dmls_core.training.run_folder import RunFolder
 
@@ -64,8 +66,33 @@ def test_trials_are_read_back_but_not_strangers(folder: RunFolder, tmp_path: Pat
     folder.keep(Trial(3, "finished", "gpu", {"n_estimators": 9}, 0.5))
     (tmp_path / "out/trials/00004.json").write_text("{}")
     (tmp_path / "out/trials/00005.json").write_text("not JSON")
+    folder.keep(replace(kept[0], number=6, surface=Surface({}, ())))
+    damaged = tmp_path / "out/trials/00006.json"
+    damaged.write_text(json.dumps(json.loads(damaged.read_text()) | {"surface": {"axes": {}}}))
 
     assert folder.trials("cpu") == kept
+
+
+def test_damaged_files_are_told_of_or_do_without(folder: RunFolder, tmp_path: Path):
+    folder.claim("aaaa")
+    folder.keep_clock(9.0, 1)
+    for name in ("run", "clock"):
+        (tmp_path / "out" / f"{name}.json").write_text("")
+
+    assert folder.clock() == (0.0, 0)
+    with pytest.raises(StoreError, match=r"run\.json is damaged .*: remove it, or choose another folder"):
+        folder.claim("aaaa")
+
+
+def test_what_failed_is_told_even_where_the_folder_cannot_be_written(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    folder = RunFolder(open_store(str(tmp_path / "file/run")))
+
+    with pytest.raises(StoreError, match=r"cannot write .*run\.json: .*choose another one") as failure:
+        folder.claim("aaaa")
+    folder.fail(failure.value)
+
+    assert (tmp_path / "file").read_text() == ""
 
 
 def test_uploads_are_described(folder: RunFolder, tmp_path: Path):

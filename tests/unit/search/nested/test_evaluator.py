@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from dmls_core.errors import DataError
 from dmls_core.search import Space
 from dmls_core.search.arm import Arm
 from dmls_core.search.nested import NestedForestSearcher
 from dmls_core.search.nested.evaluator import NestedEvaluator
 from dmls_core.search.strategies import Plan
-from dmls_core.spec import Choice, Range
+from dmls_core.spec import Range
 from tests.unit.search.nested.conftest import SPACE, make_problem
 
 STRUCTURE = {"max_features": "sqrt", "min_samples_leaf": 1}
@@ -68,17 +71,16 @@ def test_it_stops_between_rungs_and_leaves_no_trial(space: Space):
     assert evaluator.evaluate(problem, space, 0, STRUCTURE, give_up=never, stop=lambda: True) is None
 
 
-def test_what_cannot_be_scored_is_a_failed_trial():
-    space = Space.of({"n_estimators": Range(min=4, max=200), "max_samples": Choice(values=(10_000, 20_000))})
-    problem = make_problem()
+def test_what_cannot_be_scored_is_a_failed_trial(space: Space):
+    def refuses(_truth: object, _prediction: object) -> float:
+        raise DataError("not defined")
 
-    trial = NestedEvaluator(problem, space).evaluate(
-        problem, space, 0, {"max_samples": 10_000}, give_up=never, stop=never
-    )
+    problem = replace(make_problem(), score=refuses)
+
+    trial = NestedEvaluator(problem, space).evaluate(problem, space, 0, STRUCTURE, give_up=never, stop=never)
 
     assert trial is not None
-    assert trial.state == "failed"
-    assert trial.message
+    assert (trial.state, trial.message) == ("failed", "not defined")
 
 
 @pytest.mark.parametrize(("sampler", "pruning"), [("tpe", "halving"), ("grid", "none"), ("cma-es", "none")])

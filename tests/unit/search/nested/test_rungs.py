@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dmls_core.search.nested import rungs
-from dmls_core.search.nested.narrow import next_size
 
 
 def test_all_configurations_together_get_about_a_third_of_a_forest():
@@ -53,7 +52,18 @@ def test_a_third_goes_on_at_most_and_none_that_is_surely_worse():
     ("trees", "expected"), [(8, 24), (24, 50), (33, 100), (50, 150), (100, 200), (150, 200), (200, 200)]
 )
 def test_a_rung_ends_at_the_size_of_the_space_that_is_nearest_to_three_times_as_many_trees(trees, expected):
-    assert next_size((50, 100, 150, 200), trees) == expected
+    assert rungs.next_size((50, 100, 150, 200), trees) == expected
+
+
+def test_the_trees_ahead_are_those_of_the_rungs_to_come_and_of_the_winner():
+    sizes = (50, 100, 150, 200)
+
+    assert rungs.trees_ahead(1, 50, sizes) == 150
+    # Three go from 24 to 50, then one of them to 200.
+    assert rungs.trees_ahead(3, 24, sizes) == 3 * 26 + 150
+    # Ten to 50, four of them to 150, two to 200, which is all there is.
+    assert rungs.trees_ahead(10, 24, sizes) == 10 * 26 + 4 * 100 + 2 * 50
+    assert rungs.trees_ahead(4, 200, sizes) == 0
 
 
 def test_the_gain_of_the_last_trees_foretells_that_of_the_next():

@@ -10,7 +10,7 @@ import pytest
 
 from dmls_core.errors import DataError
 from dmls_core.models.metrics_catalogue import metrics_of
-from dmls_core.search import Trial
+from dmls_core.search import Space, Step, Trial
 from dmls_core.search.nested import ground
 from dmls_core.search.nested.candidate import Candidate
 from dmls_core.serving import checkpoint
@@ -52,6 +52,18 @@ def test_every_trial_is_scored_and_the_best_one_has_grown_to_the_end(model):
     for trial in outcome.trials:
         assert set(trial.params) == set(SPACE)
         assert SPACE["n_estimators"].min <= trial.params["n_estimators"] <= SPACE["n_estimators"].max
+
+
+def test_what_is_still_to_do_is_foreseen():
+    steps: list[Step] = []
+    outcome, _ = search(make_problem(CLASSIFIER), on_step=steps.append)
+
+    first = [step for step in steps if step.best is None][:-1]
+    assert [step.forests for step in first] == [7, 6, 5, 4, 3, 2, 2, 2]
+    compared = [step for step in steps if step.best is not None]
+    assert [step.trees for step in compared] == sorted(step.trees for step in compared)
+    assert compared[-1] == Step(pytest.approx(0, abs=60), 1, outcome.best.steps, outcome.best.value)
+    assert steps[-1].seconds == 0 < steps[0].seconds
 
 
 def test_the_model_is_the_forest_that_was_grown_cut_to_the_best_setting():
@@ -159,6 +171,40 @@ def test_without_out_of_bag_rows_the_folds_are_scored(space):
     assert outcome.fitted is None
     assert len(outcome.best.values) == len(problem.folds)
     assert outcome.best.value == pytest.approx(np.mean(outcome.best.values))
+
+
+@pytest.mark.parametrize(
+    ("space", "rare", "out_of_bag"),
+    [
+        ({"class_weight": Choice(values=("none", "balanced"))}, 10, False),
+        ({"class_weight": Choice(values=("balanced",))}, 10, False),
+        ({"class_weight": Choice(values=("none", "balanced_subsample"))}, 10, True),
+        ({"class_weight": Choice(values=("balanced",))}, 90, True),
+        ({"max_samples": Range(min=50, max=200)}, 10, True),
+        ({"max_samples": Choice(values=(50, 1000))}, 10, False),
+    ],
+)
+def test_rows_that_trees_draw_too_often_are_scored_by_folds(space, rare, out_of_bag):
+    target = (np.arange(200) < rare).astype(np.int32)
+    problem = replace(make_problem(classes=2), target=target, truth=target)
+
+    assert ground.survey(problem, Space.of(space), 1).out_of_bag is out_of_bag
+
+
+@pytest.mark.parametrize(
+    ("model", "metric", "rows"),
+    [(EXTRA, "accuracy", 14), (EXTRA_REGRESSOR, "r2", 9), (CLASSIFIER, "roc_auc", 40)],
+)
+def test_rows_too_few_to_be_left_out_group_by_group(model, metric, rows):
+    problem = make_problem(model, metric=metric, rows=rows, classes=2)
+    if metric == "roc_auc":
+        target = (np.arange(rows) == 3).astype(np.int32)
+        problem = replace(problem, target=target, truth=target)
+
+    outcome, _ = search(problem)
+
+    assert outcome.scored == 8
+    assert np.isfinite(outcome.best.value)
 
 
 def test_a_class_that_a_fold_lacks_has_no_probability_there():
