@@ -62,7 +62,9 @@ def leaderboard(trials: Sequence[Mapping[str, Any]], metric: str, direction: str
     return html
 
 
-def scored_by(trials: Sequence[Mapping[str, Any]], *, forest: bool, bags: bool, folds: int) -> str:
+def scored_by(
+    trials: Sequence[Mapping[str, Any]], *, forest: bool, bags: bool, folds: int, often: bool = False
+) -> str:
     """Say which rows the scores of one model's trials come from.
 
     Args:
@@ -70,9 +72,12 @@ def scored_by(trials: Sequence[Mapping[str, Any]], *, forest: bool, bags: bool, 
         forest: whether the model is a forest: where one fold tells enough, these take one.
         bags: whether every tree draws its rows, and can be asked about the others.
         folds: those of the search.
+        often: whether trees may draw rows so often that none is left to ask about them.
     """
     if not forest or any(len(trial.get("values", ())) > 1 for trial in trials):
         return f"{folds} folds, in the mean"
+    if bags and often:
+        return f"out-of-bag rows, or of the first of {folds} folds where trees draw some rows too often"
     if bags:
         return "out-of-bag rows, each answered by the trees that have not seen it"
     return f"the first of {folds} folds"

@@ -81,11 +81,14 @@ def _scoring(
     folds = result.get("folds") or spec["search"]["folds"]
     told: dict[str, list[str]] = {}
     for model in models:
-        drawn = _spaces(spec, model).get("bootstrap", {"values": ["random-forest" in model]}).get("values")
+        space = _spaces(spec, model)
+        drawn = space.get("bootstrap", {"values": ["random-forest" in model]}).get("values")
+        often = "balanced" in space.get("class_weight", {}).get("values", ()) or "max_samples" in space
         way = scored_by(
             [trial for trial in scored if _model(trial, result) == model],
             forest=_is_forest(model),
             bags=result["engine"] == "cpu" and drawn == [True],
+            often=often,
             folds=folds,
         )
         told.setdefault(way, []).append(model)

@@ -277,6 +277,8 @@ def test_the_page_says_that_trials_are_missing_and_what_ended_the_search(search:
 )
 def test_the_page_says_which_rows_scored(values: list[float], forest: bool, bags: bool, said: str):
     assert scored_by([trial(0, 0.9, values=values)], forest=forest, bags=bags, folds=3).startswith(said)
+    often = scored_by([trial(0, 0.9, values=values)], forest=forest, bags=bags, folds=3, often=True)
+    assert ("too often" in often) == (said == "out-of-bag rows")
 
 
 @pytest.mark.parametrize(
