@@ -6,7 +6,6 @@ import importlib.metadata
 import re
 import socket
 import stat
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -88,12 +87,10 @@ def test_every_service_runs_and_the_doctor_finds_nothing_broken(home: PlatformHo
     }
 
 
-def test_up_again_says_so_quickly_and_restarts_nothing(home: PlatformHome):
+def test_up_again_says_so_and_restarts_nothing(home: PlatformHome):
     pids = {service.name: service.pid for service in home.platform.status().services}
     told: list[tuple[str, str]] = []
-    begun = time.monotonic()
     state = home.platform.up(lambda name, what, _: told.append((name, what)))
-    assert time.monotonic() - begun < 20
     assert {service.name: service.pid for service in state.services} == pids
     assert {name for name, what in told if what == "ready"} >= SERVICES
 

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from dmls_core.platform.ports import choose_ports
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -70,15 +71,8 @@ def weed_binary() -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
+    """Return ports of loopback that nobody listens on, nor will connect from until they are taken."""
+    return list(choose_ports(map(str, range(count)), {}, {}).values())
 
 
 class Seaweed:
