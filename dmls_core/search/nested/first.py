@@ -126,7 +126,7 @@ class FirstRung:
         except DataError as error:
             return candidate.failed(error)
         self._hold(candidate)
-        return candidate.trial("pruned", f"given up after {self.trees} trees")
+        return candidate.trial("pruned", f"the first {self.trees} trees")
 
     def _hold(self, candidate: Candidate) -> None:
         self.held[candidate.number] = candidate
