@@ -9,10 +9,9 @@ settings.register_profile("dmls", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("dmls")
 
 pytest_plugins = [
-    "tests.services.ahead",
     "tests.services.browser",
-    "tests.services.docker_engine",
     "tests.services.demo_platform",
+    "tests.services.docker_engine",
     "tests.services.mlflow_server",
     "tests.services.postgres_server",
     "tests.services.prometheus_server",

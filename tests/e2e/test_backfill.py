@@ -93,8 +93,9 @@ def wait_deferred(platform: PlatformClient, day: str, timeout: float = PATIENCE)
         time.sleep(1)
 
 
-def go_ahead(platform: PlatformClient) -> None:
-    """Begin a backfill over three past weeks while the newest week's model is served.
+@pytest.fixture(scope="module")
+def backfilled(platform: PlatformClient) -> list[dict[str, Any]]:
+    """The runs of a backfill over three past weeks, begun while the newest week's model was served.
 
     The last of the three weeks arrives when its run waits for it.
     """
@@ -119,11 +120,6 @@ def go_ahead(platform: PlatformClient) -> None:
     platform.airflow("POST", "/backfills", asked)
     wait_deferred(platform, PAST[-1])
     platform.put(f"incoming/{TEAM}/{JOB}/data/dt={PAST[-1]}/part-0.csv", late)
-
-
-@pytest.fixture(scope="module")
-def backfilled(platform: PlatformClient) -> list[dict[str, Any]]:
-    """The runs of the backfill that was begun ahead."""
     return wait_ended(platform, "backfill", len(PAST))
 
 

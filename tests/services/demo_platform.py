@@ -1,27 +1,21 @@
-"""One platform for all end-to-end tests, started the way a newcomer starts it: ``dmls demo``.
-
-It begins with the session, and with it what the end-to-end modules want to be done ahead: their ``AHEAD``
-maps a job to what is dropped, ``(team, job): (spec, data)``, and their ``go_ahead(platform)`` does the rest.
-"""
+"""One platform for all end-to-end tests, started the way a newcomer starts it: ``dmls demo``."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.services.ahead import Ahead
 from tests.services.platform_client import PlatformClient
 
 NO_ENGINE = "unix:///nonexistent.sock"
-DEMO_SECONDS = 900
 
 
 @dataclass
@@ -76,67 +70,28 @@ def marked_processes(platform_id: str) -> list[psutil.Process]:
     return found
 
 
-def begin(ahead: Ahead) -> None:
-    """Have the demo run, and what is to be done ahead, if tests of this session use it."""
-    if "demo" not in ahead.wanted:
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Run the demo once; the platform stays up for the tests and is taken down in the end.
+
+    ``DMLS_TEST_HOME`` names the state folder to use instead, which is then left running.
+    """
+    if kept := os.environ.get("DMLS_TEST_HOME"):
+        done = dmls(Path(kept), "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
+        yield Demo(done.stdout + done.stderr, done.returncode, Path(kept))
         return
-    home = str(demo_home(ahead))
-    this = "tests.services.demo_platform"
-    undo = () if os.environ.get("DMLS_TEST_HOME") else (this, "down", home)
-    ahead.begin("demo", this, "up", home, after="engine", undo=undo)
-    modules = [m.__name__ for m in ahead.modules if hasattr(m, "AHEAD") or hasattr(m, "go_ahead")]
-    ahead.begin("dropped", this, "drop", home, *modules, after="demo")
-
-
-def demo_home(ahead: Ahead) -> Path:
-    """The state folder; ``DMLS_TEST_HOME`` names one to use instead, which is then left running."""
-    return Path(os.environ.get("DMLS_TEST_HOME") or ahead.folder / "demo" / ".dmls")
-
-
-def finished(home: Path) -> Demo:
-    """Return the demo that was run over a state folder."""
-    found = json.loads((home / "demo.json").read_text())
-    return Demo(found["output"], found["exit_code"], home)
+    home = tmp_path_factory.mktemp("demo") / ".dmls"
+    # No Docker engine: the process runner. The docker runner has tests of its own.
+    done = dmls(home, "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
+    try:
+        yield Demo(done.stdout + done.stderr, done.returncode, home)
+    finally:
+        down = dmls(home, "down", timeout=120)
+        assert down.returncode == 0, down.stderr
 
 
 @pytest.fixture(scope="session")
-def demo(ahead: Ahead) -> Demo:
-    """The demo, which ran once; the platform stays up for the tests."""
-    ahead.join("demo")
-    return finished(demo_home(ahead))
-
-
-@pytest.fixture(scope="session")
-def platform(demo: Demo, ahead: Ahead) -> PlatformClient:
+def platform(demo: Demo) -> PlatformClient:
     """The running platform through its public protocols."""
     assert demo.exit_code == 0, demo.output
-    ahead.join("dropped")
     return PlatformClient(demo.home / "platform.json")
-
-
-def main(action: str, home: Path, *modules: str) -> int:
-    """Run the demo, drop what modules want dropped ahead, or stop the platform."""
-    if action == "up":
-        home.parent.mkdir(parents=True, exist_ok=True)
-        # No Docker engine: the process runner. The docker runner has tests of its own.
-        done = dmls(home, "demo", timeout=DEMO_SECONDS, DOCKER_HOST=NO_ENGINE)
-        found = {"output": done.stdout + done.stderr, "exit_code": done.returncode}
-        (home / "demo.json").touch(mode=0o600)  # like all else there
-        (home / "demo.json").write_text(json.dumps(found))
-    elif action == "drop" and finished(home).exit_code == 0:
-        platform = PlatformClient(home / "platform.json")
-        imported = [importlib.import_module(name) for name in modules]
-        for module in imported:
-            for (team, job), (spec, table) in getattr(module, "AHEAD", {}).items():
-                platform.drop(team, job, spec, table)
-        for module in imported:
-            getattr(module, "go_ahead", lambda _: None)(platform)
-    elif action == "down":
-        done = dmls(home, "down", timeout=120)
-        print(done.stderr, file=sys.stderr)
-        return done.returncode
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))

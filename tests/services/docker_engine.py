@@ -5,7 +5,6 @@ missing. The engine has a socket, a data folder and a control group of its own, 
 rules: containers use the host's network or none. By hand::
 
     python -m tests.services.docker_engine start /tmp/engine     # prints DOCKER_HOST
-    python -m tests.services.docker_engine image /tmp/engine     # has it build the trainer's image
     python -m tests.services.docker_engine stop /tmp/engine      # stops it and removes the folder
 """
 
@@ -18,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.services.ahead import Ahead
 from tests.services.base_image import make_python_image, missing_packages
 
 START_SECONDS = 60
@@ -225,76 +224,51 @@ def apt_install(packages: list[str]) -> None:
     raise EngineMissingError(f"apt-get could not install {' '.join(packages)}:\n{done.stderr[-2000:]}")
 
 
-def own_engine() -> DockerEngine | None:
-    """Return the machine's own engine, if it answers."""
-    own = DockerEngine(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
-    return own if own.answers() else None
-
-
-def build_image(engine: DockerEngine) -> str:
-    """Have the trainer's image built the way ``dmls up`` builds it; return what the build said."""
-    program = "from dmls_core.cli.trainer_image import prepare_image; prepare_image()"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=engine.environment,
-        capture_output=True,
-        text=True,
-        timeout=IMAGE_SECONDS,
-    )
-    return done.stdout + done.stderr
-
-
-def begin(ahead: Ahead) -> None:
-    """Have an engine start, and the trainer's image built, if tests of this session use them."""
-    if "docker_engine" not in ahead.wanted:
-        return
-    # Below /tmp, since unix sockets have short paths.
-    folder = ahead.places["engine"] = tempfile.mkdtemp(prefix="engine-", dir="/tmp")
-    action = "image" if ahead.wanted & {"trainer_image", "docker_demo"} else "start"
-    module = "tests.services.docker_engine"
-    ahead.begin("engine", module, action, folder, undo=(module, "stop", folder))
-
-
 @pytest.fixture(scope="session")
-def docker_engine(ahead: Ahead) -> DockerEngine:
+def docker_engine() -> Iterator[DockerEngine]:
     """The machine's own engine where one answers; else a private one for this session; else a skip."""
-    ahead.join("engine")
-    if own := own_engine():
-        return own
+    own = DockerEngine(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+    if own.answers():
+        yield own
+        return
+    private = PrivateEngine(Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp")))
     try:
-        return PrivateEngine(Path(ahead.places["engine"])).start()
-    except EngineMissingError as error:
-        pytest.skip(f"Docker: {error}")
+        try:
+            engine = private.start()
+        except EngineMissingError as error:
+            pytest.skip(f"Docker: {error}")
+        yield engine
+    finally:
+        private.stop()
 
 
 @pytest.fixture(scope="session")
 def trainer_image(docker_engine: DockerEngine) -> str:
     """The trainer's image, built the way ``dmls up`` builds it: once, until its sources change."""
-    said = build_image(docker_engine)
+    program = "from dmls_core.cli.trainer_image import prepare_image; prepare_image()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=docker_engine.environment,
+        capture_output=True,
+        text=True,
+        timeout=IMAGE_SECONDS,
+    )
     name = "dmls-trainer:cpu"
     found = docker_engine.docker("image", "inspect", name, check=False)
-    assert found.returncode == 0, f"{name} was not built:\n{said}"
+    assert found.returncode == 0, f"{name} was not built:\n{done.stdout}\n{done.stderr}"
     return name
 
 
-def main(action: str, folder: Path) -> None:
-    """Start an engine, have it build the trainer's image, or stop it."""
-    private = PrivateEngine(folder)
+def main(action: str, folder: str) -> None:
+    """Start or stop an engine by hand."""
+    private = PrivateEngine(Path(folder).absolute())
     if action == "stop":
         private.stop()
-        return
-    try:
-        engine = own_engine() or private.start()
-    except EngineMissingError as error:
-        # Who needs it says so.
-        print(error, file=sys.stderr)
-        return
-    print(f"export DOCKER_HOST={engine.host}")
-    if action == "image":
-        print(build_image(engine), file=sys.stderr)
+    else:
+        print(f"export DOCKER_HOST={private.start().host}")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in ("start", "image", "stop"):
+    if len(sys.argv) != 3 or sys.argv[1] not in ("start", "stop"):
         sys.exit(__doc__)
-    main(sys.argv[1], Path(sys.argv[2]).absolute())
+    main(sys.argv[1], sys.argv[2])

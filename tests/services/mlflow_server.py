@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from dmls_core.platform.service import http_answers
-from tests.services.ahead import Ahead
 from tests.services.seaweed import free_ports
 
 START_SECONDS = 180
 """A fresh SQLite database takes half a minute of migrations."""
 
 
-def begin(ahead: Ahead) -> None:
-    """Have the server start, if tests of this session use it."""
-    if "mlflow_uri" not in ahead.wanted:
-        return
-    folder = ahead.folder / "mlflow"
-    folder.mkdir()
-    (port,) = free_ports(1)
-    ahead.begin(
-        "mlflow",
-        *("mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-        *("--backend-store-uri", f"sqlite:///{folder}/mlflow.db"),
-        *("--artifacts-destination", str(folder / "files")),
-        MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
-        MLFLOW_DISABLE_TELEMETRY="true",
-    )
-    ahead.places["mlflow"] = f"http://127.0.0.1:{port}"
-
-
 @pytest.fixture(scope="session")
-def mlflow_uri(ahead: Ahead) -> str:
+def mlflow_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of an MLflow server that lasts as long as the test session."""
-    uri = ahead.places["mlflow"]
+    folder = tmp_path_factory.mktemp("mlflow")
+    (port,) = free_ports(1)
+    uri = f"http://127.0.0.1:{port}"
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--workers",
+            "1",
+        ),
+        *(
+            "--backend-store-uri",
+            f"sqlite:///{folder}/mlflow.db",
+            "--artifacts-destination",
+            str(folder / "files"),
+        ),
+    ]
+    environment = os.environ | {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    log = folder / "log.txt"
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            command, env=environment, cwd=folder, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        _wait(uri, server, log)
+        yield uri
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def _wait(uri: str, server: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not http_answers(f"{uri}/health"):
-        assert ahead.runs("mlflow"), f"MLflow ended:\n{ahead.said('mlflow')}"
-        assert time.monotonic() < deadline, f"MLflow did not start:\n{ahead.said('mlflow')}"
-        time.sleep(0.2)
-    return uri
+    while True:
+        try:
+            urllib.request.urlopen(f"{uri}/health", timeout=2).close()
+            return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"MLflow did not start:\n{log.read_text()[-3000:]}") from None
+            time.sleep(0.2)

@@ -1,0 +1,22 @@
+"""Jobs that tests only wait for are dropped before the first test: they train while other tests wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.services.platform_client import PlatformClient
+
+
+@pytest.fixture(scope="session")
+def platform(platform: PlatformClient, request: pytest.FixtureRequest) -> PlatformClient:
+    """The platform, with what the modules of this session's tests have in ``AHEAD`` dropped.
+
+    ``AHEAD`` maps a job to what is dropped: ``(team, job): (spec, data)``.
+    """
+    modules = dict.fromkeys(
+        item.module for item in request.session.items if isinstance(item, pytest.Function)
+    )
+    for module in modules:
+        for (team, job), (spec, table) in getattr(module, "AHEAD", {}).items():
+            platform.drop(team, job, spec, table)
+    return platform
