@@ -83,7 +83,10 @@ def _scoring(
     for model in models:
         space = _spaces(spec, model)
         drawn = space.get("bootstrap", {"values": ["random-forest" in model]}).get("values")
-        often = "balanced" in space.get("class_weight", {}).get("values", ()) or "max_samples" in space
+        rows = space.get("max_samples", {})
+        # A share of the rows is no more than there are; a number of rows may be.
+        many = any(isinstance(value, int) for value in (*rows.get("values", ()), rows.get("max")))
+        often = many or "balanced" in space.get("class_weight", {}).get("values", ())
         way = scored_by(
             [trial for trial in scored if _model(trial, result) == model],
             forest=_is_forest(model),
