@@ -70,7 +70,7 @@ def s3(home: PlatformHome, **changed: str) -> Any:
 
 def http_status(url: str, method: str = "GET") -> int:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=60) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -158,13 +158,13 @@ def test_postgres_has_two_databases_with_owners_and_passwords(home: PlatformHome
     place = context(home)
     for name in ("airflow", "mlflow"):
         url = database_url(place, name, "psycopg").replace("+psycopg", "")
-        with closing(psycopg.connect(url, connect_timeout=5)) as connection:
+        with closing(psycopg.connect(url, connect_timeout=60)) as connection:
             assert connection.execute("SELECT current_user, count(*) > 10 FROM pg_tables").fetchone() == (
                 name,
                 True,
             )
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-            psycopg.connect(re.sub(r":[^:@]+@", ":guess@", url), connect_timeout=5)
+            psycopg.connect(re.sub(r":[^:@]+@", ":guess@", url), connect_timeout=60)
     with superuser(place) as connection:
         assert connection.execute("SHOW server_version_num").fetchone()[0].startswith("18")
     (server,) = [m.process for m in home.processes("postgres") if m.process.pid == home.main_pid("postgres")]

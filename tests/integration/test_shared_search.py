@@ -194,7 +194,7 @@ def test_a_helper_leaves_after_a_trial_when_it_is_needed_elsewhere(start: Start,
 
 
 def test_time_that_is_up_ends_all_workers(start: Start, tmp_path: Path):
-    ended(tmp_path, *(start(worker, 2, 500, seconds=0.3, timeout=2) for worker in range(2)))
+    ended(tmp_path, *(start(worker, 2, 500, seconds=0.3, timeout=4) for worker in range(2)))
     count = len(trials(tmp_path))
     assert 1 <= count < 500
 

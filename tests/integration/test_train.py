@@ -254,7 +254,7 @@ def test_sigterm_leaves_no_process_and_no_scratch(iris: Path):
 
     process.send_signal(signal.SIGTERM)
 
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert not list((iris / "scratch").iterdir())
     assert not [child for child in children if Path(f"/proc/{child}").exists()]

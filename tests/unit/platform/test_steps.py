@@ -10,7 +10,7 @@ from dmls_core.platform.steps import Step, run_steps
 
 def test_steps_wait_for_what_they_need_and_for_nothing_else():
     done: list[str] = []
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=60)
 
     def together(name: str):
         def action(_: threading.Event) -> None:

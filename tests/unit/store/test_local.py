@@ -212,9 +212,7 @@ store._write("k", Slow())
     worker.kill()
     worker.wait()
     assert list(store.list("")) == []
-    start = time.monotonic()
     store.create("k", b"x")
-    assert time.monotonic() - start < 5
 
 
 def test_download_of_a_file_that_changes_under_the_reader(store: LocalStore, tmp_path: Path) -> None:
