@@ -12,6 +12,7 @@ from typing import Any
 
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.spec import HyperparameterDefinition, ModelDefinition
+from dmls_core.spec.model_rules import DEFAULT_TRIALS
 from dmls_core.spec.reserved import TABLES
 
 PAGE = Path(__file__).parents[1] / "docs" / "spec.md"
@@ -25,8 +26,9 @@ A spec is a TOML file called `spec.toml`. This one works as it stands:
 ```toml
 {example}```
 
-`model` and `[columns]` with its `target` are all that a spec needs. `n_trials` says how many sets of
-hyperparameters are tried.
+`model` and `[columns]` with its `target` are all that a spec needs. `model` is one of those below, or a list
+of several that [compete](search.md#several-models). `n_trials` says how many sets of hyperparameters are
+tried: {trials} if left out, or all where there are fewer.
 
 A table whose name is not in the list below is a hyperparameter of the model. It says what is tried:
 
@@ -58,7 +60,7 @@ LATER = {
 def page() -> str:
     """Return the whole page."""
     example = (PAGE.parents[1] / "examples/iris/spec.toml").read_text()
-    parts = [HEAD.format(example=example), "## Tables\n", *map(_table, TABLES)]
+    parts = [HEAD.format(example=example, trials=DEFAULT_TRIALS), "## Tables\n", *map(_table, TABLES)]
     parts += ["### `[tags]`\n", "Names and values of your own, text both; MLflow shows them.\n"]
     parts += ["## Metrics\n", *_metrics(), "## Models\n", *_models()]
     return "\n".join(parts).rstrip() + "\n"
@@ -121,8 +123,8 @@ def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(kinds))
     if "$ref" in field:
         return "table"
-    if "enum" in field:
-        return ", ".join(f"`{value}`" for value in field["enum"])
+    if "enum" in field or "const" in field:
+        return ", ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
     kind = {
         "string": "text",
         "integer": "integer",
@@ -131,11 +133,19 @@ def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         "array": "list",
         "object": "table",
     }.get(str(field.get("type")), "text")
-    low = field.get("minimum", field.get("exclusiveMinimum"))
-    high = field.get("maximum", field.get("exclusiveMaximum"))
-    if low is not None and high is not None:
-        return f"{kind}, {_bound(low)} to {_bound(high)}"
-    return kind
+    return ", ".join(filter(None, [kind, _bounds(field)]))
+
+
+def _bounds(field: Mapping[str, Any]) -> str:
+    low, high = field.get("minimum"), field.get("maximum")
+    # Of integers alone, as that of `seed`: what is below it ends one before.
+    if (end := field.get("exclusiveMaximum")) is not None:
+        high = end - 1
+    if (above := field.get("exclusiveMinimum")) is not None:
+        return f"above {_bound(above)}" + (f" to {_bound(high)}" if high is not None else "")
+    if low is None:
+        return ""
+    return f"{_bound(low)} to {_bound(high)}" if high is not None else f"{_bound(low)} or more"
 
 
 def _metrics() -> list[str]:
@@ -151,7 +161,8 @@ def _metrics() -> list[str]:
     defaults = ", ".join(
         sorted({f"`{model.default_metric}` for a {model.task}" for model in CATALOGUE.values()})
     )
-    return [f"By default {defaults}.\n", _grid(rows, ("metric", "for a", "better is", ""))]
+    names = "scikit-learn's names of scorings, such as `neg_log_loss`, mean the same"
+    return [f"By default {defaults}; {names}.\n", _grid(rows, ("metric", "for a", "better is", ""))]
 
 
 def _models() -> list[str]:

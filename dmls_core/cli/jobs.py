@@ -45,7 +45,10 @@ def submit(
     data: Annotated[list[Path], FilesArguments],
     team: Annotated[str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")] = DEFAULT_TEAM,
     name: Annotated[
-        str | None, typer.Option(help="The job's name; the spec's, or its folder's, if left out.")
+        str | None,
+        typer.Option(
+            help="The job's name; if left out, that of the spec's file, or of its folder for spec.toml."
+        ),
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the run ends or asks for approval.")

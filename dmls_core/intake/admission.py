@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -36,12 +36,14 @@ class Outcome:
         message: in the user's words.
         record: the job's record where this drop is its current version, or has just retired it.
         problems: what is wrong with the drop.
+        known: whether this very drop had its answer before.
     """
 
     state: State
     message: str
     record: JobRecord | None = None
     problems: tuple[Problem, ...] = ()
+    known: bool = field(default=False, compare=False)
 
 
 def admit(
@@ -103,7 +105,7 @@ def _answer(
     if before and before.fingerprint == submission.fingerprint:
         record = None if submission.problems else Registry(store).job(team, job)
         current = record if record and record.run_key == before.run_key else None
-        return Outcome(before.state, before.message, current, before.errors)
+        return Outcome(before.state, before.message, current, before.errors, known=True)
     try:
         outcome = _decide(store, submission, limits)
     except UserError as error:

@@ -18,6 +18,12 @@ MAX_BYTES = 1 << 20
 
 ATTEMPTS = 8
 
+ERROR_BYTES = MAX_BYTES // 2
+"""Of the errors of a status that is written, so that it can be read back."""
+
+MAX_TEXT = 5_000
+"""Characters of one text of a status: a column's name may be as long as a file's beginning."""
+
 NOTE = "; later: "
 """Stands between an answer and the note behind it."""
 
@@ -47,9 +53,9 @@ def write_status(
     """
     status = Status(
         state,
-        message,
+        _cut(message),
         f"{team}/{job}".strip("/"),
-        tuple(map(as_problem, errors)),
+        _bounded(errors),
         run_key,
         links or {},
         fingerprint,
@@ -93,9 +99,9 @@ def update_run_status(
         earlier = before.links if before and (before.run_key, before.run) == (run_key, run) else {}
         status = Status(
             state,
-            message,
+            _cut(message),
             f"{team}/{job}",
-            tuple(map(as_problem, errors)),
+            _bounded(errors),
             run_key,
             {**earlier, **(links or {})},
             record.fingerprint,
@@ -131,7 +137,7 @@ def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, s
         before, etag = _read(store, team, job)
         if before is None:
             return False
-        message = f"{before.message.partition(NOTE)[0]}{NOTE}{note}"
+        message = _cut(f"{before.message.partition(NOTE)[0]}{NOTE}{note}")
         status = replace(before, message=message, links={**before.links, **links}, updated="")
         try:
             _write(store, team, job, status, before, etag)
@@ -139,6 +145,36 @@ def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, s
             continue
         return True
     raise ConflictError(f"cannot add to the answer to {team}/{job}: others keep changing it")
+
+
+def _bounded(errors: Iterable[Problem | Mapping[str, Any]]) -> tuple[Problem, ...]:
+    """Return as many errors as a status holds, and how many more there are."""
+    found = [as_problem(error) for error in errors]
+    kept: list[Problem] = []
+    size = 0
+    for problem in map(_short, found):
+        size += len(json.dumps(problem.as_json()))
+        if size > ERROR_BYTES:
+            kept.append(Problem(f"and {len(found) - len(kept):,} more problems"))
+            break
+        kept.append(problem)
+    return tuple(kept)
+
+
+def _short(problem: Problem) -> Problem:
+    return replace(
+        problem,
+        message=_cut(problem.message),
+        hint=_cut(problem.hint),
+        file=_cut(problem.file),
+        key=_cut(problem.key),
+        found=_cut(problem.found),
+        expected=_cut(problem.expected),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:

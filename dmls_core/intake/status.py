@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from dmls_core.errors import Problem
@@ -61,11 +62,38 @@ class Status:
             content = {"run": "", **content}  # earlier releases know no runs that choose their data
             values = {name.name: content[name.name] for name in fields(cls)}
             status = cls(**values | {"errors": tuple(map(as_problem, values["errors"]))})
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a status: {error}") from error
-        if status.state not in get_args(State) or not isinstance(status.links, dict):
-            raise ValueError("not a status: unknown state or links")
+        _check(status)
         return status
+
+
+def _check(status: Status) -> None:
+    """Hold a status that was read against its types: users may write where it lies, and pages show it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    texts: list[object] = [status.message, status.job, status.fingerprint, status.updated, status.run]
+    texts += [status.run_key or ""]
+    numbers: list[object] = []
+    for problem in status.errors:
+        texts += [problem.message, problem.hint, problem.file, problem.key, problem.found, problem.expected]
+        numbers += [problem.line, problem.column]
+    if status.state not in get_args(State) or not isinstance(status.links, dict):
+        raise ValueError("not a status: unknown state or links")
+    for text in (*texts, *status.links, *status.links.values()):
+        if not isinstance(text, str):
+            raise ValueError(f"not a status: {text!r} is no text")
+        text.encode()  # no half of a surrogate pair, which no answer could hold
+    for number in numbers:
+        if number is not None and type(number) is not int:
+            raise ValueError(f"not a status: {number!r} is no place")
+    try:
+        if status.updated:
+            datetime.fromisoformat(status.updated).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"not a status: {error}") from error
 
 
 def as_problem(problem: Problem | Mapping[str, Any]) -> Problem:

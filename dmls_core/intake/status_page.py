@@ -16,7 +16,7 @@ MAX_TEXT = 600
 """Characters of one text of the user's that are shown."""
 
 MAX_ERRORS = 50
-"""Errors that are shown; ``_status.json`` has them all."""
+"""Errors that are shown; ``_status.json`` has more."""
 
 _HEADLINES = {
     "waiting": "Something is missing yet.",

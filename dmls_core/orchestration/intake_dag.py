@@ -9,6 +9,7 @@ import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 from airflow.sdk.configuration import conf
 
+from dmls_core.errors import PlatformError
 from dmls_core.intake import admit, find_submissions
 from dmls_core.orchestration.connections import open_root
 from dmls_core.orchestration.settings import airflow_settings
@@ -28,23 +29,39 @@ class AdmitOperator(BaseOperator):
     template_fields = ()
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return each submission's outcome: team, job, state and message."""
+        """Return each submission's outcome: team, job, state and message.
+
+        A submission that cannot be looked at keeps no other one waiting.
+
+        Raises:
+            PlatformError: there are such; all others have their answer.
+        """
         store = open_root(airflow_settings())
         folders = changed_folders(context) or [(s.team, s.job) for s in find_submissions(store)]
-        outcomes = []
-        base = conf.get("api", "base_url", fallback="").rstrip("/")
+        outcomes, failed = [], []
         for team, job in folders:
-            links = (
-                {"airflow": f"{base}/dags/{layout.dag_id(team, job)}"}
-                if layout.is_name(team) and layout.is_name(job)
-                else {}
-            )
-            outcome = admit(store, team, job, links=links)
-            self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
-            if outcome.state == "rejected":
-                notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
-            outcomes.append({"team": team, "job": job, "state": outcome.state, "message": outcome.message})
+            try:
+                outcomes.append(self._admit(store, team, job))
+            except Exception as error:
+                store.head(layout.snapshot("none"))  # a store that is away is no fault of this drop
+                self.log.exception("%s/%s cannot be looked at", team, job)
+                failed.append(f"{team}/{job}: {error}")
+        if failed:
+            raise PlatformError(f"{len(failed)} of {len(folders)} drops have no answer: {'; '.join(failed)}")
         return outcomes
+
+    def _admit(self, store: Store, team: str, job: str) -> dict[str, Any]:
+        base = conf.get("api", "base_url", fallback="").rstrip("/")
+        links = (
+            {"airflow": f"{base}/dags/{layout.dag_id(team, job)}"}
+            if layout.is_name(team) and layout.is_name(job)
+            else {}
+        )
+        outcome = admit(store, team, job, links=links)
+        self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
+        if outcome.state == "rejected" and not outcome.known:
+            notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
+        return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
 
 
 def _owner(store: Store, team: str, job: str) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
                 "triton_repository": str(context.model_repository),
                 "inference_log": str(context.inference_log),
                 "image": TRAINER_IMAGE,
-                "gpus": len(find_gpus()),
+                "gpus": _gpus_of(runner),
                 "refresh_interval": 3,
                 **(_docker_kwargs() if runner == "docker" else {}),
             },
@@ -184,6 +184,15 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
 def _docker_kwargs() -> dict[str, str]:
     """Return where the engine is, and the network by which containers reach S3 on loopback."""
     return {"docker_network": "host", "docker_url": os.environ.get("DOCKER_HOST", "")}
+
+
+def _gpus_of(runner: Runner) -> int:
+    """Return how many GPUs the trainers can use: the image is the cpu engine's, and so may be this Python."""
+    from dmls_core.models.engines import missing_packages
+
+    if runner == "docker" or missing_packages("gpu", "random-forest"):
+        return 0
+    return sum(gpu.usable for gpu in find_gpus())
 
 
 def pools() -> dict[str, int]:

@@ -10,13 +10,17 @@ PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
-_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+_Field = tuple[str, int, int, tuple[str, ...]]
+_FIELDS: tuple[_Field, ...] = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),
     ("day of the month", 1, 31, ()),
     ("month", 1, 12, _MONTHS),
     ("day of the week", 0, 7, _DAYS),
 )
+_LONGEST = {month: 29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31 for month in range(1, 13)}
+"""Month -> its days at most."""
+
 _TERM = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
@@ -31,6 +35,12 @@ def cron_problem(cron: str) -> str:
         for term in text.lower().split(","):
             if not _fits(term, low, high, words):
                 return f"has a {name} that is not from {low} to {high}: {text[:40]!r}"
+    _, _, days, months, weekdays = fields
+    # With a weekday beside it, either of the two is enough.
+    if weekdays == "*" and min(_values(days, _FIELDS[2])) > max(
+        _LONGEST[month] for month in _values(months, _FIELDS[3])
+    ):
+        return "has a day of the month that none of its months has"
     return ""
 
 
@@ -42,6 +52,20 @@ def _fits(term: str, low: int, high: int, words: tuple[str, ...]) -> bool:
     if any(number is None or not low <= number <= high for number in numbers):
         return False
     return len(numbers) < 2 or (numbers[0] or 0) <= (numbers[1] or 0)
+
+
+def _values(text: str, field: _Field) -> set[int]:
+    """Return what a field that fits stands for."""
+    _, low, high, words = field
+    found: set[int] = set()
+    for term in text.lower().split(","):
+        if match := _TERM.fullmatch(term):
+            first, last, step = match.groups()
+            start = low if first is None else _number(first, words, low) or low
+            # 5/7 is from 5 on.
+            end = _number(last, words, low) if last else start if first and not step else high
+            found.update(range(start, (end or high) + 1, int(step or 1)))
+    return found
 
 
 def _number(part: str, words: tuple[str, ...], low: int) -> int | None:

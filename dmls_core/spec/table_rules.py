@@ -11,6 +11,9 @@ from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
 from dmls_core.spec.tables import Columns, Data, Expectations, Owner, Resources, Schedule
 
+MOST_PATTERN = 10_000
+"""Characters of all patterns together; to read one takes up to a millisecond for each."""
+
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]{0,99}")
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 
@@ -50,6 +53,14 @@ def check_expectations(expectations: Expectations, findings: Findings) -> None:
     """Bounds are in order, and patterns are regular expressions."""
     rows = ("expectations", "max_rows")
     _check_order(expectations.min_rows, expectations.max_rows, rows, "min_rows", findings)
+    # A pattern that many columns share is read once.
+    patterns = {column.pattern for column in expectations.columns.values() if column.pattern}
+    if (length := sum(map(len, patterns))) > MOST_PATTERN:
+        most = f"at most {MOST_PATTERN:,} characters"
+        findings.add(
+            ("expectations", "columns"), "has too much text in patterns", found=length, expected=most
+        )
+        return
     for name, column in expectations.columns.items():
         path: Path = ("expectations", "columns", name)
         _check_order(column.min, column.max, (*path, "max"), "min", findings)
@@ -60,7 +71,7 @@ def check_expectations(expectations: Expectations, findings: Findings) -> None:
             findings.add((*path, "pattern"), "cannot go with min or max: it is for texts", hint=hint)
         try:
             re.compile(column.pattern)
-        except (re.error, RecursionError, OverflowError) as error:
+        except (re.error, ValueError, RecursionError, OverflowError) as error:
             findings.add((*path, "pattern"), f"is not a regular expression: {error}", found=column.pattern)
 
 

@@ -32,7 +32,7 @@ class Data(Table):
         None,
         min_length=1,
         max_length=512,
-        description="File name or pattern beside the spec; all *.csv and *.parquet files if left out. "
+        description="File name or pattern beside the spec; needed where several data files lie there. "
         "{date}, {year}, {month}, {day} and {hour} make it a pattern of partitions.",
         examples=["train.csv", "part-*.parquet", "data/{date}.csv", "data/dt={date}/*.parquet"],
     )
@@ -243,7 +243,9 @@ class Resources(Table):
         "auto", description="What fits the models; auto is gpu where the runner has one, else cpu."
     )
     gpus: int | None = Field(None, ge=0, le=64, description="GPUs; one on the gpu engine if left out.")
-    memory: Memory | None = Field(None, description="Memory that a trainer may take.")
+    memory: Memory | None = Field(
+        None, description="Memory that a trainer may take, 64 MiB or more.", examples=["8 GiB", "512m"]
+    )
 
 
 class Owner(Table):

@@ -17,7 +17,7 @@ from dmls_core.data import ValidationProcess
 from dmls_core.errors import PlatformError
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 
-PATIENCE = 120
+PATIENCE = 600
 IRIS = "size,colour,target\n" + "5.1,red,a\n4.9,blue,b\n4.7,red,b\n" * 20
 
 

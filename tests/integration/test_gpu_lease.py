@@ -13,6 +13,7 @@ from docker.errors import APIError
 from dmls_core.orchestration.settings import AirflowSettings
 from dmls_core.orchestration.trainer import docker as docker_trainer
 from dmls_core.orchestration.trainer import gpu
+from dmls_core.orchestration.trainer.command import ROOT_LABEL
 from dmls_core.orchestration.trainer.gpu import create_on_gpu, least_held
 from tests.services.docker_engine import PYTHON_IMAGE
 
@@ -94,6 +95,22 @@ def test_the_operator_asks_for_one_gpu(engine, docker_engine, gpus, asked, monke
     found = engine.inspect_container(operator.container["Id"])
     (request,) = found["HostConfig"]["DeviceRequests"]
     assert {key: request[key] for key in asked} == asked
+
+
+def test_only_what_a_try_of_the_same_run_left_is_removed(engine, docker_engine, monkeypatch):
+    settings = AirflowSettings(root="s3://one", image=PYTHON_IMAGE, docker_url=docker_engine.host)
+    monkeypatch.setattr(docker_trainer, "airflow_settings", lambda: settings)
+    # Two teams that drop the same spec and data have the same run key.
+    own = {ROOT_LABEL: "s3://one", "dmls.dag": "dmls.a.iris", "dmls.run_key": uuid.uuid4().hex}
+    own |= {"dmls.worker": "0", gpu.LABEL: ""}
+    others = [{"dmls.dag": "dmls.b.iris"}, {ROOT_LABEL: "s3://two"}, {"dmls.worker": "1"}]
+    _, *foreign = (
+        engine.create_container(PYTHON_IMAGE, ["true"], labels=own | other)["Id"] for other in ({}, *others)
+    )
+    operator = docker_trainer.TrainerOperator(task_id="search", plan={"engine": "cpu", "worker": 0})
+    operator._remove_leftovers(own)
+    left = engine.containers(all=True, filters={"label": gpu.LABEL})
+    assert {found["Id"] for found in left} == set(foreign)
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ def guess_target(columns: Sequence[Column]) -> Column | None:
 
     Its name says it best; next, that it comes last, as in most data sets, or first.
     """
-    fit = [column for column in columns if can_be_target(column)]
+    fit = [(position, column) for position, column in enumerate(columns) if can_be_target(column)]
     if not fit:
         return None
-    return max(fit, key=lambda column: _score(column, columns))
+    return max(fit, key=lambda placed: _score(*placed, last=len(columns) - 1))[1]
 
 
 def can_be_target(column: Column) -> bool:
@@ -73,7 +73,7 @@ def guess_task(column: Column) -> Task:
     )
 
 
-def _score(column: Column, columns: Sequence[Column]) -> tuple[float, int]:
+def _score(position: int, column: Column, *, last: int) -> tuple[float, int]:
     words = column.name.strip().casefold()
     score = 0.0
     if words in _SURE:
@@ -82,8 +82,7 @@ def _score(column: Column, columns: Sequence[Column]) -> tuple[float, int]:
         score = 5
     elif any(part in _SURE for part in re.split(r"[ _.-]+", words)):
         score = 4
-    position = columns.index(column)
-    if position == len(columns) - 1:
+    if position == last:
         score += 3
     elif position == 0:
         score += 1

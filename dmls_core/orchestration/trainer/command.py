@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from dmls_core.data.limits import DataLimits
 from dmls_core.orchestration.jobs.engine import trainer_engine
 from dmls_core.orchestration.jobs.job import Job
 from dmls_core.store import Store, layout
@@ -59,6 +60,11 @@ def take_turn(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, str]
         leave_line(store, plan["engine"], job.team, job.name, job.run_key)
         return {}
     return {LINE_VARIABLE: f"{store.url}/{layout.line_folder(plan['engine'])}".rstrip("/")}
+
+
+def data_limits() -> dict[str, str]:
+    """Return the worker's variables with limits of data, by which its trainers read data as well."""
+    return {name: text for name, text in os.environ.items() if name.startswith(DataLimits.variables)}
 
 
 def trainer_labels(job: Job, run_id: str, task_id: str, try_number: int, worker: int) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -20,7 +21,13 @@ from dmls_core.orchestration.jobs.job import Job, job_of
 from dmls_core.orchestration.jobs.study import check_reach, study_environment
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.telling.status import StatusReporter
-from dmls_core.orchestration.trainer.command import ROOT_LABEL, take_turn, trainer_arguments, trainer_labels
+from dmls_core.orchestration.trainer.command import (
+    ROOT_LABEL,
+    data_limits,
+    take_turn,
+    trainer_arguments,
+    trainer_labels,
+)
 from dmls_core.orchestration.trainer.gpu import create_on_gpu
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher
@@ -73,18 +80,19 @@ class TrainerOperator(DockerOperator):
         job, store = job_of(context), open_root(settings)
         self.command = trainer_arguments(job, store, self.plan)
         worker = self.plan["worker"]
-        self.labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number, worker)
-        self.labels |= {ROOT_LABEL: settings.root}
+        labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number, worker)
+        self.labels = labels = labels | {ROOT_LABEL: settings.root}
         study = study_environment(job)
         check_reach(study, settings.docker_network)
         # DockerOperator hands these over by the engine's interface: no command line holds them.
         self._private_environment = store_environment(settings) | study | take_turn(job, store, self.plan)
+        self._private_environment |= data_limits()
         if self.plan["engine"] == "gpu":
             self._take_gpu(settings.gpus)
         # The leader tells how the run goes.
         self._reporter = None if worker else StatusReporter(job, store, context["run_id"])
         self._harden(job, settings)
-        self._remove_leftovers(job)
+        self._remove_leftovers(labels)
         try:
             with ProgressWatcher(job, store, self._reporter) if self._reporter else nullcontext():
                 super().execute(context)
@@ -133,10 +141,13 @@ class TrainerOperator(DockerOperator):
             # The spec insists on one, and nobody said how many there are: the engine gives its first.
             self.device_requests = [DeviceRequest(count=1, capabilities=[["gpu"]])]
 
-    def _remove_leftovers(self, job: Job) -> None:
-        """Remove containers that an earlier try of this run left behind."""
-        labels = [f"dmls.run_key={job.run_key}", f"dmls.worker={self.plan['worker']}"]
-        for found in self.cli.containers(all=True, filters={"label": labels}):
+    def _remove_leftovers(self, labels: Mapping[str, str]) -> None:
+        """Remove containers that an earlier try of this run left behind; ``labels`` are this try's.
+
+        Jobs with the same spec and data have the same run key, and several DMLS may share the engine.
+        """
+        same = [f"{name}={labels[name]}" for name in (ROOT_LABEL, "dmls.dag", "dmls.run_key", "dmls.worker")]
+        for found in self.cli.containers(all=True, filters={"label": same}):
             self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
             self._remove(found["Id"])
 

@@ -21,7 +21,13 @@ from dmls_core.orchestration.jobs.job import job_of
 from dmls_core.orchestration.jobs.study import study_environment
 from dmls_core.orchestration.settings import AirflowSettings, airflow_settings
 from dmls_core.orchestration.telling.status import StatusReporter
-from dmls_core.orchestration.trainer.command import RUN_MARK, run_mark, take_turn, trainer_arguments
+from dmls_core.orchestration.trainer.command import (
+    RUN_MARK,
+    data_limits,
+    run_mark,
+    take_turn,
+    trainer_arguments,
+)
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
 from dmls_core.orchestration.trainer.progress import ProgressWatcher
 
@@ -29,7 +35,7 @@ GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL; Airflow itself kills the task 5 s after it cancels it."""
 
 PASSED_ON = re.compile(r"(PATH|LANG|LC_\w+|TZ|DMLS_PLATFORM_ID|SSL_CERT_\w+|CUDA_VISIBLE_DEVICES)")
-"""The only variables of the worker that the trainer sees."""
+"""The only variables of the worker that the trainer sees, with those of ``data_limits``."""
 
 
 class ProcessTrainerOperator(BaseOperator):
@@ -79,7 +85,7 @@ class ProcessTrainerOperator(BaseOperator):
 
     def _run(self, settings: AirflowSettings, arguments: list[str], memory: int, scratch: Path) -> int:
         environment = {k: v for k, v in os.environ.items() if PASSED_ON.fullmatch(k)}
-        environment |= self._secrets | {RUN_MARK: self._mark}
+        environment |= data_limits() | self._secrets | {RUN_MARK: self._mark}
         environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
         python = settings.trainer_python or sys.executable
         command = [python, "-m", "dmls_core.compute.confine", "--memory", str(memory), "--"]

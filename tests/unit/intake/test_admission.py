@@ -46,7 +46,9 @@ def test_an_unchanged_drop_is_left_alone(store: Store, monkeypatch: pytest.Monke
     first = admit(store, "growth", "iris")
     monkeypatch.setattr(admission, "_load", None)
     monkeypatch.setattr(store, "put", None)
-    assert admit(store, "growth", "iris") == first
+    again = admit(store, "growth", "iris")
+    assert again == first
+    assert (first.known, again.known) == (False, True)
 
 
 def test_how_a_run_goes_is_not_forgotten_by_looking_again(store: Store) -> None:

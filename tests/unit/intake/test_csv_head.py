@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.errors import Problem
+from dmls_core.intake import csv_header
 from dmls_core.intake.csv_head import check_csv_head
+from dmls_core.intake.csv_rows import Row
 from tests.unit.intake.drops import CSV
 
 
@@ -123,6 +125,19 @@ def test_missing_columns_with_a_guess() -> None:
         ("columns.id", "row", "correct the name in the spec, or add the column to the file"),
     ]
     assert {p.found for p in problems} == {"sepal_lenght, petal_width, Species"}
+
+
+def test_many_missing_columns_are_compared_with_a_bounded_number_of_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(
+        csv_header.difflib, "get_close_matches", lambda _word, names, **_: compared.extend(names) or []
+    )
+    wanted = spec(features=tuple(f"missing {n}" for n in range(900)))
+    problems = csv_header.check_columns("iris.csv", Row(1, [f"c{n}" for n in range(1_000)]), wanted)
+    assert len(problems) == 901
+    assert 1_000 <= len(compared) <= csv_header._COMPARISONS
 
 
 def test_all_other_columns_as_features() -> None:

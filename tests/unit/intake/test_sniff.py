@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import random
 from typing import Any
 
@@ -14,6 +15,7 @@ from dmls_core.errors import DataError
 from dmls_core.intake.csv_head import check_csv_head
 from dmls_core.intake.limits import IntakeLimits
 from dmls_core.intake.sniff import Column, Sample, Sniffed, parquet_tail, read_sample, sniff
+from dmls_core.intake.sniff.apart import sniff_apart
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.spec.toml_text import toml_text
 
@@ -223,6 +225,19 @@ def test_a_parquet_file() -> None:
     assert (found.rows, found.seen, found.target) == (ROWS, ROWS, "ok")
     assert column(found, "ok").missing == ROWS // 3
     assert load_spec(toml_text(found.document).encode()).columns.target == "ok"
+
+
+def test_a_parquet_file_that_ends_its_reader_does_not_end_who_looks_at_it() -> None:
+    whole = parquet_of(FRAME)
+    expected = sniff("a\0.parquet", read_sample("a\0.parquet", whole, complete=True)).as_json()
+    assert sniff_apart("a\0.parquet", whole, len(whole)) == json.loads(json.dumps(expected))
+    # Thrift's compact form of a schema: a root, groups with one child each, a column of integers.
+    groups = 100_000 * b"\x35\0\x18\x01a\x15\x02\0"
+    schema = b"\x48\x01m\x15\x02\0" + groups + b"\x15\2\x25\0\x18\1x\0"
+    footer = b"\x15\x02\x19\xfc\xa2\x8d\x06" + schema + b"\x16\x02\x19\x0c\0"
+    deep = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(DataError):
+        sniff_apart("a.parquet", deep, len(deep))
 
 
 def test_the_end_of_a_parquet_file_tells_its_columns() -> None:

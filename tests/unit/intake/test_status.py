@@ -69,6 +69,23 @@ def test_the_form_of_the_design(store: Store) -> None:
     assert "| spec.toml, line 3, column 1 (a.b) | m; found: f; expected: e | h |" in page
 
 
+def test_an_answer_of_many_and_long_errors_can_be_read_back(store: Store) -> None:
+    many = [Problem(f"the column 'feature_{n:05}' is not in the file", found="x" * 200) for n in range(6_000)]
+    write_status(store, "growth", "iris", "rejected", "no", errors=many)
+    status = read_status(store, "growth", "iris")
+    assert status
+    *shown, more = status.errors
+    assert shown == many[: len(shown)]
+    assert more.message == f"and {len(many) - len(shown):,} more problems"
+    # A column's name may be as long as the file's beginning.
+    long = Problem(repr("\U000e0001" * 60_000))
+    write_status(store, "growth", "iris", "rejected", str(long), errors=[long] * 2)
+    status = read_status(store, "growth", "iris")
+    assert status
+    assert len(status.errors) == 2
+    assert len(status.message) < 6_000
+
+
 def test_what_says_the_same_is_left_untouched(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     first = write_status(store, "growth", "iris", "waiting", "for data")
     monkeypatch.setattr(store, "put", None)
@@ -117,6 +134,27 @@ def test_a_call_cut_off_is_made_good_by_the_next(store: Store, monkeypatch: pyte
 )
 def test_what_users_write_there_does_no_harm(store: Store, content: bytes) -> None:
     store.put(KEY, content)
+    assert read_status(store, "growth", "iris") is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"errors": ["no table"]},
+        {"errors": [{"message": 5}]},
+        {"errors": [{"message": "m", "line": "3"}]},
+        {"message": 5},
+        {"message": "half of a pair: \ud800"},
+        {"links": {"page": 5}},
+        {"run_key": ["a"]},
+        {"updated": "yesterday"},
+        {"updated": "0001-01-01T00:00:00+14:00"},
+    ],
+)
+def test_nor_does_what_users_change_in_an_answer(store: Store, change: dict[str, Any]) -> None:
+    write_status(store, "growth", "iris", "waiting", "for data", errors=[Problem("m", line=3)])
+    assert read_status(store, "growth", "iris") is not None
+    store.put(KEY, json.dumps(answer(store) | change).encode())
     assert read_status(store, "growth", "iris") is None
     write_status(store, "growth", "iris", "waiting", "for data")
     assert answer(store)["state"] == "waiting"

@@ -17,11 +17,14 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP
 
-from dmls_core.errors import SpecError
+from dmls_core.errors import PlatformError, SpecError
+from dmls_core.intake import read_status
 from dmls_core.models import load_spec
+from dmls_core.orchestration import intake_dag
 from dmls_core.orchestration.lateness import tell_late
 from dmls_core.orchestration.telling import notify as module
 from dmls_core.orchestration.telling.notify import connection_id, notify
+from dmls_core.store import open_store
 from tests.webhook import Webhook, webhook
 
 LOGGER = module.__name__
@@ -192,6 +195,26 @@ def test_a_webhook_that_refuses_is_a_warning(server, caplog):
         notify(HOOK, "drifted", "lab/iris", "2 of 4 columns drifted")
     assert len(server.heard) == 1
     assert "lab/iris was drifted" in caplog.text
+
+
+def test_a_rejected_drop_is_told_of_once_and_one_without_an_answer_keeps_no_other_waiting(
+    server, accept, root, monkeypatch
+):
+    spec = (
+        b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nnotify = ["webhook:alerts"]'
+    )
+    accept("lab", "zeta", spec=spec)
+    store = open_store(str(root))
+    store.put("incoming/lab/zeta/spec.toml", b"model = 3")
+    store.put("incoming/lab/alpha/_status.json/a.csv", b"lies where the answer would")
+    monkeypatch.setattr(intake_dag, "open_root", lambda _: store)
+
+    for _ in range(2):
+        with pytest.raises(PlatformError, match="1 of 2 drops have no answer: lab/alpha: "):
+            intake_dag.AdmitOperator(task_id="admit").execute({})
+
+    assert read_status(store, "lab", "zeta").state == "rejected"
+    assert [(told["event"], told["job"]) for told in server.contents] == [("rejected", "lab/zeta")]
 
 
 def test_a_spec_reaches_the_connections_that_were_made_for_it_alone():

@@ -18,9 +18,11 @@ from dmls_core.orchestration.jobs.engine import choose_engine, trainer_engine
 from dmls_core.orchestration.jobs.job import Job
 from dmls_core.orchestration.jobs.study import STUDY_VARIABLE, check_reach, study_environment, study_url
 from dmls_core.orchestration.priority import HELPER, LEADER, LeadersFirst
+from dmls_core.orchestration.settings import AirflowSettings
 from dmls_core.orchestration.tasks.plan import PlanOperator
 from dmls_core.orchestration.trainer.command import take_turn, trainer_arguments, trainer_labels
 from dmls_core.orchestration.trainer.outcome import answer, raise_failure, runner_file
+from dmls_core.orchestration.trainer.process import ProcessTrainerOperator
 from dmls_core.store import open_store
 from dmls_core.store.line import somebody_waits
 from dmls_core.training.run import STUDY_VARIABLE as READ_BY_THE_TRAINER
@@ -205,3 +207,21 @@ def test_a_helper_answers_without_a_result_and_its_last_failure_skips_it(job, tm
         raise_failure(job(), store, "was killed", helper, context(3))
     with pytest.raises(AirflowSkipException, match="go on without it"):
         raise_failure(job(), store, "was killed", helper, context(4))
+
+
+def test_a_trainer_knows_the_limits_of_data_and_no_other_setting_of_its_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nenv > environment\n")
+    python.chmod(0o700)
+    monkeypatch.setenv("DMLS_DATA_CLASSES", "2000")
+    monkeypatch.setenv("DMLS_TRITON_KEY", "secret")
+    trainer = ProcessTrainerOperator(plan={"worker": 0, "engine": "cpu"}, task_id="search")
+
+    code = trainer._run(AirflowSettings(str(tmp_path), trainer_python=str(python)), [], 2**30, tmp_path)
+
+    assert code == 0
+    known = (tmp_path / "environment").read_text()
+    assert "DMLS_DATA_CLASSES=2000" in known.splitlines()
+    assert "secret" not in known

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dmls_core.compute import Gpu
+from dmls_core.models import engines
 from dmls_core.platform import airflow, mlflow, postgres, seaweedfs, triton
 from dmls_core.platform.context import Context
 from dmls_core.platform.environment import base_environment
@@ -62,6 +64,22 @@ def test_what_is_written_is_private(context: Context):
     files = [p for p in context.state.rglob("*") if p.is_file()]
     assert len(files) >= 3
     assert {stat.S_IMODE(p.stat().st_mode) for p in files} == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("runner", "missing", "offered"),
+    [("docker", [], 0), ("process", ["cuml"], 0), ("process", [], 1)],
+)
+def test_a_gpu_is_offered_where_trainers_can_use_it(
+    context: Context, monkeypatch: pytest.MonkeyPatch, runner, missing, offered
+):
+    gpus = [Gpu(0, "NVIDIA H200", 140 << 30, (9, 0)), Gpu(1, "Tesla K80", 12 << 30, (3, 7))]
+    monkeypatch.setattr(airflow, "find_gpus", lambda: gpus)
+    monkeypatch.setattr(engines, "missing_packages", lambda *_: missing)
+
+    (entry,) = airflow.bundles(context, runner)
+
+    assert entry["kwargs"]["gpus"] == offered
 
 
 def test_the_bundle_entry(context: Context):

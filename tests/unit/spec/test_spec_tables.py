@@ -142,6 +142,12 @@ def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str
         ("[expectations.columns.a]\nmin = 3\nmax = 1", "expectations.columns.a.max", ["below min"]),
         ("[expectations.columns.a]\npatern = 'x'", "expectations.columns.a.patern", ["mean pattern?"]),
         ("[expectations.columns.a]\npattern = '['", "expectations.columns.a.pattern", ["not a regular"]),
+        ("[expectations.columns.a]\npattern = '(?u)(?a)'", "expectations.columns.a.pattern", ["flags"]),
+        (
+            "".join(f"[expectations.columns.c{i}]\npattern = '{'x' * 490}{i}'\n" for i in range(30)),
+            "expectations.columns",
+            ["too much text in patterns"],
+        ),
         ("[expectations.columns.a]\npattern = 'x'\nmin = 1", "expectations.columns.a.pattern", ["for texts"]),
         (
             "[expectations.columns.a]\nvalues = [[1]]",
@@ -238,6 +244,9 @@ def test_what_comes_later_is_told_only_once_all_else_is_in_order(faults: Faults)
         "@daily",
         "59 23 31 12 7",
         "1-9/2 * * * *",
+        "0 0 29 2 *",
+        "0 0 31 */2 *",
+        "0 0 31 2 mon",
     ],
 )
 def test_cron_expressions_that_are_fine(cron: str) -> None:
@@ -250,6 +259,9 @@ def test_cron_expressions_that_are_fine(cron: str) -> None:
         "", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8",
         "*/0 * * * *", "5-1 * * * *", "@never", "a * * * *", "1,,2 * * * *", "-1 * * * *", "* * * mon *",
         "² * * * *",
+        "0 0 30 2 *",
+        "0 0 31 apr,6 *",
+        "0 0 30/1 feb *",
     ],
 )  # fmt: skip
 def test_cron_expressions_that_are_not(cron: str) -> None:

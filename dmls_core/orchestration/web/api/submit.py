@@ -142,16 +142,15 @@ def check_spec(body: SpecText) -> dict[str, Any]:
 
 
 def _sniff(file: str, content: bytes, size: int) -> dict[str, Any]:
-    from dmls_core.intake.sniff import parquet_tail, read_sample, sniff
+    from dmls_core.intake.sniff import read_sample, sniff
+    from dmls_core.intake.sniff.apart import sniff_apart
     from dmls_core.spec.toml_text import toml_text
 
-    complete = len(content) >= size
-    if file.lower().endswith(".parquet") and not complete:
-        sample = parquet_tail(file, content, size)
+    if file.lower().endswith(".parquet"):
+        found = sniff_apart(file, content, size)
     else:
-        sample = read_sample(file, content, complete=complete)
-    found = sniff(file, sample)
-    return {**found.as_json(), "document": marked(found.document), "toml": toml_text(found.document)}
+        found = sniff(file, read_sample(file, content, complete=len(content) >= size)).as_json()
+    return {**found, "document": marked(found["document"]), "toml": toml_text(found["document"])}
 
 
 def _checked(toml: str, columns: list[str]) -> dict[str, Any]:

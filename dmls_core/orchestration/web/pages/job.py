@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
 from dmls_core.models.metrics_catalogue import METRICS
@@ -17,7 +18,7 @@ from dmls_core.orchestration.web.job import audit
 from dmls_core.orchestration.web.job.about import About, describe
 from dmls_core.orchestration.web.job.history import read_runs
 from dmls_core.orchestration.web.job.trial_view import curve, rank
-from dmls_core.orchestration.web.security import JobCaller
+from dmls_core.orchestration.web.security import JobCaller, job_may
 from dmls_core.orchestration.web.templating import render
 from dmls_core.store import Registry
 
@@ -27,8 +28,12 @@ SHOWN_TRIALS = 100
 STEPS = ("validate", "plan", "search", "evaluate", "register", "approve", "deploy", "verify")
 """Tasks of a run, in their order."""
 
+RUNS = [Depends(job_may("GET", DagAccessEntity.RUN))]
+EVENTS = [Depends(job_may("GET", DagAccessEntity.AUDIT_LOG))]
+"""What Airflow is asked besides, as by the API, for pages that show runs or who did what."""
 
-@router.get("")
+
+@router.get("", dependencies=RUNS)
 def overview(caller: Viewer, session: SessionDep, request: Request, part: str = "") -> HTMLResponse:
     """Show the job with its latest run; with ``part``, what changes while the run goes."""
     about = describe(session, open_store(), caller.team, caller.name)
@@ -38,7 +43,7 @@ def overview(caller: Viewer, session: SessionDep, request: Request, part: str = 
     return _render(request, caller, about, template, "overview", **_run_values(about, view))
 
 
-@router.get("/runs")
+@router.get("/runs", dependencies=RUNS)
 def runs_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
     """List the job's runs."""
     about = describe(session, open_store(), caller.team, caller.name)
@@ -46,7 +51,7 @@ def runs_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResp
     return _render(request, caller, about, "job_runs.html", "runs", runs=runs)
 
 
-@router.get("/compare")
+@router.get("/compare", dependencies=RUNS)
 def compare_page(
     caller: Viewer,
     session: SessionDep,
@@ -60,7 +65,7 @@ def compare_page(
     return _render(request, caller, about, "job_compare.html", "runs", comparison=found)
 
 
-@router.get("/runs/{run_id}")
+@router.get("/runs/{run_id}", dependencies=RUNS)
 def run_page(
     caller: Viewer, session: SessionDep, request: Request, run_id: RunId, part: str = ""
 ) -> HTMLResponse:
@@ -79,7 +84,7 @@ def versions_page(caller: Viewer, session: SessionDep, request: Request) -> HTML
     return _render(request, caller, about, "job_versions.html", "versions", versions=versions)
 
 
-@router.get("/history")
+@router.get("/history", dependencies=EVENTS)
 def history_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
     """Show who did what and when."""
     about = describe(session, open_store(), caller.team, caller.name)

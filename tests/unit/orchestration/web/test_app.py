@@ -13,7 +13,7 @@ from dmls_core.errors import ConflictError, NotFoundError, PlatformError, Proble
 from dmls_core.orchestration.web import PREFIX
 from dmls_core.orchestration.web.app import create_app
 from dmls_core.orchestration.web.mount import LazyApp
-from dmls_core.orchestration.web.security import body, signed_in
+from dmls_core.orchestration.web.security import access, body, signed_in
 from dmls_core.orchestration.web.security.headers import HEADERS
 
 SAME = {"Sec-Fetch-Site": "same-origin"}
@@ -124,6 +124,16 @@ def test_errors_are_problem_details_for_programs_and_pages_for_people(
     assert "secret" not in answer.text + page.text
     for found in (answer, page):
         assert {name: found.headers[name] for name in HEADERS} == HEADERS
+
+
+def test_pages_ask_airflow_what_the_api_asks(client: TestClient, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(access, "may", lambda *asked: asked[-1] is None)  # the DAG, and nothing of it
+    for kind in ("", "/api/v1"):
+        for page in ("runs", "compare?run=a&run=b" if not kind else "runs/compare?run=a&run=b", "runs/one"):
+            answer = client.get(f"{kind}/jobs/lab/iris/{page}")
+            assert answer.status_code == 403, (kind, page)
+    for page in ("/jobs/lab/iris", "/jobs/lab/iris/history", "/api/v1/jobs/lab/iris/events"):
+        assert client.get(page).status_code == 403, page
 
 
 def test_a_users_mistake_tells_its_place(client: TestClient):
