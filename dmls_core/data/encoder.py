@@ -9,9 +9,10 @@ Rules, the same wherever a value comes from (a CSV, a list, an ndarray, a pandas
 * Number: a number, its text, or a truth value (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0).
   Anything else is an error. What float32 cannot hold becomes infinite. Missing becomes ``fill``.
 * Category: compared as text without blanks around it. Numbers that are equal are the same category however
-  they are written or stored: 1, 1.0, ``"1"``, ``"1.0"``, ``" 1"``; but ``"01"`` (a code, not a number) is
-  another one. ``True`` is ``"true"`` in any case of letters. Its code is its position in ``categories``; one
-  that was not seen when the encoder was fitted gets ``unknown``, a missing one ``missing``.
+  they are written or stored: 1, 1.0, ``"1"``, ``"1.0"``, ``" 1"``, or 0.0000001 and ``"1e-07"``, as files
+  hold it; but ``"01"`` and ``"1e3"`` (codes, not numbers) are others. ``True`` is ``"true"`` in any case of
+  letters. Its code is its position in ``categories``; one that was not seen when the encoder was fitted gets
+  ``unknown``, a missing one ``missing``.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ UNKNOWN = -1.0
 
 _TRUTH = {"true": 1.0, "false": 0.0}
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
+_EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?e[+-][0-9]{1,3}")
 _SHOWN = 60
 
 
@@ -69,6 +71,9 @@ def category_text(value: object) -> str | None:
         text = str(value).strip()
         if _DECIMAL.fullmatch(text):
             text = text.rstrip("0").rstrip(".")
+        elif _EXPONENT.fullmatch(text) and math.isfinite(float(text)):
+            # So CSV and Parquet spell very small and very large floats; a request may bring the float itself.
+            text = np.format_float_positional(float(text), trim="-")
         elif text.lower() in _TRUTH:
             text = text.lower()
     return "0" if text == "-0" else text

@@ -138,6 +138,12 @@ class Decay:
             key: list(found) if (found := getattr(self, key)) else None for key in intervals
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Decay:
+        """Read what ``as_json`` returned."""
+        intervals = ("interval", "trained_interval")
+        return cls(**{**data, **{key: tuple(data[key]) if data[key] else None for key in intervals}})
+
 
 def judge(trained: Trained, truth: NDArray[Any], answers: NDArray[Any]) -> Decay:
     """Compare a model's score on labelled answers with that of its training.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -113,6 +114,21 @@ class Drift:
         more = f" and {len(self.drifted) - 3} more" if len(self.drifted) > 3 else ""
         count = f"{len(self.drifted)} of {len(self.compared)} columns drifted"
         return f"{count} in {self.rows:,} rows: {shown}{more}"
+
+    @classmethod
+    def from_fields(cls, data: Mapping[str, Any]) -> Drift:
+        """Return the comparison of which ``dataclasses.asdict`` gave this."""
+        columns = (
+            ColumnDrift(
+                **{
+                    **column,
+                    "old": Column.from_json(column["old"]),
+                    "new": Column.from_json(column["new"]) if column["new"] else None,
+                }
+            )
+            for column in data["columns"]
+        )
+        return cls(**{**data, "columns": tuple(columns)})
 
     def as_json(self, **about: str) -> dict[str, Any]:
         """Return the content of ``drift.json``.

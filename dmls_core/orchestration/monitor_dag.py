@@ -9,6 +9,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
+from dmls_core.compute.memory import parse_memory
 from dmls_core.orchestration.connections import open_root
 from dmls_core.orchestration.monitor.upkeep_tasks import CollectOperator, ReapOperator, RepairOperator
 from dmls_core.orchestration.settings import airflow_settings
@@ -33,7 +34,7 @@ class CompareOperator(BaseOperator):
         from dmls_core.orchestration.monitor.check import check_jobs
 
         settings = airflow_settings()
-        look = check_jobs(open_root(settings), settings.mlflow_uri)
+        look = check_jobs(open_root(settings), settings.mlflow_uri, parse_memory(settings.memory))
         context["task_instance"].xcom_push(
             key=CHECKED,
             value={"states": look.states, "count": len(look.checked) + look.judged, "failed": look.failed},

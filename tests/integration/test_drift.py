@@ -171,6 +171,15 @@ def requests_of(store: Store, job: str, data: pl.DataFrame, name: str, folder: P
     store.upload(f"{layout.inference_folder('lab', job)}dt=2026-01-01/{name}", folder / name)
 
 
+def deep_parquet() -> bytes:
+    """A Parquet file of 100,000 groups, each in the one before: the stack of who reads it overflows."""
+    # Thrift's compact form of a schema: a root, groups with one child each, a column of integers.
+    groups = 100_000 * b"\x35\0\x18\x01a\x15\x02\0"
+    schema = b"\x48\x01m\x15\x02\0" + groups + b"\x15\2\x25\0\x18\1x\0"
+    footer = b"\x15\x02\x19\xfc\xa2\x8d\x06" + schema + b"\x16\x02\x19\x0c\0"
+    return b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
 def settle(store: Store, look: Look) -> None:
     """Note up to where was compared, as the monitor's last task does."""
     for key, state in look.states.items():
@@ -227,13 +236,21 @@ def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     assert "columns drifted in 300 rows" in status.message
     assert status.links["drift"].endswith(f"{name}/drift.html")
 
-    # More rows of the job that had too few: now they are enough, together.
+    # More rows of the job that had too few: now they are enough, together. A file that ends its reader ends
+    # nothing else, and is read once.
     requests_of(store, "numbers", stream(300, 6).drop("y"), "b.parquet", tmp_path)
-    (checked,) = check_jobs(store, mlflow_uri).checked
+    store.put(f"{layout.inference_folder('lab', 'classes')}dt=2026-01-02/deep.parquet", deep_parquet())
+    look = check_jobs(store, mlflow_uri)
+    assert [reason.partition(" (")[0] for reason in look.failed if "lab/classes" in reason] == [
+        "lab/classes: requests: the file is damaged, nested too deep, or too large once it is unpacked"
+    ]
+    (checked,) = look.checked
     assert (checked.job.name, checked.drift.rows, checked.drift.verdict) == ("numbers", 330, "steady")
     assert checked.retrain_run_id == ""
     assert read_status(store, "lab", "numbers").message.count("; later: ") == 1
-    settle(store, check_jobs(store, mlflow_uri))
+    settle(store, look)
+    look = check_jobs(store, mlflow_uri)
+    assert ([reason[:7] for reason in look.failed], look.checked) == (["lab/aaa"], [])
 
 
 def test_new_partitions_are_compared_one_by_one_and_those_trained_on_are_not(

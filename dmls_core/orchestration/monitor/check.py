@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from dmls_core.errors import DmlsError, NotFoundError
 from dmls_core.monitoring import (
     Drift,
-    check_files,
     drift_page,
     fetch_model,
     metrics_text,
@@ -21,6 +20,7 @@ from dmls_core.monitoring import (
 from dmls_core.monitoring.drift import now
 from dmls_core.monitoring.exposition import drift_file
 from dmls_core.orchestration.monitor import arrivals
+from dmls_core.orchestration.monitor.apart import MEMORY, EndedError, Reader
 from dmls_core.orchestration.monitor.label_files import state_key
 from dmls_core.orchestration.monitor.late_labels import LabelLook, look_at_labels
 from dmls_core.orchestration.monitor.look import Checked, Look, Watched
@@ -33,29 +33,35 @@ MOST_RETRAINS = 500
 """Runs started at a time, below Airflow's default for mapped tasks; other jobs wait for the next look."""
 
 
-def check_jobs(store: Store, mlflow_uri: str) -> Look:
+def check_jobs(store: Store, mlflow_uri: str, memory: int = MEMORY) -> Look:
     """Compare what is new of every watched job; a job that cannot be compared hides no other.
+
+    Args:
+        store: of the platform.
+        mlflow_uri: the MLflow server.
+        memory: bytes that a trainer may take, and so may reading a job's files.
 
     Raises:
         StoreError: the jobs cannot be listed.
     """
     logged = requests.list_requests(store)
     look = Look()
-    for job in watched_jobs(store):
-        if len(look.retrains) >= MOST_RETRAINS:
-            break
-        files = logged.get((job.team, job.name), [])
-        found: list[Checked] = []
-        labels: LabelLook | None = None
-        with _noting(look, job, "compared"):
-            for checked in _check_job(store, mlflow_uri, job, files, look):
-                log.info("%s/%s, %s: %s", job.team, job.name, checked.source, checked.drift.gist)
-                found.append(checked)
-        with _noting(look, job, "judged by its labels"):
-            labels = look_at_labels(store, mlflow_uri, job.team, job.name, job.spec, files)
-        look.checked.extend(found)
-        _note(look, job, found, labels)
-        tell(store, mlflow_uri, job, found, labels)
+    with Reader(memory) as reader:
+        for job in watched_jobs(store):
+            if len(look.retrains) >= MOST_RETRAINS:
+                break
+            files = logged.get((job.team, job.name), [])
+            found: list[Checked] = []
+            labels: LabelLook | None = None
+            with _noting(look, job, "compared"):
+                for checked in _check_job(store, reader, mlflow_uri, job, files, look):
+                    log.info("%s/%s, %s: %s", job.team, job.name, checked.source, checked.drift.gist)
+                    found.append(checked)
+            with _noting(look, job, "judged by its labels"):
+                labels = look_at_labels(store, reader, mlflow_uri, job.team, job.name, job.spec, files)
+            look.checked.extend(found)
+            _note(look, job, found, labels)
+            tell(store, mlflow_uri, job, found, labels)
     return look
 
 
@@ -76,6 +82,8 @@ def _note(look: Look, job: Watched, found: Sequence[Checked], labels: LabelLook 
     if labels is not None:
         look.judged += bool(labels.page)
         look.states[state_key(job.team, job.name)] = labels.state.as_json()
+        if labels.failed:
+            look.failed.append(f"{job.team}/{job.name}: {labels.failed}")
         if labels.decayed_champion and job.spec["drift"]["action"] == "retrain":
             runs.add(_run_id(labels.decayed_champion, now()))
     look.retrains.update((layout.dag_id(job.team, job.name), run_id) for run_id in runs)
@@ -94,7 +102,7 @@ def watched_jobs(store: Store) -> list[Watched]:
 
 
 def _check_job(
-    store: Store, mlflow_uri: str, job: Watched, logged: Sequence[ObjectInfo], look: Look
+    store: Store, reader: Reader, mlflow_uri: str, job: Watched, logged: Sequence[ObjectInfo], look: Look
 ) -> Iterator[Checked]:
     """Compare a job's new partitions and requests; write page, JSON and metrics of each.
 
@@ -103,14 +111,17 @@ def _check_job(
     Raises:
         DmlsError: requests have no champion, its baseline is missing, or a file cannot be read.
     """
-    yield from _check_partitions(store, mlflow_uri, job, look)
-    yield from _check_requests(store, mlflow_uri, job, logged, look)
+    yield from _check_partitions(store, reader, mlflow_uri, job, look)
+    yield from _check_requests(store, reader, mlflow_uri, job, logged, look)
 
 
 def _check_requests(
-    store: Store, mlflow_uri: str, job: Watched, files: Sequence[ObjectInfo], look: Look
+    store: Store, reader: Reader, mlflow_uri: str, job: Watched, files: Sequence[ObjectInfo], look: Look
 ) -> Iterator[Checked]:
-    """Compare new requests, if they are enough to judge: too few wait for more."""
+    """Compare new requests, if they are enough to judge: too few wait for more.
+
+    Those that end their reader are noted as compared: they would end it at every look.
+    """
     from dmls_core.tracking import find_champion
 
     seen = requests.read_seen(store, job.team, job.name)
@@ -120,21 +131,28 @@ def _check_requests(
     champion = find_champion(mlflow_uri, layout.model_name(job.team, job.name))
     with TemporaryDirectory(prefix="dmls-monitor-") as scratch:
         paths = requests.download_newest(store, new, Path(scratch))
-        drift = _compare(store, job, champion.run_key, paths, Path(scratch))
+        seen, state = seen.advance(new), layout.monitor_folder(job.team, job.name) + requests.STATE
+        try:
+            drift = _compare(store, reader, job, champion.run_key, paths, "requests")
+        except EndedError:
+            look.states[state] = seen.as_json()
+            raise
     if drift.verdict == "too few rows":
         return
-    seen = seen.advance(new)
     page = _write(store, job, drift, seen.name, champion.run_key, "requests")
-    look.states[layout.monitor_folder(job.team, job.name) + requests.STATE] = seen.as_json()
+    look.states[state] = seen.as_json()
     run_id = _retrain_run_id(job, drift, champion.run_key)
     yield Checked(job, "requests", drift, champion.version, page, run_id)
 
 
-def _check_partitions(store: Store, mlflow_uri: str, job: Watched, look: Look) -> Iterator[Checked]:
+def _check_partitions(
+    store: Store, reader: Reader, mlflow_uri: str, job: Watched, look: Look
+) -> Iterator[Checked]:
     """Compare new partitions one by one; too few rows are put together with the next ones.
 
     A partition that the champion was trained on is compared with the champion before it, where that is
-    known: its drift is told, though nothing is left to be done.
+    known: its drift is told, though nothing is left to be done. One that ends its reader is noted as
+    compared: it would end it at every look.
     """
     from dmls_core.tracking import find_champion
 
@@ -156,10 +174,14 @@ def _check_partitions(store: Store, mlflow_uri: str, job: Watched, look: Look) -
         rest = rest.joined(arrival) if rest else arrival
         with TemporaryDirectory(prefix="dmls-monitor-") as scratch:
             paths = rest.download(store, Path(scratch), job.spec["data"]["format"])
-            drift = _compare(store, job, baseline, paths, Path(scratch))
+            source = arrivals.source_name(job.team, job.name, rest.files)
+            try:
+                drift = _compare(store, reader, job, baseline, paths, source)
+            except EndedError:
+                look.states[state] = arrivals.Compared(arrival.end, baseline).as_json()
+                raise
         if drift.verdict == "too few rows":
             continue
-        source = arrivals.source_name(job.team, job.name, rest.files)
         page = _write(store, job, drift, rest.name, baseline, source)
         run_id = "" if covered else _retrain_run_id(job, drift, champion.run_key)
         look.states[state] = arrivals.Compared(arrival.end, champion.run_key).as_json()
@@ -169,17 +191,20 @@ def _check_partitions(store: Store, mlflow_uri: str, job: Watched, look: Look) -
     look.states[state] = arrivals.Compared(max(done, champion.until), champion.run_key).as_json()
 
 
-def _compare(store: Store, job: Watched, run_key: str, paths: Sequence[Path], scratch: Path) -> Drift:
-    """Compare files with what a run's model was trained on."""
-    from dmls_core.serving import checkpoint
-
-    model = fetch_model(store, job.team, job.name, run_key, scratch)
-    return check_files(
-        model,
-        paths,
-        float(job.spec["drift"]["threshold"]),
-        lambda path, rows: checkpoint.predict(checkpoint.load(path), rows),
+def _compare(
+    store: Store, reader: Reader, job: Watched, run_key: str, paths: Sequence[Path], source: str
+) -> Drift:
+    """Compare files with what a run's model was trained on, which is copied beside them."""
+    model = fetch_model(store, job.team, job.name, run_key, paths[0].parent)
+    found = reader.ask(
+        "drift",
+        job.spec,
+        source,
+        model=str(model),
+        files=list(map(str, paths)),
+        threshold=float(job.spec["drift"]["threshold"]),
     )
+    return Drift.from_fields(found)
 
 
 def _retrain_run_id(job: Watched, drift: Drift, run_key: str) -> str:

@@ -11,19 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, Problem
 from dmls_core.monitoring.requests import MAX_BYTES
+from dmls_core.orchestration.monitor.apart import Reader
 from dmls_core.orchestration.monitor.label_files import fetch, logged_files, newest_within
 from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from dmls_core.evaluate.decay import Decay
-    from dmls_core.monitoring.labels import Met
+    from dmls_core.tracking import Champion
 
 log = logging.getLogger(__name__)
 
-VERSIONS = 10
-"""Versions that one look judges: the newest that have labelled answers."""
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """How many labels met logged answers.
+
+    Attributes:
+        labels: distinct ones that were read.
+        rows: those that met an answer.
+        several: request ids without a row whose requests had several rows: not known which is meant.
+        ambiguous: labels whose request id and row belong to different answers.
+    """
+
+    labels: int
+    rows: int
+    several: int
+    ambiguous: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +61,43 @@ class Judged:
         return {**about, **self.decay.as_json()}
 
 
-def meet_answers(
-    store: Store,
-    new: Sequence[ObjectInfo],
-    spec: Mapping[str, Any],
-    logged: Sequence[ObjectInfo],
-    scratch: Path,
-) -> tuple[Met | None, dict[str, str]]:
-    """Find the logged answers that labels belong to.
+def read_labels(
+    store: Store, reader: Reader, new: Sequence[ObjectInfo], spec: Mapping[str, Any], scratch: Path
+) -> tuple[list[str], dict[str, str]]:
+    """Read files of labels.
 
     Args:
         store: of the platform.
+        reader: reads the files.
         new: the files of labels, the oldest first; of many, the newest are read.
         spec: the job's spec as JSON.
-        logged: the job's files of the inference log.
         scratch: an empty folder.
 
     Returns:
-        What met, ``None`` if no file could be read; and key -> what is wrong with a file.
+        Files for ``judge_versions``, the oldest first; and key -> what is wrong with a file.
     """
-    from dmls_core.monitoring.labels import meet
-
     unread = {info.key: _too_large(info) for info in new if info.size > MAX_BYTES}
-    frames = []
+    files = []
     for number, info in enumerate(newest_within([info for info in new if info.key not in unread])):
         try:
-            frames.append(_read(fetch(store, info, scratch, number), spec))
+            path = fetch(store, info, scratch, number)
+            out = str(scratch / f"{number}.labels")
+            reader.ask(
+                "labels",
+                spec,
+                path.name,
+                file=str(path),
+                out=out,
+                target=spec["columns"]["target"],
+                numbers=spec["task"] == "regression",
+                data_format=spec["data"]["format"],
+            )
+            files.append(out)
         except DataError as error:
             unread[info.key] = str(error)
         except ObjectMissingError:
             log.info("%s was taken away", info.key)
-    return meet(frames, logged_files(store, logged, scratch)) if frames else None, unread
+    return files, unread
 
 
 def _too_large(info: ObjectInfo) -> str:
@@ -86,52 +105,67 @@ def _too_large(info: ObjectInfo) -> str:
     return str(Problem("the file of labels is too large", file=name, found=f"{info.size:,}", expected=most))
 
 
-def _read(path: Path, spec: Mapping[str, Any]) -> pl.DataFrame:
-    from dmls_core.monitoring.labels import read_labels
-
-    return read_labels(
-        path,
-        spec["columns"]["target"],
-        numbers=spec["task"] == "regression",
-        data_format=spec["data"]["format"],
-    )
-
-
-def judge_versions(store: Store, mlflow_uri: str, team: str, job: str, met: Met) -> tuple[Judged, ...]:
-    """Compare each version that answered with its own training, the newest first.
+def judge_versions(
+    store: Store,
+    reader: Reader,
+    mlflow_uri: str,
+    team: str,
+    job: str,
+    spec: Mapping[str, Any],
+    files: Sequence[str],
+    logged: Sequence[ObjectInfo],
+    scratch: Path,
+) -> tuple[Met, tuple[Judged, ...]]:
+    """Find the logged answers that labels belong to; compare each version with its training, newest first.
 
     Args:
         store: of the platform.
+        reader: reads the files.
         mlflow_uri: the MLflow server.
         team: of the job.
         job: its name.
-        met: labels and the answers that they belong to.
+        spec: the job's spec as JSON.
+        files: what ``read_labels`` returned.
+        logged: the job's files of the inference log.
+        scratch: a folder.
 
     Raises:
+        EndedError: a file of the log ended its reader.
         DmlsError: the store or MLflow does not answer.
     """
-    from dmls_core.evaluate.decay import Trained, judge
+    from dmls_core.evaluate.decay import Decay
     from dmls_core.tracking import find_champion, served_as
 
     name = layout.model_name(team, job)
-    judged = []
-    for triton_version, _ in met.versions[:VERSIONS]:
+    paths = logged_files(store, logged, scratch)
+    served: dict[int, Champion] = {}
+
+    def give(wanted: Mapping[str, Any]) -> Any:
+        if "version" not in wanted:
+            path = next(paths, None)
+            return None if path is None else str(path)
+        version = int(wanted["version"])
         try:
-            served = served_as(mlflow_uri, name, triton_version)
-            result = json.loads(store.get(layout.run_folder(team, job, served.run_key) + layout.RESULT))
+            served[version] = served_as(mlflow_uri, name, version)
+            run = layout.run_folder(team, job, served[version].run_key)
+            return json.loads(store.get(run + layout.RESULT))
         except (NotFoundError, ObjectMissingError) as error:
-            log.warning("version %s of %s in Triton is not judged: %s", triton_version, name, error)
-            continue
-        trained = Trained.of(result)
-        decay = judge(trained, *met.pairs(triton_version, trained.labels))
-        judged.append(Judged(served.version, served.run_key, champion=False, decay=decay))
+            log.warning("version %s of %s in Triton is not judged: %s", version, name, error)
+            return None
+
+    found = reader.ask("decay", spec, "logged requests", give, files=files)
+    met = Met(found["labels"], found["rows"], found["several"], found["ambiguous"])
+    judged = []
+    for version, decay in found["decays"]:
+        of = served[version]
+        judged.append(Judged(of.version, of.run_key, champion=False, decay=Decay.from_json(decay)))
     if not judged:
-        return ()
+        return met, ()
     try:
         champion = find_champion(mlflow_uri, name).version
     except NotFoundError:
         champion = 0
-    return tuple(replace(one, champion=one.version == champion) for one in judged)
+    return met, tuple(replace(one, champion=one.version == champion) for one in judged)
 
 
 def left_out(met: Met, judged: Sequence[Judged]) -> list[str]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dmls_core.orchestration.monitor.apart import EndedError, Reader
 from dmls_core.orchestration.monitor.label_files import (
     LabelState,
     attempt_of,
@@ -16,12 +17,9 @@ from dmls_core.orchestration.monitor.label_files import (
     name_of,
     read_state,
 )
-from dmls_core.orchestration.monitor.label_judging import Judged, judge_versions, left_out, meet_answers
+from dmls_core.orchestration.monitor.label_judging import Judged, Met, judge_versions, left_out, read_labels
 from dmls_core.orchestration.monitor.label_record import point_of, write_record
 from dmls_core.store import ObjectInfo, Store
-
-if TYPE_CHECKING:
-    from dmls_core.monitoring.labels import Met
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,7 @@ class LabelLook:
         judged: the versions, the newest first.
         unread: what is wrong with files that cannot be read.
         page: address of the page; empty: none was written.
+        failed: why the answers could not be looked through; empty: they could.
     """
 
     state: LabelState
@@ -41,6 +40,7 @@ class LabelLook:
     judged: tuple[Judged, ...] = ()
     unread: tuple[str, ...] = ()
     page: str = ""
+    failed: str = ""
 
     @property
     def told(self) -> Judged | None:
@@ -55,7 +55,13 @@ class LabelLook:
 
 
 def look_at_labels(
-    store: Store, mlflow_uri: str, team: str, job: str, spec: Mapping[str, Any], logged: Sequence[ObjectInfo]
+    store: Store,
+    reader: Reader,
+    mlflow_uri: str,
+    team: str,
+    job: str,
+    spec: Mapping[str, Any],
+    logged: Sequence[ObjectInfo],
 ) -> LabelLook | None:
     """Compare the answers that new labels belong to; write page, JSON and metrics.
 
@@ -63,6 +69,7 @@ def look_at_labels(
 
     Args:
         store: of the platform.
+        reader: reads the files.
         mlflow_uri: the MLflow server.
         team: of the job.
         job: its name.
@@ -82,11 +89,20 @@ def look_at_labels(
     new = [info for info in there if state.files.get(info.key) != info.etag]
     if not new or state.tried == attempt_of(new, logged):
         return None
-    with TemporaryDirectory(prefix="dmls-labels-") as scratch:
-        met, unread = meet_answers(store, new, spec, logged, Path(scratch))
-    judged = judge_versions(store, mlflow_uri, team, job, met) if met else ()
     keys = {info.key for info in there}
     state = replace(state, files={key: etag for key, etag in state.files.items() if key in keys})
+    met: Met | None = None
+    judged: tuple[Judged, ...] = ()
+    with TemporaryDirectory(prefix="dmls-labels-") as scratch:
+        files, unread = read_labels(store, reader, new, spec, Path(scratch))
+        try:
+            if files:
+                met, judged = judge_versions(
+                    store, reader, mlflow_uri, team, job, spec, files, logged, Path(scratch)
+                )
+        except EndedError as error:
+            left = _wait(state, new, unread, logged, None, ())
+            return replace(left, state=replace(left.state, waiting=state.waiting), failed=str(error))
     if met is None or not _scored(judged):
         return _wait(state, new, unread, logged, met, judged)
     return _tell(store, team, job, state, new, unread, met, judged)
@@ -145,7 +161,7 @@ def _tell(
         "message": message,
         "at": at,
         "labels": met.labels,
-        "met": met.frame.height,
+        "met": met.rows,
         "notes": [*left_out(met, judged), *problems],
         "versions": [one.as_json() for one in judged],
         "history": state.as_json()["history"],

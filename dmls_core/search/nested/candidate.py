@@ -37,21 +37,43 @@ class Candidate:
         self._problem = problem
         self._layout = layout
         self._scores: dict[int, tuple[tuple[float, ...], ...]] = {}
-        threads = useful_threads(problem.features, problem.threads)
-        kind = GrownForest if problem.engine.name == "cpu" else BlockForest
-        self.forests = [kind(problem, layout, ground, params, threads=threads) for ground in field.grounds]
+        self._field = field
+        self._forests: list[GrownForest | BlockForest] = []
+        # The numbers of trees that its forests went through: those of an engine that grows blocks follow
+        # from them.
+        self._stages: list[int] = []
         generator = np.random.default_rng(problem.seed)
         self._groups = [generator.permutation(len(ground.truth)) % GROUPS for ground in field.grounds]
 
     @property
+    def forests(self) -> list[GrownForest | BlockForest]:
+        """Its forests; they are grown again, to the same trees, if they were let go."""
+        if not self._forests:
+            problem = self._problem
+            threads = useful_threads(problem.features, problem.threads)
+            kind = GrownForest if problem.engine.name == "cpu" else BlockForest
+            self._forests = [
+                kind(problem, self._layout, ground, self.params, threads=threads)
+                for ground in self._field.grounds
+            ]
+            for size in self._stages:
+                for forest in self._forests:
+                    forest.grow(size)
+        return self._forests
+
+    @property
     def trees(self) -> int:
         """How many trees its forests have."""
-        return self.forests[0].trees
+        return self._stages[-1] if self._stages else 0
+
+    def let_go(self) -> None:
+        """Free the memory of its forests; what they scored is kept."""
+        self._forests = []
 
     @property
     def nbytes(self) -> int:
         """How much memory its forests take, about."""
-        return sum(forest.nbytes for forest in self.forests)
+        return sum(forest.nbytes for forest in self._forests)
 
     def grow(self, trees: int) -> None:
         """Grow to ``trees`` trees and score every cut there, and at each size of the space on the way.
@@ -74,6 +96,7 @@ class Candidate:
         for size in sorted(size for size in sizes if self.trees < size <= trees):
             for forest in self.forests:
                 forest.grow(size)
+            self._stages.append(size)
             try:
                 self._scores[size] = tuple(forest.scores() for forest in self.forests)
             except DataError:

@@ -12,6 +12,10 @@ from dmls_core.search.nested.candidate import Candidate
 from dmls_core.search.nested.first import FirstRung, repeat
 from dmls_core.search.trial import Trial
 
+GROWN_BYTES = 2 * 2**30
+"""Memory for the forests that grow on. Of many trials on many rows those for which there is no room are grown
+again, rung by rung."""
+
 
 def narrow(
     problem: Problem,
@@ -53,19 +57,19 @@ def narrow(
             trials[number] = repeat(found, number, asked) if number in repeats else found
             on_trial(trials[number])
 
-    alive = [first.candidate(trial) for trial in fresh[: 1 if late() else rungs.room(len(fresh))]]
-    first.held.clear()
+    alive = _take(first, fresh[: 1 if late() else rungs.room(len(fresh))], sign)
     last = layout.sizes[-1]
     while len(alive) > 1:
         trees = rungs.next_size(layout.sizes, alive[0].trees)
+        scores, parts = [], []
         for candidate in alive:
             if stop():
                 return None
             candidate.grow(trees)
-        kept, sure = rungs.remaining(
-            [sign * candidate.foretold() for candidate in alive],
-            [sign * candidate.foretold_without() for candidate in alive],
-        )
+            scores.append(sign * candidate.foretold())
+            parts.append(sign * candidate.foretold_without())
+            _spare(alive, sign)
+        kept, sure = rungs.remaining(scores, parts)
         if trees == last or late():
             kept = kept[:1]
         winner = alive[kept[0]].number
@@ -80,6 +84,31 @@ def narrow(
     # Told last, and the only finished one: with it the search has ended, whenever it is started again.
     end(alive[0], "finished")
     return alive[0]
+
+
+def _take(first: FirstRung, trials: Sequence[Trial], sign: int) -> list[Candidate]:
+    """Return the candidates of the trials that go on from the first rung, which keeps none."""
+    taken: list[Candidate] = []
+    for trial in trials:
+        taken.append(first.candidate(trial))
+        _spare(taken, sign)
+    first.held.clear()
+    return taken
+
+
+def _spare(candidates: Sequence[Candidate], sign: int) -> None:
+    """Let go of the forests for which there is no room: those of the worst candidates, never the best one's.
+
+    Args:
+        candidates: all have grown.
+        sign: 1 where more is better, else -1.
+    """
+    best, *others = sorted(candidates, key=lambda one: (-sign * one.course[-1], one.number))
+    size = best.nbytes
+    for one in others:
+        size += one.nbytes
+        if size > GROWN_BYTES:
+            one.let_go()
 
 
 def _finish(

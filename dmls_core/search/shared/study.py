@@ -196,8 +196,8 @@ def study_of(name: str, model: str) -> str:
 
 def remove_studies(database: StudyDatabase, name: str, models: Sequence[str]) -> None:
     """Remove a run's studies; to be called once its result is written, which keeps them from coming back."""
-    known = set(optuna.get_all_study_names(database.storage))
     with database.locked(name):
+        known = set(optuna.get_all_study_names(database.storage))
         for model in models:
             if study_of(name, model) in known:
                 optuna.delete_study(study_name=study_of(name, model), storage=database.storage)

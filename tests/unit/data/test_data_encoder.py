@@ -47,6 +47,9 @@ def test_it_stands_alone():
         (2**70, str(2**70)),
         ("01", "01"),
         ("1e3", "1e3"),
+        ("1e-07", "0.0000001"),
+        ("1.5e+16", "15000000000000000"),
+        ("1e+999", "1e+999"),
         (True, "true"),
         (np.bool_(False), "false"),
         ("TRUE", "true"),
@@ -70,6 +73,7 @@ def test_category_text(value, text):
 def test_a_number_and_its_plain_text_are_one_category(value):
     plain = np.format_float_positional(float(value), trim="-")
     assert category_text(value) == category_text(float(value)) == category_text(plain)
+    assert category_text(repr(float(value))) == category_text(plain)
 
 
 @pytest.mark.parametrize(

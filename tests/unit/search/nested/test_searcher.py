@@ -128,6 +128,31 @@ def test_a_resumed_search_ends_as_an_unbroken_one(model, n_trials, monkeypatch):
             assert (resumed.fitted.predict(x) == whole.fitted.predict(x)).all()
 
 
+@pytest.mark.parametrize("model", [CLASSIFIER, EXTRA_REGRESSOR])
+def test_forests_for_which_there_is_no_room_are_grown_again(model, monkeypatch):
+    problem = make_problem(model)
+    whole, told = search(problem)
+    freed = []
+
+    class Watched(Candidate):
+        def let_go(self):
+            freed.append(self.trees)
+            super().let_go()
+            assert not self.nbytes
+
+    monkeypatch.setattr("dmls_core.search.nested.first.Candidate", Watched)
+    monkeypatch.setattr("dmls_core.search.nested.first.HELD_BYTES", 0)
+    monkeypatch.setattr("dmls_core.search.nested.narrow.GROWN_BYTES", 0)
+    tight, again = search(problem)
+
+    assert freed
+    assert comparable(again) == comparable(told)
+    assert tight.params == whole.params
+    if whole.fitted:
+        x = problem.features
+        assert (tight.fitted.predict(x) == whole.fitted.predict(x)).all()
+
+
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_every_metric_of_the_catalogue(task):
     model = CLASSIFIER if task == "classification" else REGRESSOR
