@@ -19,16 +19,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.metrics import compute
+from dmls_core.evaluate.metrics import PER_CLASS, compute
 from dmls_core.spec.definitions import Direction
 
 CONFIDENCE = 0.95
 RESAMPLES = 200
 ROWS = 2_000
 """Rows of one resample at most: the metrics of more are dear, and the spread can be scaled."""
-
-PER_CLASS = frozenset({"roc_auc", "average_precision"})
-"""Metrics whose cost grows with the number of classes."""
 
 FEWEST_RESAMPLES = 50
 

@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.metrics import compute
+from dmls_core.evaluate.metrics import PER_CLASS, compute
 
 CONFIDENCE = 0.95
 RESAMPLES = 400
 ROWS = 4_000
 """Rows of one resample at most: a metric of more of them is dear and tells no more."""
+
+FEWEST_RESAMPLES = 50
+CLASSES = 4_000
+"""Classes of all resamples together, above ``FEWEST_RESAMPLES``, where each is a metric of its own."""
 
 
 def bootstrap_interval(
@@ -35,14 +39,17 @@ def bootstrap_interval(
     """
     generator = np.random.default_rng(seed)
     rows, drawn = len(truth), min(len(truth), ROWS)
+    resamples = RESAMPLES
+    if metric in PER_CLASS:
+        resamples = max(FEWEST_RESAMPLES, min(RESAMPLES, CLASSES // prediction.shape[1]))
     scores = np.array(
         [
             compute(metric, truth[picked], prediction[picked])
-            for picked in (generator.integers(0, rows, drawn) for _ in range(RESAMPLES))
+            for picked in (generator.integers(0, rows, drawn) for _ in range(resamples))
         ]
     )
     scores = scores[np.isfinite(scores)]
-    if len(scores) < RESAMPLES / 2:
+    if len(scores) < resamples / 2:
         return None
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(scores, [tail, 1 - tail])

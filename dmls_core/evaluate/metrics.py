@@ -106,6 +106,9 @@ FUNCTIONS: Mapping[str, Metric] = {
 }
 """Metric -> function; the names are those of ``dmls_core.models.metrics_catalogue``."""
 
+PER_CLASS = frozenset({"roc_auc", "average_precision"})
+"""Metrics whose cost grows with the number of classes."""
+
 
 def compute(name: str, truth: NDArray[Any], prediction: NDArray[Any]) -> float:
     """Compute a metric; NaN where it is not defined for these rows."""

@@ -11,7 +11,7 @@ from sklearn import datasets
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.inspection import permutation_importance
 
-from dmls_core.evaluate import examine
+from dmls_core.evaluate import examine, intervals
 from dmls_core.evaluate.checks import warnings_of
 from dmls_core.evaluate.intervals import bootstrap_interval
 from dmls_core.evaluate.leakage import suspects
@@ -39,6 +39,17 @@ def test_the_interval_of_many_rows_is_as_narrow_as_their_number_allows():
     assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.15)
     assert low < 0.9 < high
     assert bootstrap_interval("accuracy", truth, prediction, seed=0) == (low, high)
+
+
+def test_many_classes_get_fewer_resamples_where_each_is_a_metric_of_its_own(monkeypatch):
+    asked = []
+    monkeypatch.setattr(intervals, "compute", lambda metric, *_: asked.append(metric) or 0.5)
+    for classes in (2, 40, 1_000):
+        for metric in ("average_precision", "accuracy"):
+            prediction = np.full((100, classes), 1 / classes)
+            assert bootstrap_interval(metric, np.arange(100) % classes, prediction, seed=0) == (0.5, 0.5)
+    assert asked.count("average_precision") == 400 + 100 + 50
+    assert asked.count("accuracy") == 3 * 400
 
 
 def test_a_metric_that_the_rows_do_not_define_has_no_interval():
