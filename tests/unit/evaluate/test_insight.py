@@ -10,8 +10,9 @@ from scipy import stats
 from sklearn import datasets
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.inspection import permutation_importance
+from sklearn.metrics import roc_auc_score
 
-from dmls_core.evaluate import examine, intervals
+from dmls_core.evaluate import curves, examine, intervals
 from dmls_core.evaluate.checks import warnings_of
 from dmls_core.evaluate.intervals import bootstrap_interval
 from dmls_core.evaluate.leakage import suspects
@@ -54,6 +55,22 @@ def test_many_classes_get_fewer_resamples_where_each_is_a_metric_of_its_own(monk
 
 def test_a_metric_that_the_rows_do_not_define_has_no_interval():
     assert bootstrap_interval("roc_auc", np.zeros(20, dtype=int), np.full((20, 2), 0.5), seed=0) is None
+
+
+def test_many_classes_have_one_curve_of_all_pooled_of_some_rows_if_these_are_many(monkeypatch):
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, 12, 3_000)
+    prediction = generator.random((3_000, 12))
+    prediction[np.arange(3_000), truth] += 0.3
+    expected = roc_auc_score(np.eye(12)[truth], prediction, average="micro")
+
+    ((whole,), _) = curves.class_curves(truth, prediction)
+    monkeypatch.setattr(curves, "POOLED", 12 * 1_000)
+    ((part,), _) = curves.class_curves(truth, prediction)
+
+    assert whole["area"] == pytest.approx(expected)
+    assert part["area"] == pytest.approx(expected, abs=0.03)
+    assert part["area"] != whole["area"]
 
 
 def test_permutation_importances_agree_with_scikit_learns():
