@@ -26,9 +26,9 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
     Raises:
         UserError: with every problem of the spec, or of the data if the spec is valid.
     """
-    from dmls_core.intake.data_files import check_data, choose_data
+    from dmls_core.intake.data_files import check_data, choose_data, data_format
     from dmls_core.intake.limits import IntakeLimits
-    from dmls_core.intake.submissions import Submission
+    from dmls_core.intake.submissions import Submission, file_name
     from dmls_core.intake.submit import named_files
     from dmls_core.models import load_spec
     from dmls_core.store import layout, open_store
@@ -36,10 +36,10 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
     spec = load_spec(read_bytes(spec_file), str(spec_file))
     limits = IntakeLimits.from_environment()
     files = named_files(data_files)
-    stores = {
-        layout.incoming_file("", "", name): open_store(str(path.absolute().parent)) for name, path in files
-    }
-    there = {key: info for key, store in stores.items() if (info := store.head(key.rpartition("/")[2]))}
+    # A link is followed here, as an upload does: a store takes none for a file.
+    places = {layout.incoming_file("", "", name): path.resolve() for name, path in files}
+    stores = {key: open_store(str(path.parent)) for key, path in places.items()}
+    there = {key: info for key, store in stores.items() if (info := store.head(places[key].name))}
     found = tuple(replace(info, key=key) for key, info in there.items())
     submission = Submission(team="", job="", spec=None, files=found, problems=(), fingerprint="")
     chosen = choose_data(submission, spec) if found else []
@@ -53,11 +53,12 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
                 expected=spec.data.path or "*.csv or *.parquet",
             )
         )
-    problems = [
-        problem
-        for info in chosen
-        for problem in check_data(stores[info.key], [there[info.key]], spec, limits)[1]
-    ]
+    problems = []
+    for info in chosen:
+        data = spec.data.model_copy(update={"format": data_format(info, spec)})
+        named = spec.model_copy(update={"data": data})
+        found_wrong = check_data(stores[info.key], [there[info.key]], named, limits)[1]
+        problems += [replace(problem, file=file_name(info)) for problem in found_wrong]
     if problems:
         raise SubmissionError(problems)
     return spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,7 +22,12 @@ err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 def print_json(content: object) -> None:
     """Print ``content`` as JSON on stdout, for a program to read."""
-    print(json.dumps(content, indent=2, ensure_ascii=False))  # noqa: T201 - rich would colour it
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # the terminal's encoding, or a file name that is no text, cannot say it
+        text = json.dumps(content, indent=2)
+    print(text)  # noqa: T201 - rich would colour it
 
 
 def say(text: str) -> None:

@@ -96,7 +96,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
     for row in rows:
         colour = COLOURS.get(row.state, "default")
         version = str(row.version or "")
-        table.add_row(row.job, f"[{colour}]{row.state}[/]", version, row.age, escape(row.message))
+        table.add_row(escape(row.job), f"[{colour}]{row.state}[/]", version, row.age, escape(row.message))
     out.print(table, soft_wrap=False)
 
 

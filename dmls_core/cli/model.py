@@ -61,7 +61,8 @@ def predict(
         typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="CSV with the model's columns."),
     ],
     target: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write; stdout if left out.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", dir_okay=False, help="Where to write; stdout if left out."),
     ] = None,
     protocol: Annotated[Literal["grpc", "http"], typer.Option(help="How to ask Triton.")] = "grpc",
 ) -> None:

@@ -33,7 +33,8 @@ class JobRow:
         """How long ago the state was written, in words."""
         if not self.updated:
             return ""
-        return f"{ago((datetime.now(UTC) - datetime.fromisoformat(self.updated)).total_seconds())} ago"
+        updated = datetime.fromisoformat(self.updated).astimezone(UTC)
+        return f"{ago((datetime.now(UTC) - updated).total_seconds())} ago"
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as JSON."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 from typing import Annotated
 
@@ -39,7 +40,7 @@ def rollback(
     name = parse_job(job)
     model = layout.model_name(*name)
     mlflow = settings.require("mlflow_uri")
-    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    by = f"{_user()}@{socket.gethostname()}"
 
     def make_champion(version: int, _: int | None) -> None:
         registered = registered_as(mlflow, model, version)
@@ -57,3 +58,10 @@ def rollback(
         )
         return
     out.print(f"{model} is served as version {done.version}, which is champion again (was: {done.previous})")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name, as in many a container; KeyError up to Python 3.12
+        return f"uid {os.getuid()}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from dmls_core.cli.console import facts, out, print_json, say
 from dmls_core.cli.options import FilesArguments, JsonOption, SpecArgument
@@ -41,7 +42,7 @@ def validate(
     if as_json:
         print_json({"schema": 1, "valid": True, "errors": [], "spec": checked.as_json()})
         return
-    out.print(f"[bold green]valid:[/] {spec}")
+    out.print(f"[bold green]valid:[/] {escape(str(spec))}")
     facts(gist(checked))
 
 

@@ -61,7 +61,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
                 )
             )
         chosen = [found for found in beside if fnmatchcase(file_name(found), path)]
-    formats = {_format(found, spec) for found in chosen}
+    formats = {data_format(found, spec) for found in chosen}
     if len(formats) > 1 or None in formats:
         raise SubmissionError(
             Problem(
@@ -103,7 +103,7 @@ def check_data(
         head, info = store.read(found.key, limit=limits.head_bytes)
         current.append(info)
         name = file_name(found)
-        if _format(found, spec) == "parquet":
+        if data_format(found, spec) == "parquet":
             problems += _check_parquet_head(name, head)
         else:
             complete = len(head) >= info.size
@@ -111,7 +111,8 @@ def check_data(
     return current, problems
 
 
-def _format(found: ObjectInfo, spec: Spec) -> str | None:
+def data_format(found: ObjectInfo, spec: Spec) -> str | None:
+    """Return the format that the spec gives a data file, or its name; ``None`` where neither does."""
     if spec.data.format:
         return spec.data.format
     ending = found.key.lower().rpartition(".")[2]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -105,8 +106,15 @@ def _collect_model(store: Store, folder: Path, prefix: str, found: Collected) ->
 def _whole(folder: Path) -> list[Path]:
     """Return the files that nobody writes any more, the oldest first."""
     old = time.time() - ABANDONED_SECONDS
-    parts = [path for path in folder.glob(f"*{PART}") if path.stat().st_mtime < old]
+    parts = [path for path in folder.glob(f"*{PART}") if _modified(path) < old]
     return sorted([*folder.glob(f"*{WHOLE}"), *parts], key=lambda path: path.name)
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # finished meanwhile, under another name
+        return math.inf
 
 
 def _remove_old(store: Store, there: list[ObjectInfo], prefix: str) -> int:
@@ -122,10 +130,10 @@ def _parquet(path: Path) -> tuple[bytes, int] | None:
     """Return a file as Parquet, and its number of rows; None where it holds nothing that can be read."""
     import polars as pl
 
-    entries = list(_entries(path))
     try:
+        entries = list(_entries(path))
         frame = pl.concat([_frame(entry) for entry in entries], how="diagonal_relaxed")
-    except (pl.exceptions.PolarsError, ValueError, KeyError, TypeError):
+    except (pl.exceptions.PolarsError, ValueError, KeyError, TypeError, FileNotFoundError):
         log.warning("%s holds no requests that can be read", path)
         return None
     buffer = io.BytesIO()

@@ -17,7 +17,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
-from dmls_core.errors import ConflictError, DmlsError
+from dmls_core.errors import ConflictError, DmlsError, ObjectMissingError, StoreError
 from dmls_core.orchestration.connections import open_root
 from dmls_core.orchestration.dag_files.shards import dag_ids, shard_file, write_dag_files
 from dmls_core.orchestration.dag_files.static import static_dag_files
@@ -56,6 +56,7 @@ class DmlsBundle(BaseDagBundle):
         self._registry: Registry | None = None
         self._records: dict[str, tuple[str, JobRecord]] = {}
         self._parse_again: dict[tuple[Path, float], float] = {}
+        self._whole = False  # whether every spec could be asked for when this process wrote last
 
     @property
     def path(self) -> Path:
@@ -107,7 +108,7 @@ class DmlsBundle(BaseDagBundle):
         ).encode()
         version = hashlib.sha256(snapshot).hexdigest()[:16]
         self._touch_due()
-        if version == self._written_version():
+        if self._whole and version == self._written_version():
             return
         before = dag_ids(self.path)
         try:
@@ -143,6 +144,7 @@ class DmlsBundle(BaseDagBundle):
 
     def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
         """Write the DAG files of these records; return those that had another content."""
+        self._whole = True
         shas = sorted({record.spec_sha256 for record in records})
         with ThreadPoolExecutor(FETCHERS) as pool:
             specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))
@@ -157,7 +159,8 @@ class DmlsBundle(BaseDagBundle):
         changed = write_dag_files(
             self.path, jobs, broken, shards=self.settings.shards, static=static_dag_files()
         )
-        (self.path / VERSION_FILE).write_text(version)
+        if self._whole or self.version is None:
+            (self.path / VERSION_FILE).write_text(version)
         log.info("registry version %s: %s jobs, %s unreadable", version, len(jobs), len(broken))
         return changed
 
@@ -168,6 +171,8 @@ class DmlsBundle(BaseDagBundle):
             content = cached.read_bytes() if cached.is_file() else store.get(layout.spec(sha256))
             spec = Spec.from_json(json.loads(content)).as_json()
         except (DmlsError, ValueError, RecursionError) as error:
+            if isinstance(error, StoreError) and not isinstance(error, ObjectMissingError):
+                self._whole = False  # the store may answer next time: this is asked again
             return f"its accepted spec {sha256[:12]} cannot be read: {error}"
         if not cached.is_file():
             cached.parent.mkdir(parents=True, exist_ok=True)

@@ -39,21 +39,21 @@ class AirflowRest:
         Raises:
             PlatformError: Airflow does not answer, or with an error.
         """
-        request = urllib.request.Request(  # noqa: S310 - the platform's own address
-            self.url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-        )
-        if self._token:
-            request.add_header("Authorization", f"Bearer {self._token}")
         try:
+            request = urllib.request.Request(  # noqa: S310 - the platform's own address
+                self.url + path,
+                method=method,
+                data=None if body is None else json.dumps(body).encode(),
+                headers={"Content-Type": "application/json", "Accept": "application/json"},
+            )
+            if self._token:
+                request.add_header("Authorization", f"Bearer {self._token}")
             with self._opener.open(request, timeout=SECONDS) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             detail = error.read(500).decode(errors="replace")
             raise PlatformError(f"Airflow: {method} {path}: {error.code} {detail}") from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: it is no address
             raise PlatformError(f"Airflow does not answer at {self.url}: {error}") from error
         return json.loads(text) if text else None
 

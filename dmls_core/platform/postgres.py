@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import pwd
 import shutil
@@ -58,7 +59,10 @@ def postgres_service(context: Context) -> Service:
         ready=lambda _: _accepts(context),
         url=f"postgresql://{context.address('postgres')}",
         # Its processes have been ended by the launcher: the pid in it may be any other process's by now.
-        stale=(str(data / "postmaster.pid"), str(context.runtime / ".s.PGSQL.*")),
+        stale=(
+            glob.escape(str(data / "postmaster.pid")),
+            glob.escape(str(context.runtime)) + "/.s.PGSQL.*",
+        ),
     )
 
 

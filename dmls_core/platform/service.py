@@ -55,15 +55,15 @@ def http_answers(url: str, status: int = 200) -> bool:
 
 def http_text(url: str, status: int = 200) -> str | None:
     """Return the body of a GET of ``url``; ``None`` when it does not give ``status``."""
-    request = urllib.request.Request(url)  # noqa: S310 - our own loopback addresses
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
+        request = urllib.request.Request(url)  # noqa: S310 - our own loopback addresses
         with opener.open(request, timeout=PROBE_SECONDS) as answer:
             body: bytes = answer.read()
             return body.decode(errors="replace") if answer.status == status else None
     except urllib.error.HTTPError as error:
         return error.read().decode(errors="replace") if error.code == status else None
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException, ValueError):  # ValueError: it is no address at all
         return None
 
 

@@ -33,16 +33,19 @@ def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence
     Raises:
         DataError: columns are missing, come twice or differ in length, or a number is not one.
     """
-    names = [str(name) for name in (frame.keys() if isinstance(frame, Mapping) else frame.columns)]
+    # A frame's own columns may have numbers for names, which were texts in the CSV of the training.
+    keys = list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
+    names = [str(key) for key in keys]
+    own = dict(zip(names, keys, strict=True))
     lacking = [[name for name in columns if name not in names] for columns in wanted]
     if all(lacking):
         raise DataError([_missing(name, names) for name in lacking[0]])
     if twice := sorted({name for name in names if name in kinds and names.count(name) > 1}):
         raise DataError(Problem(f"column {twice[0]!r} comes more than once", expected="each column once"))
     columns = {
-        name: (_texts if kind == TEXT else _numbers)(name, _values(frame[name]))
+        name: (_texts if kind == TEXT else _numbers)(name, _values(frame[own[name]]))
         for name, kind in kinds.items()
-        if name in names
+        if name in own
     }
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:

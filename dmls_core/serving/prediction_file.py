@@ -38,7 +38,8 @@ def predict_file(
     Args:
         predictor: the served model.
         source: CSV in UTF-8 with a header.
-        target: a path, which appears whole or not at all, or an open text stream.
+        target: a path, which appears whole or not at all unless it is a device or a pipe, or an open text
+            stream.
         progress: called with the share of the file that is done, 0 to 1.
         say: called with a line for people where an interrupted file is gone on with.
 
@@ -52,7 +53,7 @@ def predict_file(
     labels = predictor.encoder.target.labels or ()
     added = [PREDICTION, *(PROBABILITY + label for label in labels)]
     with _opened(source) as file, _writing(target, _origin(predictor, file)) as parts:
-        size = max(1, os.fstat(file.fileno()).st_size)
+        size = os.fstat(file.fileno()).st_size if file.seekable() else 0
         rows = _rows(source, file)
         header = next(rows, [])
         names = [name.strip() for name in header]  # as the training reads a header
@@ -75,7 +76,8 @@ def predict_file(
                 )
             writer.writerows([*row, *more] for row, more in zip(batch, _added(answers), strict=True))
             parts.finish(len(batch))
-            progress(os.lseek(file.fileno(), 0, os.SEEK_CUR) / size)
+            if size:  # nobody knows how long a pipe is
+                progress(os.lseek(file.fileno(), 0, os.SEEK_CUR) / size)
         return parts.rows
 
 
@@ -149,4 +151,19 @@ def _opened(source: Path) -> Iterator[io.TextIOWrapper]:
 
 
 def _writing(target: Path | TextIO, origin: dict[str, Any]) -> AbstractContextManager[Parts]:
-    return written_in_parts(target, origin) if isinstance(target, Path) else nullcontext(Parts(target, 0))
+    if not isinstance(target, Path):
+        return nullcontext(Parts(target, 0))
+    if os.path.exists(target) and not target.is_file():  # noqa: PTH110  Path's fails in a closed folder
+        return _written_straight(target)
+    # A link stays one: /dev/stdout is a link to a file where that is what stdout is.
+    return written_in_parts(Path(os.path.realpath(target)), origin)
+
+
+@contextmanager
+def _written_straight(target: Path) -> Iterator[Parts]:
+    """Write to a device or a pipe, such as /dev/null, in whose place no file must come."""
+    try:
+        with target.open("w", encoding="utf-8", newline="") as file:
+            yield Parts(file, 0)
+    except OSError as error:
+        raise DataError(Problem(f"cannot be written: {error.strerror}", file=str(target))) from error

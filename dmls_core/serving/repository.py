@@ -349,7 +349,7 @@ class Repository:
                 self.store.put(key, content.encode())
 
     def _copy(self, source: Path, key: str, expected: str) -> None:
-        """Copy a file, unless it is there already, and read it back."""
+        """Copy a file, and read it back."""
         self.store.upload(key, source)
         self._check(key, expected)
 

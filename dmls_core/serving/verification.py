@@ -128,6 +128,7 @@ def _prove_table(
     labels = golden["labels"]
     for protocol in PROTOCOLS:
         over = f"{place}, its table endpoint over {protocol}"
+        answers = []
         for start, stop in _batches(len(expected)):
             part = {name: values[start:stop] for name, values in columns.items()}
             answer = client.infer_tensors(table_name(endpoint), part, protocol=protocol)
@@ -140,7 +141,8 @@ def _prove_table(
                 chosen = [label.decode() for label in answer.as_numpy(LABEL).ravel()]
                 if chosen != [labels[i] for i in got.argmax(axis=1)]:
                     raise ServingError(f"{over}: the labels are not those of the highest probabilities")
-            _compare(over, expected[start:stop], got, labels, first=start)
+            answers.append(got)
+        _compare(over, expected, np.concatenate(answers), labels)
 
 
 def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns:
@@ -183,10 +185,8 @@ def _compare(
     expected: NDArray[np.float32],
     got: NDArray[np.float32],
     labels: list[str] | None,
-    *,
-    first: int = 0,
 ) -> None:
-    """Hold answers against what is expected, both of shape (n_rows, n_outputs), from row ``first`` on.
+    """Hold answers to all golden rows against what is expected, both of shape (n_rows, n_outputs).
 
     Raises:
         ServingError: a row differs.
@@ -195,7 +195,7 @@ def _compare(
     if len(wrong):
         row = wrong[0]
         raise ServingError(
-            f"{place}: golden row {first + row} expected {_shown(expected[row], labels)}, "
+            f"{place}: golden row {row} expected {_shown(expected[row], labels)}, "
             f"got {_shown(got[row], labels)}"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -63,7 +64,7 @@ def _probe(uri: str) -> None:
         urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS).close()  # noqa: S310
     except urllib.error.HTTPError:
         return  # it answered
-    except OSError as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # no answer, or no address
         reason = getattr(error, "reason", error)
         raise TrackingError(
             f"MLflow does not answer at {uri}: start it, or correct its address ({reason})"

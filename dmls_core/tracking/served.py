@@ -6,6 +6,7 @@ the client, which knows every way to say so.
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -37,8 +38,8 @@ def champion_of(uri: str, name: str) -> Champion | None:
     if not uri:
         return None
     query = urlencode({"name": name, "alias": CHAMPION})
-    request = urllib.request.Request(f"{uri.rstrip('/')}{ALIAS}?{query}")  # noqa: S310 - the platform's own
     try:
+        request = urllib.request.Request(f"{uri.rstrip('/')}{ALIAS}?{query}")  # noqa: S310 - the platform's own
         with urllib.request.urlopen(request, timeout=PROBE_SECONDS) as answer:  # noqa: S310
             version = json.loads(answer.read())["model_version"]
     except urllib.error.HTTPError as error:
@@ -47,7 +48,7 @@ def champion_of(uri: str, name: str) -> Champion | None:
         if _code(error) in NONE_THERE:
             return None
         raise TrackingError(f"MLflow at {uri} could not look up the champion of {name}: {error}") from error
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         raise TrackingError(
             f"MLflow does not answer at {uri}: start it, or correct its address ({error})"
         ) from error

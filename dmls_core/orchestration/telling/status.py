@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from airflow.sdk.configuration import conf
 
-from dmls_core.errors import DmlsError, ObjectMissingError, UserError
+from dmls_core.errors import DmlsError, StoreError, UserError
 from dmls_core.intake import State, update_run_status
 from dmls_core.orchestration.connections import open_root
 from dmls_core.orchestration.jobs.job import Job, job_of, unchanged_job_of
@@ -88,8 +88,8 @@ def report_failure(context: Mapping[str, Any]) -> None:
         try:
             answer = json.loads(store.get(job.run_file("error.json")))
             message, problems = answer["message"], answer["problems"]
-        except ObjectMissingError:
-            log.debug("the trainer left no error.json")
+        except StoreError as error:
+            log.info("there is no error.json of the trainer: %s", error)
     reporter = StatusReporter(job, store, context["run_id"])
     told = f"The task {task.task_id} failed: {message}"
     try:

@@ -55,8 +55,12 @@ def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[s
 
 
 def take_turn(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, str]:
-    """Note that a run's search has begun; return the variables that tell an extra trainer who waits."""
+    """Note that a run's search has begun; return the variables that tell an extra trainer who waits.
+
+    The error that an earlier try left goes: a trainer that is killed writes none, and that one would be told.
+    """
     if not plan["worker"]:
+        store.delete(job.run_file(layout.ERROR))
         leave_line(store, plan["engine"], job.team, job.name, job.run_key)
         return {}
     return {LINE_VARIABLE: f"{store.url}/{layout.line_folder(plan['engine'])}".rstrip("/")}

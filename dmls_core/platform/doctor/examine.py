@@ -53,6 +53,8 @@ def _safely(check: Callable[[], Iterable[Check]]) -> list[Check]:
         return list(check())
     except DmlsError as error:
         return [Check("check", "broken", str(error))]
+    except Exception as error:  # noqa: BLE001  whatever a service answers, the other findings are told
+        return [Check("check", "broken", f"{type(error).__name__}: {error}")]
 
 
 def _folder(folder: Path) -> list[Check]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.intake import admit, read_status, update_run_status
+from dmls_core.intake import admit, read_status, update_run_status, write_status
 from dmls_core.store import Registry, layout, open_store
 
 
@@ -149,6 +149,16 @@ def test_jobs_lists_accepted_and_rejected_drops(dmls, store, files):
     rows = {row["job"]: row for row in json.loads(dmls("jobs", "--json").out)["jobs"]}
     assert rows["sea/tides"]["version"] == 1
     assert rows["sea/broken"]["version"] is None
+
+
+def test_an_odd_drop_hides_no_job(dmls, store):
+    for folder, updated in (("[/b]", "2026-01-02T00:00:00+00:00"), ("plain", "2026-01-01T00:00:00")):
+        write_status(store, "sea", folder, "waiting", "for its data")
+        key = f"incoming/sea/{folder}/_status.json"
+        store.put(key, json.dumps(json.loads(store.get(key)) | {"updated": updated}).encode())
+    done = dmls("jobs")
+    assert done.code == 0, done.err
+    assert [line.split()[0] for line in done.out.splitlines()] == ["JOB", "sea/[/b]", "sea/plain"]
 
 
 def test_a_retired_job_is_listed_no_more(dmls, store, files):

@@ -70,3 +70,14 @@ def test_a_version_that_is_not_kept_is_a_users_mistake(played):
     assert "versions that are kept: 1, 2" in str(done.exception)
     assert triton.served[NAME] == 2
     assert told == []
+
+
+def test_it_needs_no_name_of_the_user(played, monkeypatch):
+    def nobody():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    done = CliRunner().invoke(app, ["rollback", "lab/iris", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["by"].startswith("uid ")
+    assert played[0].served[NAME] == 1

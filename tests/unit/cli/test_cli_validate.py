@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 
 def test_a_valid_spec_with_its_data(dmls, files):
@@ -81,3 +84,33 @@ def test_a_first_spec_of_what_is_no_table(dmls, tmp_path):
     done = dmls("init", table)
     assert done.code == 1
     assert "semicolons" in done.err
+
+
+def test_data_behind_a_link_is_looked_at_too(dmls, files, tmp_path):
+    spec, table = files
+    link = tmp_path / "tides" / "link.csv"
+    link.symlink_to("cache")
+    table.rename(table.with_name("cache"))
+    assert dmls("validate", spec, link).code == 0
+    table.with_name("cache").write_text("a;b;y\n1;2;yes\n")
+    done = dmls("validate", spec, link)
+    assert done.code == 1
+    assert "link.csv:1" in done.err
+    assert "semicolons" in done.err
+
+
+def test_a_path_is_no_markup(dmls, files):
+    spec = files[0].rename(files[0].with_name("a[old].toml"))
+    assert "a[old].toml" in dmls("validate", spec).out
+
+
+def test_json_is_json_whatever_the_terminal_can_show(tmp_path):
+    (tmp_path / "h\u00f6he.toml").write_text("model = 3")
+    done = subprocess.run(
+        [sys.executable, "-m", "dmls_core.cli", "validate", "--json", "h\u00f6he.toml"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        cwd=tmp_path,
+        capture_output=True,
+    )
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["errors"][0]["file"] == "h\u00f6he.toml"

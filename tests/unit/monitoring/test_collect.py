@@ -131,6 +131,15 @@ def test_a_file_that_cannot_be_read_is_dropped_and_hides_no_other(store, folder,
     assert list(folder.iterdir()) == []
 
 
+def test_a_file_that_has_just_gone_hides_no_other(store, folder):
+    # A link to nothing is listed and cannot be opened, as what Triton renames or removes meanwhile.
+    for name in (f"{NAME}.part", f"{NAME}-1.jsonl"):
+        (folder / name).symlink_to("gone")
+    (folder / f"{DAY}T050000Z-ffffffffffff-2.jsonl").write_text(entry())
+    found = collect(store, folder.parent)
+    assert (found.rows, found.dropped) == ({"lab.parts": 2}, {"lab.parts": 1})
+
+
 def test_a_day_holds_so_many_files(store, folder, monkeypatch):
     monkeypatch.setattr(module, "DAY_FILES", 3)
     for hour in range(5):

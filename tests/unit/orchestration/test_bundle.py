@@ -6,7 +6,10 @@ import json
 import re
 import time
 
-from dmls_core.store import Registry, open_store
+from dmls_core.errors import StoreError
+from dmls_core.orchestration.dag_files.shards import dag_ids
+from dmls_core.store import Registry, layout, open_store
+from dmls_core.store.local import LocalStore
 
 
 def shard_of(folder, dag_id):
@@ -149,3 +152,32 @@ def test_a_shard_that_lost_a_job_is_parsed_once_more(accept, bundle, root, monke
     assert touched > after_removal
     made.refresh()
     assert file.stat().st_mtime_ns == touched
+
+
+def test_a_spec_that_the_store_did_not_give_once_is_asked_for_again(accept, bundle, root, monkeypatch):
+    record = accept("lab", "iris")
+    accept("lab", "wine", spec=b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n')
+    asked, away = LocalStore.get, layout.spec(record.spec_sha256)
+
+    def get(store, key):
+        if key == away:
+            raise StoreError("503 Slow Down")
+        return asked(store, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "get", get)
+        made = bundle()
+        made.initialize()
+        version = made.get_current_version().version
+        worker = bundle(version=version, folder="another-machine")
+        worker.initialize()
+        for one in (made, worker):
+            assert dag_ids(one.path) == {"dmls.lab.wine"}
+
+    made.refresh()
+    bundle(version=version, folder="another-machine").initialize()
+
+    assert made.get_current_version().version == version
+    for one in (made, worker):
+        assert dag_ids(one.path) == {"dmls.lab.iris", "dmls.lab.wine"}
+        assert not list(one.path.glob("rejected_*.py"))

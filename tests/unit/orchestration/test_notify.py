@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP
 
-from dmls_core.errors import PlatformError, SpecError
+from dmls_core.errors import PlatformError, SpecError, StoreError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
 from dmls_core.orchestration import intake_dag
+from dmls_core.orchestration.dag_files.shards import shard_file
 from dmls_core.orchestration.lateness import tell_late
 from dmls_core.orchestration.telling import notify as module
+from dmls_core.orchestration.telling import status
 from dmls_core.orchestration.telling.notify import connection_id, notify
 from dmls_core.store import open_store
 from tests.webhook import Webhook, webhook
@@ -215,6 +217,36 @@ def test_a_rejected_drop_is_told_of_once_and_one_without_an_answer_keeps_no_othe
 
     assert read_status(store, "lab", "zeta").state == "rejected"
     assert [(told["event"], told["job"]) for told in server.contents] == [("rejected", "lab/zeta")]
+
+
+def test_a_failure_is_told_where_the_store_does_not_say_why(server, accept, bundle, root, monkeypatch):
+    spec = (
+        b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nnotify = ["webhook:alerts"]'
+    )
+    accept("lab", "iris", spec=spec)
+    made = bundle()
+    made.initialize()
+    dag_id = "dmls.lab.iris"
+    store = open_store(str(root))
+    monkeypatch.setattr(status, "open_root", lambda _: store)
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreError("503 Slow Down")
+
+    monkeypatch.setattr(type(store), "read", away)
+    status.report_failure(
+        {
+            "task_instance": SimpleNamespace(task_id="search"),
+            "exception": StoreError("cannot reach the store"),
+            "dag": SimpleNamespace(fileloc=str(shard_file(made.path, dag_id, 4)), dag_id=dag_id),
+            "dag_run": SimpleNamespace(run_type="scheduled", conf={}),
+            "run_id": "r__1",
+        }
+    )
+
+    (told,) = server.contents
+    assert (told["event"], told["job"]) == ("failed", "lab/iris")
+    assert told["message"] == "The task search failed: cannot reach the store"
 
 
 def test_a_spec_reaches_the_connections_that_were_made_for_it_alone():

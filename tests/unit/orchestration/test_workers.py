@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
 from dmls_core.errors import RunnerError, SpecError
 from dmls_core.models import load_spec
@@ -207,6 +207,18 @@ def test_a_helper_answers_without_a_result_and_its_last_failure_skips_it(job, tm
         raise_failure(job(), store, "was killed", helper, context(3))
     with pytest.raises(AirflowSkipException, match="go on without it"):
         raise_failure(job(), store, "was killed", helper, context(4))
+
+
+def test_a_trainer_that_is_killed_is_not_told_of_by_the_error_of_an_earlier_try(job, tmp_path: Path):
+    run, store, leader = job(), open_store(str(tmp_path)), {"worker": 0, "engine": "cpu"}
+    store.put(run.run_file("error.json"), b'{"exit_code": 1, "message": "too many rows"}')
+    with pytest.raises(AirflowFailException, match="too many rows"):
+        raise_failure(run, store, "was killed", leader, {})
+
+    take_turn(run, store, leader)
+
+    with pytest.raises(RunnerError, match="was killed without an answer"):
+        raise_failure(run, store, "was killed", leader, {})
 
 
 def test_a_trainer_knows_the_limits_of_data_and_no_other_setting_of_its_worker(

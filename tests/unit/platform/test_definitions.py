@@ -13,6 +13,7 @@ from dmls_core.models import engines
 from dmls_core.platform import airflow, mlflow, postgres, seaweedfs, triton
 from dmls_core.platform.context import Context
 from dmls_core.platform.environment import base_environment
+from dmls_core.platform.launch import clear_stale
 from dmls_core.platform.service import Service
 from dmls_core.platform.state import platform_settings, write_state
 from dmls_core.settings import load_settings
@@ -130,3 +131,12 @@ def test_a_service_inherits_nothing_of_another_platform(context: Context, monkey
     assert environment["DOCKER_HOST"] == "unix:///x"
     assert environment["NO_PROXY"] == environment["no_proxy"] == "127.0.0.1,localhost,intranet"
     assert environment["DMLS_PLATFORM_ID"] == context.identity.id
+
+
+def test_what_a_killed_postgresql_left_goes_whatever_its_folder_is_called(context: Context, tmp_path: Path):
+    odd = Context(tmp_path / "work [new]*" / ".dmls", context.identity)
+    left = odd.state / "postgres" / "data" / "postmaster.pid"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    clear_stale({"stale": postgres.postgres_service(odd).stale})
+    assert not left.exists()

@@ -134,6 +134,30 @@ def test_services_that_do_not_answer(services: FakeServices, tmp_path: Path):
     }
 
 
+@pytest.mark.parametrize("address", ["localhost", "http://[::1"])
+def test_what_is_no_address_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str):
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
+    for name in ("MLFLOW_TRACKING_URI", "DMLS_AIRFLOW_URL"):
+        monkeypatch.setenv(name, address)
+    checks = {check.name: check for check in examine(State(tmp_path / "none", (), None), {})}
+    for name in ("mlflow", "airflow"):
+        assert checks[name].state == "broken"
+        assert address in checks[name].message
+
+
+def test_an_answer_that_makes_no_sense_hides_no_other_finding(
+    services: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    services.answers["/v2"] = "<html>not Triton</html>"
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
+    for name in ("MLFLOW_TRACKING_URI", "DMLS_AIRFLOW_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DMLS_TRITON_HTTP", services.address)
+    checks = examine(State(tmp_path / "none", (), None), {})
+    assert any(check.name == "python" for check in checks)
+    assert [check.state for check in checks if "JSONDecodeError" in check.message] == ["broken"]
+
+
 def test_nothing_is_set_up_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")

@@ -108,6 +108,16 @@ def test_a_regression_is_held_to_a_relative_tolerance(repository, triton, tmp_pa
         verify(repository, triton, NAME, 1)
 
 
+def test_a_value_near_zero_is_held_to_the_size_of_the_others(repository, triton, tmp_path, monkeypatch):
+    folder = toy_model_folder(tmp_path / "a", labels=None)
+    golden = json.loads((folder / "golden.json").read_text())
+    golden["expected"] = [2.0, -3.0, 1.0, 1e-6, 0.5]
+    (folder / "golden.json").write_text(json.dumps(golden))
+    triton.error = {"http": 2e-7, "grpc": -2e-7}
+    monkeypatch.setattr("dmls_core.serving.verification.BATCH", 1)
+    assert deploy(repository, triton, NAME, folder).version == 1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -222,3 +224,29 @@ def test_two_processes_do_not_write_the_same_file(predictor, tmp_path, long_file
     assert predict_file(predictor, long_file, target, other) == 10_000
     assert len(said) == 3
     assert target.read_text().count("length,width") == 1
+
+
+def test_a_pipe_is_read_and_written_as_one(predictor, tmp_path):
+    source, target, got = tmp_path / "in", tmp_path / "out", []
+    for pipe in (source, target):
+        os.mkfifo(pipe)
+    ends = [
+        threading.Thread(target=source.write_text, args=["length,width\n1,2\n"], daemon=True),
+        threading.Thread(target=lambda: got.append(target.read_text()), daemon=True),
+    ]
+    for end in ends:
+        end.start()
+    assert predict_file(predictor, source, target) == 1
+    for end in ends:
+        end.join()
+    assert got[0].startswith("length,width,prediction")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_fifo()) == ["in", "out"]
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_a_link_to_the_target_stays_one(predictor, tmp_path):
+    (tmp_path / "in.csv").write_text("length,width\n1,2\n")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    assert predict_file(predictor, tmp_path / "in.csv", tmp_path / "link.csv") == 1
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().count("\n") == 2

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 from google.protobuf import text_format
 from hypothesis import given
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
-from dmls_core.errors import ServingError
+from dmls_core.errors import DataError, ServingError
+from dmls_core.serving.frames import read_columns
 from dmls_core.serving.table import table_config, table_files, table_name
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -117,3 +120,13 @@ except ServingError as error:
 def test_the_client_needs_numpy_and_tritonclient_alone():
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=120)
     assert "127.0.0.1:9 does not answer" in done.stdout, done.stderr
+
+
+def test_a_frame_whose_columns_have_numbers_for_names():
+    frame = pd.DataFrame([[1, 2.5], [3, None]])
+    found = read_columns(frame, {"1": "TYPE_FP64", "0": "TYPE_STRING"}, [["0", "1"]])
+    assert found["0"].tolist() == ["1", "3"]
+    assert found["1"].tolist()[0] == 2.5
+    assert math.isnan(found["1"][1])
+    with pytest.raises(DataError, match="'0' comes more than once"):
+        read_columns({0: [1], "0": [2]}, {"0": "TYPE_FP64"}, [["0"]])

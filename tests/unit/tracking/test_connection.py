@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -8,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from dmls_core.errors import PlatformError, TrackingError
-from dmls_core.tracking import find_champion, model_url, report_url, run_url
+from dmls_core.tracking import champion_of, find_champion, model_url, report_url, run_url
 from dmls_core.tracking.connection import connect
 from tests.services.seaweed import free_ports
 
@@ -47,6 +48,24 @@ def test_a_server_that_answers_anything_is_up():
             )
         finally:
             server.shutdown()
+
+
+@pytest.mark.parametrize("ask", [connect, lambda uri: champion_of(uri, "lab.iris")])
+def test_a_server_of_another_kind_is_named(ask):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer():
+            asked, _ = other.accept()
+            with asked:
+                asked.recv(1000)
+                asked.sendall(b"what?\r\n\r\n")
+
+        answering = threading.Thread(target=answer, daemon=True)
+        answering.start()
+        uri = f"http://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(TrackingError, match=f"does not answer at {uri}"):
+            ask(uri)
+        answering.join()
 
 
 def test_nothing_heavy_is_imported_before_it_is_used():

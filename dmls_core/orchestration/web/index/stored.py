@@ -52,6 +52,7 @@ class StoredJobs:
     _drifts: dict[tuple[Place, str], str] = field(default_factory=dict)
     _records: Cache = field(default_factory=dict)
     _seen: dict[str, str] = field(default_factory=dict)
+    _unread: set[str] = field(default_factory=set)
 
     def read_snapshot(self, version: str) -> None:
         """Take all active jobs from one version of the registry: one object, whatever their number.
@@ -72,6 +73,7 @@ class StoredJobs:
         """
         found = Registry(self.store).jobs(self._records)
         self.records = {(record.team, record.name): record for record in found}
+        self._unread.clear()
         with ThreadPoolExecutor(THREADS) as threads:
             self._refresh_statuses(threads)
             self._refresh_drift(threads)
@@ -112,6 +114,8 @@ class StoredJobs:
             del known[gone]
         changed = [key for key, (_, etag) in listed.items() if self._seen.get(key) != etag]
         for key, value in zip(changed, threads.map(read, changed), strict=True):
+            if key in self._unread:
+                continue  # the store did not give it: what is known stays, and the next refresh asks again
             place, self._seen[key] = listed[key]
             if value is None:
                 known.pop(place, None)
@@ -150,6 +154,10 @@ class StoredJobs:
             return json.loads(self.store.read(key, limit=STATUS_BYTES)[0])
         except ObjectMissingError:
             return None
-        except (StoreError, ValueError, RecursionError) as error:
+        except StoreError as error:
+            self._unread.add(key)
+            log.warning("%s cannot be read now: %s", key, error)
+            return None
+        except (ValueError, RecursionError) as error:
             log.warning("%s is left out of the table of jobs: %s", key, error)
             return None

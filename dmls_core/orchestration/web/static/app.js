@@ -45,7 +45,11 @@ export function toast(message, kind = "good") {
 /** Call `work` now and every `seconds` while the page is in sight; `work` returns false to end it. */
 export function poll(work, seconds) {
   const turn = async () => {
-    if (!document.hidden && (await work()) === false) return;
+    try {
+      if (!document.hidden && (await work()) === false) return;
+    } catch (error) {
+      console.warn(error); // an answer that broke off: the next turn asks again
+    }
     setTimeout(turn, seconds * 1000);
   };
   setTimeout(turn, seconds * 1000);

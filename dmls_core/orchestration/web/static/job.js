@@ -160,9 +160,12 @@ document.addEventListener("click", async (event) => {
   }
 });
 
+for (const button of document.querySelectorAll("dialog button[data-close]")) {
+  button.addEventListener("click", () => button.closest("dialog").close());
+}
+
 for (const form of document.querySelectorAll("dialog form")) {
   form.addEventListener("submit", async (event) => {
-    if (event.submitter?.value === "cancel") return;
     event.preventDefault();
     const dialog = form.closest("dialog");
     const problem = form.querySelector(".problem");

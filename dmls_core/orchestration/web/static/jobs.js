@@ -4,15 +4,18 @@ import { poll, toast } from "./app.js";
 const form = document.getElementById("filters");
 const table = document.getElementById("table");
 let running = null;
+let asking = null; // what somebody asked for, until its answer is there
 
 /** Bring the table to what `url` asks for; the address bar shows it if `keep`. */
 async function show(url, { keep = true } = {}) {
+  if (!keep && asking) return true; // a refresh would throw away an answer that is slow
   running?.abort();
-  running = new AbortController();
+  const mine = (running = new AbortController());
+  if (keep) asking = mine;
   const part = new URL(url, location.href);
   part.searchParams.set("part", "table");
   try {
-    const answer = await fetch(part, { credentials: "same-origin", redirect: "error", signal: running.signal });
+    const answer = await fetch(part, { credentials: "same-origin", redirect: "error", signal: mine.signal });
     if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
     const html = await answer.text();
     const focused = document.activeElement;
@@ -27,6 +30,8 @@ async function show(url, { keep = true } = {}) {
     if (error.name === "AbortError") return true;
     if (keep) toast(`The table could not be read: ${error.message}`, "bad");
     return true;
+  } finally {
+    if (asking === mine) asking = null;
   }
 }
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
+from dmls_core.errors import StoreError
 from dmls_core.intake.answers import write_status
 from dmls_core.monitoring.exposition import drift_file
 from dmls_core.orchestration.web.index.merge import merge
@@ -151,3 +155,24 @@ def test_a_run_that_has_not_begun_waits_too():
     assert "paused" in found["a"].reason
     assert "before this one" in found["b"].reason
     assert "in a moment" in found["c"].reason
+
+
+def test_an_answer_that_the_store_did_not_give_once_is_read_at_the_next_refresh(
+    root: Path, accept: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+):
+    accept("sales", "churn")
+    store, jobs = stored(root)
+    write_status(store, "sales", "churn", "running", "training")
+    jobs.refresh()
+    write_status(store, "sales", "churn", "deployed", "deployed as version 3")
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreError("503 Slow Down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "read", away)
+        jobs._refresh_statuses(ThreadPoolExecutor(1))
+    assert jobs.statuses["sales", "churn"].state == "running"
+
+    jobs.refresh()
+    assert jobs.statuses["sales", "churn"].state == "deployed"
