@@ -18,6 +18,16 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 LONGEST_MODULE = 400
+TOP_LEVEL = (
+    "dags",
+    "dmls_core",
+    "docker-compose.yaml",
+    "images/trainer",
+    "plugins",
+    "pyproject.toml",
+    "tests",
+    "triton_models",
+)
 TRAINERS = ("trainer-cpu.txt", "trainer-gpu.txt")
 RAPIDS = {"cudf", "cuml", "cupy", "nvforest"}
 
@@ -49,6 +59,12 @@ def lock(name: str) -> dict[str, set[str]]:
     ):
         found.setdefault(match[1], set()).add(match[2])
     return found
+
+
+def test_a_clone_has_what_users_look_for_at_the_top_level():
+    found = {file.relative_to(ROOT).as_posix() for file in tracked()}
+    missing = [name for name in TOP_LEVEL if not any(f"{file}/".startswith(f"{name}/") for file in found)]
+    assert missing == []
 
 
 def test_no_module_is_too_long():
