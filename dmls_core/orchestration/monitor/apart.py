@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dmls_core.compute.memory import parse_memory
 from dmls_core.errors import DataError, PlatformError, Problem
@@ -43,16 +42,6 @@ class Reader:
         self._memory = max(memory, MEMORY)
         self._process: subprocess.Popen[bytes] | None = None
         self._allowed = 0
-
-    def __enter__(self) -> Self:
-        """Return this."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the process."""
-        self.close()
 
     def close(self) -> None:
         """End the process, if there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -46,7 +46,7 @@ def check_jobs(store: Store, mlflow_uri: str, memory: int = MEMORY) -> Look:
     """
     logged = requests.list_requests(store)
     look = Look()
-    with Reader(memory) as reader:
+    with closing(Reader(memory)) as reader:
         for job in watched_jobs(store):
             if len(look.retrains) >= MOST_RETRAINS:
                 break
