@@ -1,5 +1,5 @@
 """The Airflow plugin of DMLS, for installations that use a plugins folder instead of entry points."""
 
-from dmls_core.orchestration.plugin import DmlsPlugin
+from dmls_core.web.plugin import DmlsPlugin
 
 __all__ = ["DmlsPlugin"]

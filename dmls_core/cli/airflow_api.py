@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from dmls_core import approval
+from dmls_core.devstack.airflow_rest import AirflowRest
 from dmls_core.errors import NotFoundError, PlatformError
-from dmls_core.platform.airflow_rest import AirflowRest
 from dmls_core.settings import Settings
 from dmls_core.store import layout
 

@@ -62,7 +62,7 @@ def one(size: int, *, scheduled: bool) -> Row:
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
         root = f"{folder}/root"
         kwargs = {"root": root, "runner": "process"}
-        entry = {"name": "dmls", "classpath": "dmls_core.orchestration.bundle.DmlsBundle", "kwargs": kwargs}
+        entry = {"name": "dmls", "classpath": "dmls_core.airflow.bundle.DmlsBundle", "kwargs": kwargs}
         os.environ |= {
             "AIRFLOW_HOME": folder,
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([entry]),
@@ -73,7 +73,7 @@ def one(size: int, *, scheduled: bool) -> Row:
         from airflow.dag_processing.dagbag import DagBag
         from airflow.serialization.serialized_objects import DagSerialization
 
-        from dmls_core.orchestration.bundle import DmlsBundle
+        from dmls_core.airflow.bundle import DmlsBundle
 
         bundle = DmlsBundle(name="dmls", **kwargs)
         start = time.process_time()

@@ -53,7 +53,7 @@ def configure(home: Path, root: str, s3: dict[str, str]) -> None:
     """Set up Airflow, which reads its configuration when it is imported."""
     entry = {
         "name": "dmls",
-        "classpath": "dmls_core.orchestration.bundle.DmlsBundle",
+        "classpath": "dmls_core.airflow.bundle.DmlsBundle",
         "kwargs": {"root": root, "runner": "process"},
     }
     connection = {
@@ -160,9 +160,9 @@ def ask(jobs: int, requests: int) -> list[Row]:
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
 
-    from dmls_core.orchestration.web import PREFIX
-    from dmls_core.orchestration.web.index import job_index
-    from dmls_core.orchestration.web.mount import LazyApp
+    from dmls_core.web import PREFIX
+    from dmls_core.web.index import job_index
+    from dmls_core.web.mount import LazyApp
 
     token = create_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="ADMIN"))
     airflow = FastAPI()

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dmls_core.devstack.service import wait_until
 from dmls_core.errors import ServingError
-from dmls_core.platform.service import wait_until
 from dmls_core.serving import Repository, deploy, go_live, measure, rollback, stage
 from dmls_core.serving.config import SIMPLEST
 from dmls_core.serving.scaling import choice_of

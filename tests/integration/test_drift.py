@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from dmls_core.airflow.monitor.check import check_jobs
+from dmls_core.airflow.monitor.look import Look
 from dmls_core.cli.main import main
 from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec
-from dmls_core.orchestration.monitor.check import check_jobs
-from dmls_core.orchestration.monitor.look import Look
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.tracking import log_run, promote
 from dmls_core.training import TrainRequest, train

@@ -19,13 +19,13 @@ import psutil
 import pytest
 from botocore.exceptions import ClientError
 
+from dmls_core.devstack import Platform
+from dmls_core.devstack.airflow_rest import AirflowRest
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.identity import load_identity
+from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
+from dmls_core.devstack.service import http_text
 from dmls_core.errors import PlatformError
-from dmls_core.platform import Platform
-from dmls_core.platform.airflow_rest import AirflowRest
-from dmls_core.platform.context import Context
-from dmls_core.platform.identity import load_identity
-from dmls_core.platform.postgres import database_url, note_schema_version, schema_version, superuser
-from dmls_core.platform.service import http_text
 from tests.platform_home import PlatformHome, platform_home
 
 SERVICES = {

@@ -10,11 +10,11 @@ import docker
 import pytest
 from docker.errors import APIError
 
-from dmls_core.orchestration.settings import AirflowSettings
-from dmls_core.orchestration.trainer import docker as docker_trainer
-from dmls_core.orchestration.trainer import gpu
-from dmls_core.orchestration.trainer.command import ROOT_LABEL
-from dmls_core.orchestration.trainer.gpu import create_on_gpu, least_held
+from dmls_core.airflow.settings import AirflowSettings
+from dmls_core.airflow.trainer import docker as docker_trainer
+from dmls_core.airflow.trainer import gpu
+from dmls_core.airflow.trainer.command import ROOT_LABEL
+from dmls_core.airflow.trainer.gpu import create_on_gpu, least_held
 from tests.services.docker_engine import PYTHON_IMAGE
 
 

@@ -317,7 +317,7 @@ assert os.getuid() == 10001 and os.environ["HOME"] == "/tmp"
 assert not [name for name in ("airflow", "pip") if importlib.util.find_spec(name)]
 folder = pathlib.Path(dmls_core.__file__).parent
 assert list(folder.glob("__pycache__/*.pyc")), "bytecode is not compiled"
-assert (folder / "platform/requirements/triton.txt").is_file()
+assert (folder / "devstack/requirements/triton.txt").is_file()
 """
 
 

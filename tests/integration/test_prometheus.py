@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import yaml
 
+from dmls_core.devstack.service import http_answers, wait_until
 from dmls_core.monitoring import Values, compare, metrics_text
 from dmls_core.monitoring.counts import count
 from dmls_core.monitoring.exposition import decay_file, drift_file
 from dmls_core.monitoring.profile import profile_of
 from dmls_core.monitoring.prometheus import decay_text
-from dmls_core.platform.service import http_answers, wait_until
 from dmls_core.serving import ServingOptions, deploy
 from dmls_core.store import open_store
 from tests.services.prometheus_server import Prometheus
@@ -76,7 +76,7 @@ def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("airflow")
     write_metrics(folder / "root")
     kwargs = {"root": str(folder / "root"), "runner": "process"}
-    bundle = {"name": "dmls", "classpath": "dmls_core.orchestration.bundle.DmlsBundle", "kwargs": kwargs}
+    bundle = {"name": "dmls", "classpath": "dmls_core.airflow.bundle.DmlsBundle", "kwargs": kwargs}
     environment = os.environ | {
         "AIRFLOW_HOME": str(folder / "home"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.orchestration.monitor import upkeep
-from dmls_core.orchestration.settings import AirflowSettings
+from dmls_core.airflow.monitor import upkeep
+from dmls_core.airflow.settings import AirflowSettings
 from tests.services.docker_engine import PYTHON_IMAGE, DockerEngine
 
 ROOT = "s3://reaped"

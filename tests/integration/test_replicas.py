@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dmls_core.data.encoder import Encoder
+from dmls_core.devstack.service import wait_until
 from dmls_core.errors import ServingError
-from dmls_core.platform.service import wait_until
 from dmls_core.serving import Repository, TritonClient, deploy, go_live, measure, rollback, stage
 from dmls_core.serving.table import table_name
 from dmls_core.serving.upkeep import repair

@@ -8,12 +8,12 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from dmls_core.airflow.monitor.upkeep import repair_served
+from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.cli.main import app
+from dmls_core.devstack.doctor.deployed import check_served_versions
 from dmls_core.monitoring.exposition import JobMetrics
 from dmls_core.monitoring.families import exposition_text
-from dmls_core.orchestration.monitor.upkeep import repair_served
-from dmls_core.orchestration.settings import AirflowSettings
-from dmls_core.platform.doctor.deployed import check_served_versions
 from dmls_core.serving import deploy
 from dmls_core.settings import load_settings
 from dmls_core.store import open_store

@@ -15,11 +15,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from dmls_core.intake import admit
-from dmls_core.orchestration.web.api import submit, submit_access, submit_drop
-from dmls_core.orchestration.web.problems import add_handlers
-from dmls_core.orchestration.web.security import access
 from dmls_core.store import Store, open_store
 from dmls_core.store.multipart import LEAST_PART
+from dmls_core.web.api import submit, submit_access, submit_drop
+from dmls_core.web.problems import add_handlers
+from dmls_core.web.security import access
 from tests.e2e.data import iris
 from tests.services.seaweed import S3Server
 

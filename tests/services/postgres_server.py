@@ -11,10 +11,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dmls_core.platform.context import Context
-from dmls_core.platform.identity import ensure_runtime_folder, load_identity
-from dmls_core.platform.ports import choose_ports
-from dmls_core.platform.postgres import (
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.identity import ensure_runtime_folder, load_identity
+from dmls_core.devstack.ports import choose_ports
+from dmls_core.devstack.postgres import (
     PORTS,
     database_url,
     initialise,

@@ -93,7 +93,7 @@ def test_specs_on_the_pages_are_valid():
 
 def test_the_bundles_settings_are_all_described():
     # Read, not imported: Airflow would be imported with it.
-    tree = ast.parse((ROOT / "dmls_core/orchestration/settings.py").read_text())
+    tree = ast.parse((ROOT / "dmls_core/airflow/settings.py").read_text())
     (settings,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "AirflowSettings")
     names = [
         n.target.id for n in settings.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)

@@ -252,8 +252,8 @@ def test_the_wheel_holds_what_the_package_reads(tmp_path):
     assert names >= {
         "dmls_core/py.typed",
         "dmls_core/cli/demo/spec.toml",
-        "dmls_core/orchestration/dags/dmls_intake.py",
-        "dmls_core/platform/requirements/triton.txt",
+        "dmls_core/airflow/dags/dmls_intake.py",
+        "dmls_core/devstack/requirements/triton.txt",
     }
     here = {str(file.relative_to(ROOT)) for file in (ROOT / "dmls_core").rglob("*") if file.is_file()}
     assert {name for name in here if "__pycache__" not in name} <= names

@@ -1,0 +1,182 @@
+"""The versioned DAG bundle: the registry of accepted jobs as local DAG files.
+
+The DAG processor refreshes it; parsing then reads local files alone. A worker that runs a task of an
+older run gets the files of the version which that run began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from airflow.configuration import conf
+from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
+
+from dmls_core.airflow.connections import open_root
+from dmls_core.airflow.dag_files.shards import dag_ids, shard_file, write_dag_files
+from dmls_core.airflow.dag_files.static import static_dag_files
+from dmls_core.airflow.settings import split_kwargs
+from dmls_core.errors import ConflictError, DmlsError, ObjectMissingError, StoreError
+from dmls_core.spec import Spec
+from dmls_core.store import JobRecord, Registry, Store, layout
+
+log = logging.getLogger(__name__)
+
+VERSION_FILE = "version"
+"""Holds the version of the files beside it; written last."""
+
+STALE_MARGIN = 10.0
+"""Seconds beyond ``stale_dag_threshold`` after which a shard that lost a DAG is parsed again."""
+
+SETTLED = 20.0
+"""Seconds after which a rewritten file is parsed again: longer than a parse takes that began before."""
+
+FETCHERS = 16
+"""Specs fetched at once by a worker that sees many for the first time."""
+
+
+class DmlsBundle(BaseDagBundle):
+    """Turns the registry at ``root`` into sharded DAG files.
+
+    Args:
+        version: a snapshot of the registry; ``None``: the latest (the DAG processor).
+        kwargs: fields of ``AirflowSettings`` and what ``BaseDagBundle`` takes.
+    """
+
+    supports_versioning = True
+
+    def __init__(self, *, version: str | None = None, **kwargs: Any) -> None:
+        self.settings, others = split_kwargs(kwargs)
+        super().__init__(version=version, **others)
+        self._registry: Registry | None = None
+        self._records: dict[str, tuple[str, JobRecord]] = {}
+        self._parse_again: dict[tuple[Path, float], float] = {}
+        self._whole = False  # whether every spec could be asked for when this process wrote last
+
+    @property
+    def path(self) -> Path:
+        """Folder of the DAG files of this version."""
+        return self.versions_dir / self.version if self.version else self.base_dir / "tracking"
+
+    def initialize(self) -> None:
+        """Bring the files of this version to the local disk, if they are not there."""
+        with self.lock():
+            if self.version is None:
+                # Parsers are forked from this process: what it has imported they need not import.
+                import dmls_core.airflow.factory  # noqa: F401
+
+                if self._written_version() is None:
+                    self._refresh()
+            elif self._written_version() != self.version:
+                self._restore(self.version)
+        super().initialize()
+
+    def refresh(self) -> None:
+        """Bring the files to the registry's present state."""
+        if self.version is not None:
+            raise DmlsError(f"the bundle is pinned to version {self.version} and cannot be refreshed")
+        with self.lock():
+            self._refresh()
+
+    def get_current_version(self) -> BundleVersion | None:
+        """Return the version of the files on disk."""
+        version = self.version or self._written_version()
+        return BundleVersion(version) if version else None
+
+    def _written_version(self) -> str | None:
+        file = self.path / VERSION_FILE
+        return file.read_text() if file.is_file() else None
+
+    def _open_registry(self) -> Registry:
+        if self._registry is None:
+            self._registry = Registry(open_root(self.settings))
+        return self._registry
+
+    def _refresh(self) -> None:
+        registry = self._open_registry()
+        records = sorted(
+            (record for record in registry.jobs(self._records) if record.state == "active"),
+            key=lambda record: (record.team, record.name),
+        )
+        snapshot = json.dumps(
+            {"schema": 1, "jobs": [record.as_json() for record in records]}, sort_keys=True
+        ).encode()
+        version = hashlib.sha256(snapshot).hexdigest()[:16]
+        self._touch_due()
+        if self._whole and version == self._written_version():
+            return
+        before = dag_ids(self.path)
+        try:
+            registry.store.create(layout.snapshot(version), snapshot)
+        except ConflictError:
+            log.debug("snapshot %s is there already", version)
+        for path in self._write(records, version, registry.store):
+            self._plan_parse(path, SETTLED)
+        retired = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN
+        for dag_id in before - dag_ids(self.path):
+            self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), retired)
+
+    def _plan_parse(self, path: Path, seconds: float) -> None:
+        self._parse_again[path, seconds] = time.monotonic() + seconds
+
+    def _touch_due(self) -> None:
+        """Have files parsed once more where the parse at once may not be enough.
+
+        Airflow takes a file as parsed if it changed before a parse ended: one that is written while its old
+        content is being parsed would wait for ``min_file_process_interval``. And it retires a DAG when its
+        file was parsed without it, and that later than ``stale_dag_threshold`` after the DAG was last seen.
+        """
+        for key in [key for key, due in self._parse_again.items() if due <= time.monotonic()]:
+            del self._parse_again[key]
+            path, _ = key
+            if path.is_file():
+                path.touch()
+
+    def _restore(self, version: str) -> None:
+        store = open_root(self.settings)
+        snapshot = json.loads(store.get(layout.snapshot(version)))
+        self._write([JobRecord.from_json(entry) for entry in snapshot["jobs"]], version, store)
+
+    def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
+        """Write the DAG files of these records; return those that had another content."""
+        self._whole = True
+        shas = sorted({record.spec_sha256 for record in records})
+        with ThreadPoolExecutor(FETCHERS) as pool:
+            specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))
+        jobs: dict[str, dict[str, Any]] = {}
+        broken: dict[str, str] = {}
+        for record in records:
+            dag_id, spec = layout.dag_id(record.team, record.name), specs[record.spec_sha256]
+            if isinstance(spec, str):
+                broken[dag_id] = f"{record.team}/{record.name}: {spec}"
+            else:
+                jobs[dag_id] = {"record": record.as_json(), "spec": spec}
+        changed = write_dag_files(
+            self.path, jobs, broken, shards=self.settings.shards, static=static_dag_files()
+        )
+        if self._whole or self.version is None:
+            (self.path / VERSION_FILE).write_text(version)
+        log.info("registry version %s: %s jobs, %s unreadable", version, len(jobs), len(broken))
+        return changed
+
+    def _spec(self, sha256: str, store: Store) -> dict[str, Any] | str:
+        """Return an accepted spec, from the local cache if it is there, or a message why it is unusable."""
+        cached = self.base_dir / "specs" / f"{sha256}.json"
+        try:
+            content = cached.read_bytes() if cached.is_file() else store.get(layout.spec(sha256))
+            spec = Spec.from_json(json.loads(content)).as_json()
+        except (DmlsError, ValueError, RecursionError) as error:
+            if isinstance(error, StoreError) and not isinstance(error, ObjectMissingError):
+                self._whole = False  # the store may answer next time: this is asked again
+            return f"its accepted spec {sha256[:12]} cannot be read: {error}"
+        if not cached.is_file():
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            part = cached.with_suffix(".part")
+            part.write_bytes(content)
+            part.replace(cached)
+        return spec

@@ -1,0 +1,105 @@
+"""The intake DAG: admits or rejects what was dropped, and answers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
+from airflow.sdk.configuration import conf
+
+from dmls_core.airflow.connections import open_root
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.telling.notify import notify
+from dmls_core.airflow.trigger import submission_trigger
+from dmls_core.errors import PlatformError
+from dmls_core.intake import admit, find_submissions
+from dmls_core.store import Registry, Store, layout
+
+DAG_ID = "dmls.intake"
+
+SUBMISSIONS = "dmls-submissions"
+"""Name of the asset whose watcher starts the intake."""
+
+
+class AdmitOperator(BaseOperator):
+    """Admits the submissions named by the triggering events; all of them in a run started by hand."""
+
+    template_fields = ()
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Return each submission's outcome: team, job, state and message.
+
+        A submission that cannot be looked at keeps no other one waiting.
+
+        Raises:
+            PlatformError: there are such; all others have their answer.
+        """
+        store = open_root(airflow_settings())
+        folders = changed_folders(context) or [(s.team, s.job) for s in find_submissions(store)]
+        outcomes, failed = [], []
+        for team, job in folders:
+            try:
+                outcomes.append(self._admit(store, team, job))
+            except Exception as error:
+                store.head(layout.snapshot("none"))  # a store that is away is no fault of this drop
+                self.log.exception("%s/%s cannot be looked at", team, job)
+                failed.append(f"{team}/{job}: {error}")
+        if failed:
+            raise PlatformError(f"{len(failed)} of {len(folders)} drops have no answer: {'; '.join(failed)}")
+        return outcomes
+
+    def _admit(self, store: Store, team: str, job: str) -> dict[str, Any]:
+        base = conf.get("api", "base_url", fallback="").rstrip("/")
+        links = (
+            {"airflow": f"{base}/dags/{layout.dag_id(team, job)}"}
+            if layout.is_name(team) and layout.is_name(job)
+            else {}
+        )
+        outcome = admit(store, team, job, links=links)
+        self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
+        if outcome.state == "rejected" and not outcome.known:
+            notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
+        return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
+
+
+def _owner(store: Store, team: str, job: str) -> dict[str, Any]:
+    """Return ``[owner]`` of what was accepted last of a job; what is rejected may not even name one."""
+    if not (layout.is_name(team) and layout.is_name(job)):
+        return {}
+    registry = Registry(store)
+    record = registry.job(team, job)
+    owner: dict[str, Any] = registry.spec(record.spec_sha256).get("owner", {}) if record else {}
+    return owner
+
+
+def changed_folders(context: Context) -> list[tuple[str, str]]:
+    """Return the folders named by the asset events that started this run."""
+    events: Iterable[Any] = (
+        event for events in (context.get("triggering_asset_events") or {}).values() for event in events
+    )
+    folders = {
+        (team, job)
+        for event in events
+        for team, job in (event.extra or {}).get("payload", event.extra or {}).get("changed", [])
+    }
+    return sorted(folders)
+
+
+def intake_dag() -> DAG:
+    """Build the intake DAG. Its asset must be declared in one DAG file only, or events are lost."""
+    watcher = AssetWatcher(name="dmls-incoming", trigger=submission_trigger())
+    with DAG(
+        DAG_ID,
+        schedule=[Asset(SUBMISSIONS, watchers=[watcher])],
+        start_date=pendulum.datetime(2026, 1, 1),
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags={"dmls"},
+        description="Admits what was dropped under incoming/",
+        default_args={"retries": 3, "retry_delay": pendulum.duration(seconds=5)},
+    ) as dag:
+        AdmitOperator(task_id="admit")
+    return dag

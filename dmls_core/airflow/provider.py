@@ -1,0 +1,21 @@
+"""What Airflow's list of providers shows of DMLS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_core import __version__
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the description that the entry point ``apache_airflow_provider`` promises."""
+    return {
+        "package-name": "dmls",
+        "name": "DMLS",
+        "description": "Tuned, validated, served models from a TOML spec and a CSV.",
+        "versions": [__version__],
+        "extra-links": [
+            "dmls_core.airflow.telling.links.MlflowRunLink",
+            "dmls_core.airflow.telling.links.ReportLink",
+        ],
+    }

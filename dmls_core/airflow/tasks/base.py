@@ -1,0 +1,67 @@
+"""What every task of a job's DAG shares."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from dmls_core.airflow.connections import open_root
+from dmls_core.airflow.jobs.job import Job, job_of
+from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.telling.status import StatusReporter, report_failure
+from dmls_core.errors import UserError
+from dmls_core.store import Store
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """What a task needs to know of the run it belongs to."""
+
+    job: Job
+    context: Context
+    settings: AirflowSettings
+
+    @cached_property
+    def store(self) -> Store:
+        """The store at the platform's root."""
+        return open_root(self.settings)
+
+    @cached_property
+    def reporter(self) -> StatusReporter:
+        """Writer of ``_status`` for this run."""
+        return StatusReporter(self.job, self.store, self.context["run_id"])
+
+    def result_of(self, task_id: str) -> Any:
+        """Return what the task ``task_id`` of this run returned."""
+        return self.context["task_instance"].xcom_pull(task_ids=task_id)
+
+
+def open_run(context: Context) -> JobRun:
+    """Return the run that the task at hand belongs to."""
+    return JobRun(job_of(context), context, airflow_settings())
+
+
+class JobTask(BaseOperator):
+    """A task of a job's DAG. Nothing of it is templated, so nothing from a spec ever is."""
+
+    template_fields = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        # Not in the DAG's default_args: Airflow would read the callback's source for each DAG.
+        super().__init__(on_failure_callback=report_failure, **kwargs)
+
+    def execute(self, context: Context) -> Any:
+        """Run the task; a user's mistake fails it at once, anything else may be retried."""
+        try:
+            return self.run_job(open_run(context))
+        except UserError as error:
+            raise AirflowFailException(str(error)) from error
+
+    @abstractmethod
+    def run_job(self, run: JobRun) -> Any:
+        """Do the task's work; what is returned must be JSON."""

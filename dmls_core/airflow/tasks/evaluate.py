@@ -1,0 +1,38 @@
+"""``evaluate``: is the candidate whole, and good enough to be considered?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_core.airflow.tasks.base import JobRun, JobTask
+from dmls_core.airflow.trainer.outcome import read_result
+from dmls_core.errors import RunnerError
+
+
+class EvaluateOperator(JobTask):
+    """Checks the run's files against their checksums and the score against ``[deploy] min_metric``."""
+
+    def run_job(self, run: JobRun) -> dict[str, Any]:
+        """Return the candidate's gist: score, metric, and whether it is good enough to deploy.
+
+        Raises:
+            RunnerError: a file of the result is missing or is not what the trainer wrote.
+        """
+        result = read_result(run.job, run.store)
+        for artifact in result["artifacts"]:
+            found = run.store.head(run.job.run_file(artifact["name"]))
+            if found is None or found.size != artifact["bytes"]:
+                raise RunnerError(
+                    f"{artifact['name']} of the run is not as the trainer left it; clear `search`"
+                )
+        floor = run.job.spec.deploy.min_metric
+        score, metric = result["score"], result["metric"]
+        enough = floor is None or (score >= floor if result["direction"] == "maximize" else score <= floor)
+        run.reporter.running(f"trained: {metric} {score:.4f} on the holdout")
+        return {
+            "score": score,
+            "metric": metric,
+            "direction": result["direction"],
+            "good_enough": enough,
+            "comparison": result.get("comparison"),
+        }

@@ -1,0 +1,46 @@
+"""``plan``: which engine trains, how many workers search, and whom the candidate is compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_core.airflow.jobs.engine import choose_engine
+from dmls_core.airflow.jobs.study import study_environment
+from dmls_core.airflow.tasks.base import JobRun, JobTask
+from dmls_core.store.line import stand_in_line
+
+
+class PlanOperator(JobTask):
+    """Decides the engine and whom to compare with, and shares the search out.
+
+    ``search`` is mapped over what it returns.
+    """
+
+    def run_job(self, run: JobRun) -> list[dict[str, Any]]:
+        """Return one entry for each worker of the search; the first leads.
+
+        Raises:
+            SpecError: the spec asks for several, and the platform cannot have them share a search.
+        """
+        spec = run.job.spec
+        # Asked here, so that a spec that this platform cannot run fails before it waits for a slot.
+        study_environment(run.job)
+        engine = choose_engine(spec, run.settings.gpus)
+        models = ", ".join(search.name for search in spec.models)
+        workers = min(spec.search.workers, spec.n_trials)
+        self.log.info("%s trials of %s on the %s engine by %s", spec.n_trials, models, engine, workers)
+        plan: list[dict[str, Any]] = [{"worker": worker, "engine": engine} for worker in range(workers)]
+        if champion := _champion(run):
+            plan[0]["champion"] = champion  # the leader alone scores on the holdout
+        stand_in_line(run.store, engine, run.job.team, run.job.name, run.job.run_key)
+        return plan
+
+
+def _champion(run: JobRun) -> dict[str, Any] | None:
+    """Return whom the candidate is to be compared with: version and run key; ``None``: there is none."""
+    from dmls_core.tracking import champion_of
+
+    found = champion_of(run.settings.mlflow_uri, run.job.model_name)
+    if found is None or found.run_key == run.job.run_key:
+        return None
+    return {"version": found.version, "run_key": found.run_key}

@@ -1,0 +1,65 @@
+"""``register``: record the run and its model in MLflow."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.jobs.model_files import download_run
+from dmls_core.airflow.tasks.base import JobRun, JobTask
+from dmls_core.airflow.telling.links import LINKS
+from dmls_core.airflow.trainer.outcome import read_result
+from dmls_core.tracking.registry import INTERVAL_END_TAG
+
+CHANGES_TAG = "dmls.changes"
+"""Tag with what a user changed for a run, JSON as it was given."""
+
+
+class RegisterOperator(JobTask):
+    """Logs the run, its trials and its model to MLflow; the model's version becomes the challenger."""
+
+    operator_extra_links = LINKS
+
+    def run_job(self, run: JobRun) -> dict[str, Any]:
+        """Return the MLflow run's id, its address and its report's, and the registered model's version."""
+        from dmls_core.tracking import log_run, report_url
+
+        result = read_result(run.job, run.store)
+        run.reporter.running("recording the run in MLflow")
+        with tempfile.TemporaryDirectory(prefix="dmls-register-") as scratch:
+            folder = download_run(run.job, run.store, Path(scratch))
+            tracked = log_run(
+                run.settings.mlflow_uri,
+                result,
+                folder,
+                spec=run.job.spec.as_json(),
+                airflow_url=run.reporter.links["airflow"],
+                public_uri=run.settings.mlflow_public_uri,
+                tags=interval_tags(run.job),
+                challenger=not run.job.backfill or run.job.deploy,
+            )
+        self.log.info("MLflow run: %s", tracked.url)
+        return {
+            "run_id": tracked.run_id,
+            "url": tracked.url,
+            "report": report_url(tracked.url),
+            "model_version": tracked.model_version,
+        }
+
+
+def interval_tags(job: Job) -> dict[str, str]:
+    """Return the tags that say which data a run was trained on, and what of it a user asked for."""
+    tags = {CHANGES_TAG: json.dumps(dict(job.changes))[:5000]} if job.changed else {}
+    if job.interval is None:
+        return tags
+    start, end = job.interval
+    return tags | {
+        "dmls.interval_start": start,
+        INTERVAL_END_TAG: end,
+        "dmls.window": str(job.spec.data.window),
+        "dmls.backfill": "true" if job.backfill else "false",
+        "dmls.data": ", ".join(item.key.rpartition("/")[2] for item in job.data)[:5000],
+    }

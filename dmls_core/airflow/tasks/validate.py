@@ -1,0 +1,127 @@
+"""``validate``: is the data there that the run is to train on?"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+import pendulum
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.timetables.base import DataInterval
+
+from dmls_core.airflow.jobs.inputs import Chooser, RunInputs, check_size, check_unchanged, choose_whole
+from dmls_core.airflow.jobs.job import INPUTS
+from dmls_core.airflow.partition_trigger import PartitionTrigger
+from dmls_core.airflow.tasks.base import JobRun, JobTask, open_run
+from dmls_core.errors import ConflictError
+from dmls_core.intake import IntakeLimits
+from dmls_core.store import layout
+
+POLL_SECONDS = 10.0
+"""Time between two looks for a partition; more where the platform lists less often."""
+
+
+class ValidateOperator(JobTask):
+    """Checks that the data objects are those of the admitted version, or chooses those of the interval.
+
+    Where a partition has not arrived, the task waits for it in the triggerer, without a worker slot.
+
+    The content is checked by Great Expectations in the trainer, side by side with the search: it costs
+    seconds to import and would otherwise delay every run.
+    """
+
+    def run_job(self, run: JobRun) -> dict[str, Any]:
+        """Return the number of objects and bytes.
+
+        Raises:
+            DataError: an object is gone or was replaced since its admission.
+        """
+        run.reporter.running("validating the data")
+        inputs = self._choose(run)
+        if inputs is None:
+            data = run.job.record.data
+            check_unchanged(run.store, data)
+        else:
+            data = inputs.data
+            check_size(data, IntakeLimits.from_environment().data_bytes)
+            self._keep(run, inputs)
+        sizes = [item.size for item in data]
+        return {"objects": len(sizes), "bytes": sum(sizes)}
+
+    def resume(self, context: Context, event: dict[str, Any]) -> Any:
+        """Go on after the wait for a partition."""
+        if not event["arrived"]:
+            timeout = open_run(context).job.spec.data.timeout
+            raise AirflowFailException(
+                f"no partition of the interval arrived within [data] timeout ({timeout:g} s): drop it and "
+                "clear this task, or raise the timeout"
+            )
+        return self.execute(context)
+
+    def _choose(self, run: JobRun) -> RunInputs | None:
+        """Return what this run reads where it is not simply what was admitted; wait for it if need be."""
+        record, spec, grid = run.job.record_of_run, run.job.spec, run.job.grid
+        chooser = Chooser(run.store, record, spec, grid) if grid else None
+        interval = _interval(run, chooser) if chooser else None
+        if chooser and interval:
+            return chooser.choose(interval) or self._wait(run, chooser, interval)
+        return choose_whole(run.store, record, spec) if run.job.changed else None
+
+    def _wait(self, run: JobRun, chooser: Chooser, interval: DataInterval) -> NoReturn:
+        """Leave the worker until a partition of the interval is there."""
+        spec, pattern = run.job.spec, run.job.spec.partitions
+        if pattern is None:
+            raise ValueError("only partitions are waited for")
+        deadline = datetime.now(UTC) + timedelta(seconds=spec.data.timeout)
+        name = pattern.example(interval.start.in_timezone(spec.timezone))
+        message = f"waiting for {name}, until {deadline:%Y-%m-%d %H:%M} UTC"
+        self.log.info("%s", message)
+        run.reporter.running(message)
+        self.defer(
+            trigger=PartitionTrigger(
+                root=run.settings.root,
+                aws_conn_id=run.settings.aws_conn_id,
+                folder=chooser.folder,
+                path=pattern.text,
+                timezone=spec.timezone,
+                start=interval.start.isoformat(),
+                end=interval.end.isoformat(),
+                deadline=deadline.isoformat(),
+                poll_seconds=max(POLL_SECONDS, run.settings.poll_seconds),
+            ),
+            method_name="resume",
+        )
+
+    def _keep(self, run: JobRun, inputs: RunInputs) -> None:
+        """Tell the other tasks, and write into the run's folder, what the run reads."""
+        for item in inputs.data:
+            self.log.info("reading %s, ETag %s", item.key, item.etag)
+        run.context["task_instance"].xcom_push(INPUTS, inputs.as_json())
+        folder = layout.run_folder(run.job.team, run.job.name, inputs.run_key)
+        document = {"schema": 1, **inputs.as_json(), "run_id": run.context["run_id"]}
+        if run.job.changed:
+            document["changes"] = dict(run.job.changes)
+            self.log.info("changed for this run: %s", json.dumps(run.job.changes))
+            run.store.put(folder + layout.SPEC, run.job.spec.canonical())
+        try:
+            run.store.create(folder + layout.RUN, json.dumps(document, indent=1).encode())
+        except ConflictError:
+            self.log.info("the run %s was begun before: it goes on where it was", inputs.run_key)
+
+
+def _interval(run: JobRun, chooser: Chooser) -> DataInterval | None:
+    """Return the interval that the run is for.
+
+    That is the one which the schedule, a backfill or the user's date gave it. The run of an admission,
+    or one that is started by hand without a date, takes the newest data; it has none where the data was
+    admitted as a whole.
+    """
+    dag_run = run.context["dag_run"]
+    start, end = dag_run.data_interval_start, dag_run.data_interval_end
+    if start is not None and end is not None and start < end:
+        return DataInterval(pendulum.instance(start), pendulum.instance(end))
+    if not run.job.spec.chosen_by_run:
+        return chooser.interval_of_record()
+    return chooser.latest_interval(pendulum.instance(dag_run.run_after))

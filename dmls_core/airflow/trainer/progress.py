@@ -1,0 +1,62 @@
+"""Tell the user how the training goes while the trainer runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import TracebackType
+from typing import Self
+
+from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.telling.status import StatusReporter
+from dmls_core.errors import DmlsError, ObjectMissingError
+from dmls_core.store import Store
+
+INTERVAL = 2.0
+"""Seconds between two looks at ``progress.json``."""
+
+
+class ProgressWatcher:
+    """Copies the trainer's ``progress.json`` into ``_status`` from a thread, while the block runs."""
+
+    def __init__(self, job: Job, store: Store, reporter: StatusReporter) -> None:
+        self._job = job
+        self._store = store
+        self._reporter = reporter
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="dmls-progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join(timeout=5)
+
+    def _watch(self) -> None:
+        last = ""
+        while not self._done.wait(INTERVAL):
+            try:
+                progress = json.loads(self._store.get(self._job.run_file("progress.json")))
+            except ObjectMissingError:
+                continue
+            except DmlsError:
+                # The next look may succeed; a missing progress line harms nobody.
+                continue
+            message = describe(progress)
+            if message != last:
+                self._reporter.running(message)
+                last = message
+
+
+def describe(progress: dict[str, object]) -> str:
+    """Say in a few words where the trainer is: ``training 3/5, best so far 0.9583``."""
+    state = progress.get("state")
+    if state != "searching":
+        return str(progress.get("message") or state)
+    best = progress.get("best")
+    words = f"training {progress.get('finished')}/{progress.get('total')}"
+    return f"{words}, best so far {best:.4f}" if isinstance(best, float) else words

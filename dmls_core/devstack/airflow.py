@@ -1,0 +1,253 @@
+"""Airflow: its whole configuration, as environment variables, and its four processes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from dmls_core.compute import available_cpus, find_gpus
+from dmls_core.devstack.airflow_rest import AirflowRest
+from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
+from dmls_core.devstack.engine import TRAINER_IMAGE
+from dmls_core.devstack.files import make_private_folder, write_private_json
+from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
+from dmls_core.devstack.service import Service, http_answers, http_text, last_lines
+from dmls_core.errors import PlatformError
+from dmls_core.settings import ENVIRONMENT, METRICS_TOKEN
+
+PORTS = ("airflow",)
+ADMIN = "admin"
+BUNDLE = "dmls"
+BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
+CONNECTION = "aws_default"
+STUDY_CONNECTION = "dmls_study"
+MIGRATE_SECONDS = 300
+
+Runner = Literal["docker", "process"]
+
+
+def airflow_services(context: Context, runner: Runner) -> list[Service]:
+    """Return the API server, the scheduler, the triggerer and the DAG processor."""
+    environment = airflow_environment(context, runner)
+    health = f"{context.url('airflow')}/api/v2/monitor/health"
+
+    def component(name: str, command: list[str], ready: Callable[[float], bool], url: str = "") -> Service:
+        return Service(
+            name=name,
+            command=[sys.executable, "-P", "-m", "airflow", *command],
+            folder=context.state / "airflow",
+            environment=environment,
+            ready=ready,
+            url=url,
+        )
+
+    def beats(key: str) -> Callable[[float], bool]:
+        return lambda started: _has_beaten(health, key, started)
+
+    return [
+        component(
+            "airflow-api-server",
+            ["api-server"],
+            lambda _: http_answers(f"{context.url('airflow')}/api/v2/version"),
+            context.url("airflow"),
+        ),
+        # One machine: the API server reads the logs as files, so nobody need serve them.
+        component("airflow-scheduler", ["scheduler", "--skip-serve-logs"], beats("scheduler")),
+        component("airflow-triggerer", ["triggerer", "--skip-serve-logs"], beats("triggerer")),
+        component("airflow-dag-processor", ["dag-processor"], beats("dag_processor")),
+    ]
+
+
+def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
+    """Return Airflow's configuration."""
+    home = make_private_folder(context.state / "airflow")
+    passwords = home / "passwords.json"
+    write_private_json(passwords, {ADMIN: context.secret("airflow_password")})
+    sections: dict[str, dict[str, Any]] = {
+        "core": {
+            "executor": "LocalExecutor",
+            "parallelism": 8,
+            "load_examples": False,
+            "dags_are_paused_at_creation": False,
+            # A version that is admitted seconds after another is stored at once, not at the next parse.
+            "min_serialized_dag_update_interval": 0,
+            "fernet_key": context.secret("airflow_fernet_key"),
+            "simple_auth_manager_users": f"{ADMIN}:admin",
+            "simple_auth_manager_passwords_file": passwords,
+            "execution_api_server_url": f"{context.url('airflow')}/execution/",
+            # The default asks the name servers, which a machine without a network waits for.
+            "hostname_callable": "socket.gethostname",
+        },
+        "database": {
+            "sql_alchemy_conn": database_url(context, "airflow", "psycopg2"),
+            "sql_alchemy_conn_async": database_url(context, "airflow", "asyncpg"),
+        },
+        "api": {
+            "host": "127.0.0.1",
+            "port": context.port("airflow"),
+            "base_url": context.url("airflow"),
+            "workers": 1,
+            "worker_timeout": 30,
+            "secret_key": context.secret("airflow_secret_key"),
+        },
+        "api_auth": {"jwt_secret": context.secret("airflow_jwt_secret")},
+        "logging": {
+            "base_log_folder": context.state / "logs" / "airflow",
+            "dag_processor_child_process_log_directory": context.state / "logs" / "airflow" / "dag_processor",
+            "colored_console_log": False,
+        },
+        # A killed scheduler or triggerer is missed after 15 s, and its tasks are taken up again.
+        "scheduler": {
+            "scheduler_idle_sleep_time": 0.2,
+            "scheduler_heartbeat_sec": 3,
+            "job_heartbeat_sec": 3,
+            "scheduler_health_check_threshold": 15,
+            "orphaned_tasks_check_interval": 10,
+            "task_instance_heartbeat_timeout": 60,
+            "task_queued_timeout": 120,
+            "task_queued_timeout_check_interval": 15,
+            "parsing_cleanup_interval": 15,
+        },
+        "triggerer": {"job_heartbeat_sec": 3, "triggerer_health_check_threshold": 15},
+        "workers": {"min_heartbeat_interval": 2},
+        "dag_processor": {
+            "dag_bundle_config_list": json.dumps(bundles(context, runner)),
+            "dag_bundle_storage_path": home / "bundles",
+            "bundle_refresh_check_interval": 1,
+            "min_file_process_interval": 600,
+            "parsing_processes": 2,
+            "print_stats_interval": 600,
+        },
+    }
+    return {
+        "AIRFLOW_HOME": str(home),
+        HOME_VARIABLE: str(context.state),
+        ENVIRONMENT["triton_key"]: context.secret("triton_key"),
+        METRICS_TOKEN: context.secret("metrics_token"),
+        f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
+            {
+                "conn_type": "aws",
+                "login": context.secret("s3_access_key"),
+                "password": context.secret("s3_secret_key"),
+                "extra": {"endpoint_url": context.url("s3"), "region_name": REGION},
+            }
+        ),
+        f"AIRFLOW_CONN_{STUDY_CONNECTION.upper()}": json.dumps(
+            {
+                "conn_type": "postgres",
+                "login": STUDY,
+                "password": context.secret(f"{STUDY}_db_password"),
+                "host": "127.0.0.1",
+                "port": context.port("postgres"),
+                "schema": STUDY,
+            }
+        ),
+        **{
+            f"AIRFLOW__{section.upper()}__{option.upper()}": str(value)
+            for section, options in sections.items()
+            for option, value in options.items()
+        },
+    }
+
+
+def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
+    """Return the value of ``[dag_processor] dag_bundle_config_list``."""
+    return [
+        {
+            "name": BUNDLE,
+            "classpath": BUNDLE_CLASSPATH,
+            "kwargs": {
+                "root": context.root,
+                "aws_conn_id": CONNECTION,
+                "runner": runner,
+                "mlflow_uri": context.url("mlflow"),
+                "triton_http": context.address("triton_http"),
+                "triton_grpc": context.address("triton_grpc"),
+                "triton_repository": str(context.model_repository),
+                "inference_log": str(context.inference_log),
+                "image": TRAINER_IMAGE,
+                "gpus": _gpus_of(runner),
+                "refresh_interval": 3,
+                **(_docker_kwargs() if runner == "docker" else {}),
+            },
+        }
+    ]
+
+
+def _docker_kwargs() -> dict[str, str]:
+    """Return where the engine is, and the network by which containers reach S3 on loopback."""
+    return {"docker_network": "host", "docker_url": os.environ.get("DOCKER_HOST", "")}
+
+
+def _gpus_of(runner: Runner) -> int:
+    """Return how many GPUs the trainers can use: the image is the cpu engine's, and so may be this Python."""
+    from dmls_core.models.engines import missing_packages
+
+    if runner == "docker" or missing_packages("gpu", "random-forest"):
+        return 0
+    return sum(gpu.usable for gpu in find_gpus())
+
+
+def pools() -> dict[str, int]:
+    """Return the slots of each pool on this machine."""
+    return {"dmls_cpu": available_cpus(), "dmls_gpu": len(find_gpus())}
+
+
+def make_pools(context: Context) -> None:
+    """Create the pools that are missing; a pool that somebody has sized stays as it is."""
+    rest = AirflowRest(context.url("airflow"), ADMIN, context.secret("airflow_password"))
+    entities = [
+        {"name": name, "slots": slots, "include_deferred": False, "description": "DMLS trainers"}
+        for name, slots in pools().items()
+    ]
+    rest.call(
+        "PATCH",
+        "/api/v2/pools",
+        {"actions": [{"action": "create", "entities": entities, "action_on_existence": "skip"}]},
+    )
+
+
+def migrate(context: Context, runner: Runner, environment: dict[str, str], log: Path) -> None:
+    """Make or upgrade the schema, unless the installed Airflow has done so.
+
+    Raises:
+        PlatformError: the migration failed.
+    """
+    version = importlib.metadata.version("apache-airflow-core")
+    if schema_version(context, "airflow") == version:
+        return
+    with log.open("ab") as stream:
+        try:
+            subprocess.run(
+                [sys.executable, "-P", "-m", "airflow", "db", "migrate"],
+                check=True,
+                env={**environment, **airflow_environment(context, runner)},
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                timeout=MIGRATE_SECONDS,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise PlatformError(f"airflow db migrate failed\n{last_lines(log)}\nsee {log}") from error
+    note_schema_version(context, "airflow", version)
+
+
+def _has_beaten(health: str, key: str, started: float) -> bool:
+    """Return whether a component's heartbeat is one of the process that started at ``started``."""
+    text = http_text(health)
+    if text is None:
+        return False
+    entry = json.loads(text).get(key) or {}
+    beat = entry.get(f"latest_{key}_heartbeat")
+    return (
+        entry.get("status") == "healthy"
+        and beat is not None
+        and datetime.fromisoformat(beat).timestamp() >= started - 1.0
+    )

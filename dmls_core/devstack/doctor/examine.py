@@ -1,0 +1,97 @@
+"""Make all checks, side by side."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.doctor import machine
+from dmls_core.devstack.doctor.check import Check
+from dmls_core.devstack.doctor.services import service_checks
+from dmls_core.devstack.doctor.study import check_own_study
+from dmls_core.devstack.identity import load_identity
+from dmls_core.devstack.ports import is_free
+from dmls_core.devstack.state import State
+from dmls_core.errors import DmlsError
+from dmls_core.settings import load_settings
+
+
+def examine(state: State, ports: dict[str, int]) -> list[Check]:
+    """Return all findings.
+
+    Args:
+        state: how the embedded platform of this folder is; it may never have been started.
+        ports: its kept ports.
+    """
+    settings = load_settings()
+    embedded = state.settings is not None and settings.airflow_url == state.settings.airflow_url
+    checks: list[Callable[[], Iterable[Check]]] = [
+        lambda: [machine.check_python()],
+        # One after the other: packaging reads markers with `ast`, which fails when two threads of Python
+        # 3.11 do so at once (SystemError: AST constructor recursion depth mismatch).
+        lambda: [*(machine.check_packages(extra) for extra in machine.EXTRAS), machine.check_notifiers()],
+        lambda: [machine.check_uv(state.folder.parent)],
+        lambda: [machine.check_disk(state.folder)],
+        lambda: [machine.check_docker()],
+        lambda: [machine.check_gpus()],
+        lambda: [machine.check_fil()],
+        lambda: _folder(state.folder),
+        lambda: _embedded(state),
+        lambda: _ports(state, ports),
+        lambda: [check_own_study(_context(state))] if embedded else [],
+        *service_checks(settings, embedded=embedded),
+    ]
+    with ThreadPoolExecutor(len(checks)) as pool:
+        return [check for found in pool.map(_safely, checks) for check in found]
+
+
+def _safely(check: Callable[[], Iterable[Check]]) -> list[Check]:
+    try:
+        return list(check())
+    except DmlsError as error:
+        return [Check("check", "broken", str(error))]
+    except Exception as error:  # noqa: BLE001  whatever a service answers, the other findings are told
+        return [Check("check", "broken", f"{type(error).__name__}: {error}")]
+
+
+def _folder(folder: Path) -> list[Check]:
+    """Check that nobody else may look into the state folder."""
+    if not folder.exists():
+        return []
+    found = [folder, *(file for file in folder.iterdir() if file.is_file())]
+    open_ones = [path.name for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    if open_ones:
+        hint = f"chmod 700 {folder}; chmod 600 its files; credentials in it may be known to others"
+        return [Check("state folder", "broken", f"others may read {', '.join(open_ones)}", hint)]
+    return [Check("state folder", "ok", f"{folder}, yours alone")]
+
+
+def _embedded(state: State) -> list[Check]:
+    """Check the services of the embedded platform, if it is up or should be."""
+    if state.settings is None:
+        return [Check("embedded platform", "missing", "down", "`dmls up` starts it")]
+    ill = [service for service in state.services if service.state != "RUNNING"]
+    if not ill:
+        return [Check("embedded platform", "ok", f"{len(state.services)} services run")]
+    return [
+        Check(f"service {service.name}", "broken", service.state, f"`dmls up` starts it; see {service.log}")
+        for service in ill
+    ]
+
+
+def _context(state: State) -> Context:
+    return Context(state.folder, load_identity(state.folder / "identity.json"))
+
+
+def _ports(state: State, ports: dict[str, int]) -> list[Check]:
+    """Check that a platform that is down could have its ports again."""
+    if state.settings is not None or not ports:
+        return []
+    taken = [f"{port} ({name})" for name, port in ports.items() if not is_free(port)]
+    if taken:
+        message = f"taken by others: {', '.join(taken)}"
+        return [Check("ports", "missing", message, "`dmls up` chooses other ones for these")]
+    return [Check("ports", "ok", f"{len(ports)} ports are free")]

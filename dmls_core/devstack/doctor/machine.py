@@ -1,0 +1,149 @@
+"""Checks of the machine: Python, packages, disk, Docker, GPUs, Triton's server."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from dmls_core.compute import find_gpus
+from dmls_core.devstack.doctor.check import Check
+from dmls_core.devstack.engine import TRAINER_IMAGE, engine_version, has_trainer_image
+from dmls_core.devstack.triton import find_genuine
+from dmls_core.devstack.uv import find_uv
+from dmls_core.errors import PlatformError
+
+OLDEST_PYTHON = (3, 11)
+
+EXTRAS = {
+    "airflow": "DMLS in Airflow",
+    "trainer": "training on the CPU outside a container",
+    "platform": "the embedded platform",
+}
+"""Extra of the package -> what it is for."""
+
+CHANNELS = {
+    "email": "apache-airflow-providers-smtp",
+    "slack": "apache-airflow-providers-slack",
+    "webhook": "apache-airflow-providers-http",
+}
+"""Channel of ``[owner] notify`` -> package of its notifier."""
+
+GIB = 2**30
+LITTLE_DISK, TOO_LITTLE_DISK = 5 * GIB, 1 * GIB
+
+
+def check_python() -> Check:
+    """Check the version of this Python."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] >= OLDEST_PYTHON:
+        return Check("python", "ok", f"{found}, {sys.executable}")
+    return Check("python", "broken", found, "install Python 3.11 or newer")
+
+
+def check_packages(extra: str) -> Check:
+    """Check that the packages of one of DMLS's extras are installed in versions that fit."""
+    wanted = [Requirement(text) for text in importlib.metadata.requires("dmls") or ()]
+    lacking, versions = [], {}
+    for requirement in wanted:
+        if not (requirement.marker and requirement.marker.evaluate({"extra": extra})):
+            continue
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            lacking.append(str(requirement).partition(";")[0].strip())
+            continue
+        versions[requirement.name] = version
+        if not requirement.specifier.contains(version, prereleases=True):
+            lacking.append(f"{requirement.name}{requirement.specifier} (found {version})")
+    name = f"packages: {extra}"
+    if lacking:
+        hint = f"for {EXTRAS[extra]}: pip install 'dmls[{extra}]'"
+        return Check(name, "missing", "not installed: " + ", ".join(lacking), hint)
+    return Check(name, "ok", f"{len(versions)} packages for {EXTRAS[extra]}")
+
+
+def check_notifiers() -> Check:
+    """Check which of the channels of ``[owner] notify`` have their Airflow provider."""
+    lacking = []
+    for channel, provider in CHANNELS.items():
+        try:
+            importlib.metadata.version(provider)
+        except importlib.metadata.PackageNotFoundError:
+            lacking.append(f"{channel} (pip install {provider})")
+    if lacking:
+        hint = "needed only if a spec's [owner] notify names it"
+        return Check("notifications", "missing", "no provider for " + ", ".join(lacking), hint)
+    return Check("notifications", "ok", ", ".join(CHANNELS))
+
+
+def check_uv(project: Path) -> Check:
+    """Check for uv, which makes environments faster than pip."""
+    found = find_uv(project)
+    if found:
+        return Check("uv", "ok", found)
+    return Check(
+        "uv", "missing", "not found: pip is used", "pip install uv, or see https://docs.astral.sh/uv"
+    )
+
+
+def check_disk(folder: Path) -> Check:
+    """Check the space left where the state folder is, or will be."""
+    place = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(place).free
+    message = f"{free / GIB:.1f} GiB free at {place}"
+    if free < TOO_LITTLE_DISK:
+        return Check("disk", "broken", message, "free at least 1 GiB, or set DMLS_HOME to another disk")
+    if free < LITTLE_DISK:
+        return Check("disk", "missing", message, "5 GiB leave room for models and logs")
+    return Check("disk", "ok", message)
+
+
+def check_docker() -> Check:
+    """Check for a Docker engine and the trainer's image in it."""
+    version = engine_version()
+    if version is None:
+        return Check(
+            "docker",
+            "missing",
+            "no engine answers: trainers run as processes (the process runner)",
+            "start a Docker engine, or set DOCKER_HOST to one",
+        )
+    if not has_trainer_image():
+        return Check(
+            "docker",
+            "missing",
+            f"engine {version}, without the image {TRAINER_IMAGE}: trainers run as processes",
+            "`dmls up` in the source tree builds it; or make images",
+        )
+    return Check("docker", "ok", f"engine {version}, image {TRAINER_IMAGE}")
+
+
+def check_gpus() -> Check:
+    """Check for NVIDIA GPUs."""
+    gpus = find_gpus()
+    if not gpus:
+        return Check("gpu", "missing", "none: models are trained by the cpu engine")
+    found = ", ".join(f"{gpu.name} ({gpu.memory / GIB:.0f} GiB)" for gpu in gpus)
+    if not any(gpu.usable for gpu in gpus):
+        return Check("gpu", "missing", f"{found}: too old for cuML, the cpu engine is used")
+    return Check("gpu", "ok", found)
+
+
+def check_fil() -> Check:
+    """Check which FIL backend the embedded platform's Triton has."""
+    try:
+        genuine = find_genuine()
+    except PlatformError as error:
+        return Check("fil backend", "broken", str(error), "mend or unset the variable")
+    if genuine:
+        return Check("fil backend", "ok", genuine.description)
+    return Check(
+        "fil backend",
+        "missing",
+        "no genuine one: the embedded platform serves models by a stand-in (Treelite on the CPU)",
+        "set DMLS_TRITON_SERVER to a tritonserver with backends/fil/libtriton_fil.so",
+    )

@@ -1,0 +1,78 @@
+"""MLflow's server: runs and models in PostgreSQL, artifacts in S3 through the server."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.files import make_private_folder
+from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version
+from dmls_core.devstack.service import Service, http_answers, last_lines
+from dmls_core.errors import PlatformError
+
+PORTS = ("mlflow",)
+UPGRADE_SECONDS = 300
+
+
+def mlflow_service(context: Context) -> Service:
+    """Return the service. It makes the tables of an empty database by itself."""
+    return Service(
+        name="mlflow",
+        command=[
+            *(sys.executable, "-P", "-m", "mlflow", "server", "--workers", "1"),
+            *("--host", "127.0.0.1", "--port", str(context.port("mlflow"))),
+            *("--artifacts-destination", f"{context.root}/mlflow"),
+        ],
+        folder=make_private_folder(context.state / "mlflow"),
+        environment={
+            "MLFLOW_BACKEND_STORE_URI": _backend(context),
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            **context.s3_environment(),
+        },
+        ready=lambda _: http_answers(f"{context.url('mlflow')}/health"),
+        url=context.url("mlflow"),
+    )
+
+
+def upgrade(context: Context, environment: dict[str, str], log: Path) -> None:
+    """Bring a schema that another MLflow wrote to the installed one's; a new database needs nothing.
+
+    Raises:
+        PlatformError: the upgrade failed.
+    """
+    version = importlib.metadata.version("mlflow")
+    noted = schema_version(context, "mlflow")
+    if noted not in ("", version):
+        command = [
+            sys.executable,
+            "-c",
+            "import os, mlflow.cli; mlflow.cli.cli(['db', 'upgrade', os.environ['URI']])",
+        ]
+        with log.open("ab") as stream:
+            try:
+                subprocess.run(
+                    command,
+                    check=True,
+                    env={**environment, "URI": _backend(context)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=stream,
+                    timeout=UPGRADE_SECONDS,
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                raise PlatformError(f"mlflow db upgrade failed\n{last_lines(log)}\nsee {log}") from error
+
+
+def note_upgraded(context: Context) -> None:
+    """Note which MLflow the schema is now of; to be called once the server answers."""
+    version = importlib.metadata.version("mlflow")
+    if schema_version(context, "mlflow") != version:
+        note_schema_version(context, "mlflow", version)
+
+
+def _backend(context: Context) -> str:
+    return database_url(context, "mlflow", "psycopg2")

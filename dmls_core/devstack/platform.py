@@ -1,0 +1,158 @@
+"""The embedded platform: the real services on one machine, started, stopped and looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.engine import choose_runner, remove_containers
+from dmls_core.devstack.environment import base_environment, spare_loopback_from_proxies
+from dmls_core.devstack.files import exclusive, make_private_folder, read_json
+from dmls_core.devstack.identity import ensure_runtime_folder, load_identity
+from dmls_core.devstack.launch import clear_stale
+from dmls_core.devstack.marks import end_marked, find_marked
+from dmls_core.devstack.ports import choose_ports
+from dmls_core.devstack.startup import BASE, PORTS, USERS, Startup
+from dmls_core.devstack.state import ServiceState, State, platform_settings, service_urls, write_state
+from dmls_core.devstack.steps import Progress, run_steps
+from dmls_core.devstack.supervisor import RUNNING_STATES, Supervisor
+from dmls_core.errors import PlatformError
+from dmls_core.settings import STATE_FILE, state_folder
+
+if TYPE_CHECKING:
+    from dmls_core.devstack.doctor import Check
+
+IDENTITY_FILE = "identity.json"
+LOCK_SECONDS = 600.0
+SHUTDOWN_SECONDS = 15.0
+
+
+class Platform:
+    """One embedded platform, whose whole state is in one folder.
+
+    Args:
+        folder: the state folder; ``None``: the one that ``state_folder`` finds.
+        ports: ports to use instead of free ones, by name (``airflow``, ``mlflow``, ``s3``, …).
+    """
+
+    def __init__(self, folder: Path | None = None, ports: Mapping[str, int] | None = None) -> None:
+        self.folder = (folder or state_folder()).absolute()
+        self._given_ports = dict(ports or {})
+
+    def up(self, progress: Progress = lambda *_: None) -> State:
+        """Start what does not run and return when every service answers.
+
+        Args:
+            progress: told of each step, in the thread that runs it.
+
+        Raises:
+            PlatformError: a service does not start. What runs goes on running.
+        """
+        spare_loopback_from_proxies()
+        make_private_folder(self.folder)
+        make_private_folder(self.folder / "logs")
+        with exclusive(self.folder / "lock", LOCK_SECONDS):
+            context = self._context()
+            supervisor = self._supervisor(context)
+            states = supervisor.states() if supervisor.answers() else {}
+            if set(states) != {*BASE, *USERS}:
+                # Nothing runs, or what a killed supervisor left, or another release's services.
+                self._stop(context)
+                states = {}
+            self._choose_ports(context, states)
+            if not states:
+                ensure_runtime_folder(context.identity)
+            # Before the first process starts: its mark must be known to whoever ends it.
+            context.identity.save(self.folder / IDENTITY_FILE)
+            supervisor = self._supervisor(context)
+            if not states:
+                supervisor.configure({**BASE, **USERS})
+                supervisor.start()
+            write_state(context, self._state(context, supervisor).services, again=bool(states))
+            startup = Startup(context, supervisor, choose_runner(), base_environment(context))
+            run_steps(startup.steps(), progress)
+            return self._state(context, supervisor)
+
+    def down(self) -> list[int]:
+        """Stop everything, leave no process, keep the data; return the pids of strays that had to be ended.
+
+        Raises:
+            PlatformError: a process could not be ended.
+        """
+        if not (self.folder / IDENTITY_FILE).exists():
+            return []
+        with exclusive(self.folder / "lock", LOCK_SECONDS):
+            return self._stop(self._context())
+
+    def status(self) -> State:
+        """Return how each service is, at once."""
+        if not (self.folder / IDENTITY_FILE).exists():
+            return State(self.folder, (), None)
+        context = self._context()
+        return self._state(context, self._supervisor(context))
+
+    def doctor(self) -> list[Check]:
+        """Return what this machine and its platform have and lack, embedded or not."""
+        from dmls_core.devstack.doctor import examine
+
+        ports = self._context().identity.ports if (self.folder / IDENTITY_FILE).exists() else {}
+        return examine(self.status(), ports)
+
+    def _stop(self, context: Context) -> list[int]:
+        """Stop what is supervised, then end what carries the mark, then remove what they left."""
+        supervisor = self._supervisor(context)
+        if supervisor.answers():
+            # What does not stop is ended by its mark.
+            with contextlib.suppress(PlatformError):
+                for group in (USERS, BASE):
+                    with ThreadPoolExecutor(len(group)) as pool:
+                        list(pool.map(supervisor.stop_program, group))
+            supervisor.shut_down(SHUTDOWN_SECONDS)
+        strays = end_marked(context.identity.id)
+        remove_containers(context.identity.id)
+        if left := find_marked(context.identity.id):
+            raise PlatformError(f"processes that could not be ended: {[m.process.pid for m in left]}")
+        for file in (self.folder / "services").glob("*.json"):
+            clear_stale(read_json(file) or {})
+        shutil.rmtree(context.runtime, ignore_errors=True)
+        (self.folder / STATE_FILE).unlink(missing_ok=True)
+        return strays
+
+    def _context(self) -> Context:
+        return Context(self.folder, load_identity(self.folder / IDENTITY_FILE))
+
+    def _supervisor(self, context: Context) -> Supervisor:
+        name = f"dmls-{context.identity.id}"
+        return Supervisor(name, self.folder, context.runtime, base_environment(context))
+
+    def _choose_ports(self, context: Context, states: Mapping[str, Mapping[str, Any]]) -> None:
+        identity = context.identity
+        names = [name for ports in PORTS.values() for name in ports]
+        unknown = set(self._given_ports) - set(names)
+        if unknown:
+            raise PlatformError(
+                f"no service has a port called {', '.join(sorted(unknown))}: there are {names}"
+            )
+        running = [name for name, state in states.items() if state["statename"] in RUNNING_STATES]
+        ours = [port for service in running for port in PORTS.get(service, ())]
+        identity.ports = choose_ports(names, identity.ports, self._given_ports, ours)
+
+    def _state(self, context: Context, supervisor: Supervisor) -> State:
+        states = supervisor.states() if supervisor.answers() else {}
+        urls = service_urls(context)
+        services = tuple(
+            ServiceState(
+                name=name,
+                state=states.get(name, {}).get("statename", "DOWN"),
+                url=urls.get(name, ""),
+                log=str(supervisor.log_of(name)),
+                pid=states.get(name, {}).get("pid", 0),
+            )
+            for name in (*BASE, *USERS)
+        )
+        return State(self.folder, services, platform_settings(context) if states else None)

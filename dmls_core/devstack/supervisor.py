@@ -1,0 +1,222 @@
+"""The supervisor (supervisord): its configuration, its start, and its XML-RPC over a unix socket."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import http.client
+import io
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import xmlrpc.client
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dmls_core.devstack.files import write_private
+from dmls_core.devstack.service import last_lines, wait_until
+from dmls_core.errors import PlatformError
+
+RPC_SECONDS = 20.0
+START_SECONDS = 15.0
+
+NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10
+"""Faults of supervisord's XML-RPC that mean: it is so already."""
+
+CONFIG = "supervisord.conf"
+
+RUNNING_STATES = ("STARTING", "RUNNING", "BACKOFF")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """How a program is stopped: the signal that asks it to end, and the seconds until it is killed."""
+
+    signal: str
+    seconds: int
+
+
+class Supervisor:
+    """One supervisord for one platform.
+
+    Args:
+        name: its identifier, which tells it from another platform's.
+        folder: where its configuration lies, and its logs and the services' in ``logs``.
+        runtime: where its socket and pid file are.
+        environment: environment of supervisord and of what it starts.
+    """
+
+    def __init__(self, name: str, folder: Path, runtime: Path, environment: dict[str, str]) -> None:
+        self.name = name
+        self.folder = folder
+        self.logs = folder / "logs"
+        self.socket = runtime / "supervisor.sock"
+        self.pid_file = runtime / "supervisord.pid"
+        self.environment = environment
+
+    def answers(self) -> bool:
+        """Return whether this platform's supervisord answers."""
+        try:
+            return bool(self._call("getIdentification") == self.name)
+        except PlatformError:
+            return False
+
+    def configure(self, programs: Mapping[str, Stop]) -> None:
+        """Write the configuration.
+
+        Paths in it are relative to the folder, which supervisord works in: it takes a per cent sign in an
+        absolute one for a place to put something.
+
+        Args:
+            programs: name -> how it is stopped.
+        """
+        config = configparser.RawConfigParser()
+        config["unix_http_server"] = {"file": str(self.socket), "chmod": "0700"}
+        config["rpcinterface:supervisor"] = {
+            "supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"
+        }
+        config["supervisorctl"] = {"serverurl": f"unix://{self.socket}"}
+        config["supervisord"] = {
+            "identifier": self.name,
+            "logfile": "logs/supervisord.log",
+            "logfile_maxbytes": "5MB",
+            "logfile_backups": "2",
+            "pidfile": str(self.pid_file),
+            "childlogdir": "logs",
+            "umask": "077",
+            "minfds": "256",
+            "minprocs": "64",
+            **({"user": "root"} if os.geteuid() == 0 else {}),
+        }
+        launch = f"{shlex.quote(sys.executable)} -P -m dmls_core.devstack.launch"
+        for name, stop in programs.items():
+            config[f"program:{name}"] = {
+                "command": f"{launch} services/{name}.json",
+                "autostart": "false",
+                "autorestart": "true",
+                "startsecs": "1",
+                "startretries": "5",
+                "stopsignal": stop.signal,
+                "stopwaitsecs": str(stop.seconds),
+                "stopasgroup": "true",
+                "killasgroup": "true",
+                "redirect_stderr": "true",
+                "stdout_logfile": f"logs/{name}.log",
+                "stdout_logfile_maxbytes": "10MB",
+                "stdout_logfile_backups": "3",
+            }
+        text = io.StringIO()
+        config.write(text)
+        write_private(self.folder / CONFIG, text.getvalue())
+
+    def start(self) -> None:
+        """Start supervisord, which becomes a daemon.
+
+        Raises:
+            PlatformError: it did not come up.
+        """
+        for stale in (self.socket, self.pid_file):
+            stale.unlink(missing_ok=True)
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "supervisor.supervisord",
+            "-c",
+            str(self.folder / CONFIG),
+        ]
+        log = self.log_of("supervisord")
+        try:
+            subprocess.run(
+                command,
+                env=self.environment,
+                cwd=self.folder,
+                start_new_session=True,
+                check=True,
+                timeout=START_SECONDS,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+            )
+            wait_until(self.answers, START_SECONDS)
+        except subprocess.CalledProcessError as error:
+            raise PlatformError(f"supervisord did not start: {error.stderr[-2000:]}") from error
+        except (subprocess.TimeoutExpired, PlatformError) as error:
+            raise PlatformError(
+                f"supervisord did not start: {error}\n{last_lines(log)}\nsee {log}"
+            ) from error
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Return supervisord's word on each program: ``statename``, ``pid``, ``start`` and more."""
+        return {entry["name"]: entry for entry in self._call("getAllProcessInfo")}
+
+    def info(self, name: str) -> dict[str, Any]:
+        """Return supervisord's word on one program."""
+        info: dict[str, Any] = self._call("getProcessInfo", name)
+        return info
+
+    def start_program(self, name: str) -> None:
+        """Start a program, unless it runs; return at once."""
+        self._call("startProcess", name, False, allowed=(ALREADY_STARTED,))
+
+    def stop_program(self, name: str) -> None:
+        """Stop a program and wait for its end."""
+        self._call("stopProcess", name, True, allowed=(NOT_RUNNING, BAD_NAME), seconds=60.0)
+
+    def shut_down(self, seconds: float) -> None:
+        """End supervisord and what it still runs, waiting at most ``seconds`` for it."""
+        with contextlib.suppress(PlatformError, psutil.Error):
+            process = psutil.Process(self._call("getPID"))
+            self._call("shutdown")
+            process.wait(seconds)
+
+    def log_of(self, name: str) -> Path:
+        """Return the log file of a program."""
+        return self.logs / f"{name}.log"
+
+    def _call(
+        self, method: str, *arguments: object, allowed: tuple[int, ...] = (), seconds: float = RPC_SECONDS
+    ) -> Any:  # noqa: ANN401 - XML-RPC
+        transport = _UnixTransport(self.socket, seconds)
+        proxy = xmlrpc.client.ServerProxy("http://supervisord", transport=transport, allow_none=True)
+        try:
+            return getattr(proxy.supervisor, method)(*arguments)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode in allowed:
+                return None
+            raise PlatformError(f"supervisord: {method}{arguments}: {fault.faultString}") from fault
+        except (OSError, http.client.HTTPException, xmlrpc.client.Error) as error:
+            raise PlatformError(f"supervisord does not answer on {self.socket}: {error}") from error
+        finally:
+            transport.close()
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket, with a time limit."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class _UnixTransport(xmlrpc.client.Transport):
+    def __init__(self, path: Path, seconds: float) -> None:
+        super().__init__()
+        self._unix_connection = _UnixConnection(path, seconds)
+
+    def make_connection(self, host: object) -> http.client.HTTPConnection:  # noqa: ARG002 - the socket is the host
+        return self._unix_connection
+
+    def close(self) -> None:
+        self._unix_connection.close()

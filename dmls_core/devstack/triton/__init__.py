@@ -1,0 +1,13 @@
+"""Triton: a genuine server with its own FIL backend where there is one, else PyTriton's with a stand-in."""
+
+from __future__ import annotations
+
+from dmls_core.devstack.triton.server import (
+    PORTS,
+    TritonServer,
+    find_genuine,
+    find_server,
+    triton_service,
+)
+
+__all__ = ["PORTS", "TritonServer", "find_genuine", "find_server", "triton_service"]

@@ -1,0 +1,84 @@
+"""Find what packages register with DMLS by entry points: engines, metrics, notifiers, runners and stores.
+
+What DMLS ships is registered the same way, in ``pyproject.toml``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal, get_args
+
+from dmls_core.errors import PlatformError
+
+Group = Literal["dmls.engines", "dmls.metrics", "dmls.notifiers", "dmls.runners", "dmls.stores"]
+
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """An installed extension, as ``dmls doctor`` lists it.
+
+    Attributes:
+        group: the extension point.
+        name: the name that specs, settings and URLs use.
+        package: name and version of the distribution that registers it.
+        path: ``module:attribute`` of the object.
+    """
+
+    group: Group
+    name: str
+    package: str
+    path: str
+
+
+def names(group: Group) -> tuple[str, ...]:
+    """Return the names registered in ``group``, sorted."""
+    return tuple(sorted(_entries(group)))
+
+
+@cache
+def load(group: Group, name: str) -> Any:  # noqa: ANN401 - the caller checks the type
+    """Import the object registered as ``name`` in ``group``.
+
+    Raises:
+        PlatformError: nothing is registered under this name, or its module cannot be imported.
+    """
+    entry = _entries(group).get(name)
+    if entry is None:
+        close = difflib.get_close_matches(name, names(group), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"installed: {', '.join(names(group)) or 'none'}"
+        raise PlatformError(f"no extension {name!r} is registered in {group!r}; {hint}")
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        raise PlatformError(f"extension {name!r} ({_package(entry)}, {entry.value}): {error}") from error
+
+
+def installed() -> list[Extension]:
+    """List every registered extension, by group and name."""
+    return [
+        Extension(group, name, _package(entry), entry.value)
+        for group in GROUPS
+        for name, entry in sorted(_entries(group).items())
+    ]
+
+
+@cache
+def _entries(group: Group) -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        other = found.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            raise PlatformError(
+                f"two packages register {entry.name!r} in {group!r}: {_package(other)} and "
+                f"{_package(entry)}; uninstall one of them"
+            )
+    return found
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown package"

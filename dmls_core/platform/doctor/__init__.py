@@ -1,8 +1,0 @@
-"""What this machine and its platform have, what they lack, and how to get it."""
-
-from __future__ import annotations
-
-from dmls_core.platform.doctor.check import Check
-from dmls_core.platform.doctor.examine import examine
-
-__all__ = ["Check", "examine"]

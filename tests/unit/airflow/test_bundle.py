@@ -1,0 +1,183 @@
+"""The bundle: from the registry to DAG files, version by version."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from dmls_core.airflow.dag_files.shards import dag_ids
+from dmls_core.errors import StoreError
+from dmls_core.store import Registry, layout, open_store
+from dmls_core.store.local import LocalStore
+
+
+def shard_of(folder, dag_id):
+    (path,) = [p for p in folder.glob("shard_*.json") if dag_id in json.loads(p.read_text())]
+    return path
+
+
+def test_an_accepted_job_becomes_a_shard_file(accept, bundle):
+    record = accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+
+    entry = json.loads(shard_of(made.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]
+
+    assert entry["record"]["run_key"] == record.run_key
+    assert entry["spec"]["n_trials"] == 5
+    assert (made.path / "dmls_intake.py").is_file()
+    assert re.fullmatch(r"[0-9a-f]{16}", made.get_current_version().version)
+
+
+def test_refresh_touches_only_the_shard_that_changed(accept, bundle):
+    for number in range(12):
+        accept("lab", f"job{number}")
+    made = bundle()
+    made.initialize()
+    before = {p.name: p.stat().st_mtime_ns for p in made.path.glob("*.py")}
+
+    accept("lab", "job3", content=b"a,b,y\n5,6,z\n")
+    made.refresh()
+
+    after = {p.name: p.stat().st_mtime_ns for p in made.path.glob("*.py")}
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {shard_of(made.path, "dmls.lab.job3").with_suffix(".py").name}
+
+
+def test_refresh_without_a_change_writes_nothing(accept, bundle):
+    accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+    before = {p: p.stat().st_mtime_ns for p in made.path.iterdir()}
+
+    made.refresh()
+
+    assert {p: p.stat().st_mtime_ns for p in made.path.iterdir()} == before
+
+
+def test_a_worker_gets_the_version_that_its_run_began_with(accept, bundle, root):
+    first = accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+    version = made.get_current_version().version
+    second = accept("lab", "iris", content=b"a,b,y\n9,9,q\n")
+    made.refresh()
+
+    worker = bundle(version=version, folder="another-machine")
+    worker.initialize()
+
+    pinned = json.loads(shard_of(worker.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]["record"]
+    latest = json.loads(shard_of(made.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]["record"]
+    assert (pinned["run_key"], pinned["version"]) == (first.run_key, 1)
+    assert (latest["run_key"], latest["version"]) == (second.run_key, 2)
+
+
+def test_two_machines_write_the_same_files(accept, bundle):
+    for number in range(9):
+        accept("lab", f"job{number}")
+    one, two = bundle(folder="one"), bundle(folder="two")
+    one.initialize()
+    two.initialize()
+
+    assert {p.name: p.read_bytes() for p in one.path.iterdir() if p.is_file()} == {
+        p.name: p.read_bytes() for p in two.path.iterdir() if p.is_file()
+    }
+
+
+def test_a_retired_job_leaves_and_the_others_stay(accept, bundle, root):
+    accept("lab", "iris")
+    accept("lab", "wine")
+    made = bundle()
+    made.initialize()
+
+    Registry(open_store(str(root))).retire("lab", "wine")
+    made.refresh()
+
+    found = {dag_id for p in made.path.glob("shard_*.json") for dag_id in json.loads(p.read_text())}
+    assert found == {"dmls.lab.iris"}
+
+
+def test_a_damaged_spec_gets_a_file_that_says_so(accept, bundle, root):
+    record = accept("lab", "bad", spec=b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n')
+    accept("lab", "iris")
+    (root / "registry" / "specs" / f"{record.spec_sha256}.json").write_text("[" * 100_000)
+    made = bundle()
+    made.initialize()
+
+    assert shard_of(made.path, "dmls.lab.iris")
+    (stub,) = made.path.glob("rejected_*.py")
+    assert "lab/bad: its accepted spec" in stub.read_text()
+    assert "raise ValueError" in stub.read_text()
+
+
+def test_a_shard_that_may_have_changed_during_its_parse_is_parsed_once_more(accept, bundle, monkeypatch):
+    for number in range(12):
+        accept("lab", f"job{number}")
+    made = bundle()
+    made.initialize()
+    accept("lab", "job3", content=b"a,b,y\n5,6,z\n")
+    made.refresh()
+    before = {path: path.stat().st_mtime_ns for path in made.path.glob("*.py")}
+
+    later = time.monotonic() + 30
+    monkeypatch.setattr("dmls_core.airflow.bundle.time.monotonic", lambda: later)
+    made.refresh()
+    after = {path: path.stat().st_mtime_ns for path in before}
+    touched = {path for path in after if after[path] != before[path]}
+    assert touched == {shard_of(made.path, "dmls.lab.job3").with_suffix(".py")}
+
+    made.refresh()
+    assert {path: path.stat().st_mtime_ns for path in after} == after
+
+
+def test_a_shard_that_lost_a_job_is_parsed_once_more(accept, bundle, root, monkeypatch):
+    for number in range(12):
+        accept("lab", f"job{number}")
+    made = bundle()
+    made.initialize()
+    made.refresh()
+    file = shard_of(made.path, "dmls.lab.job3").with_suffix(".py")
+
+    Registry(open_store(str(root))).retire("lab", "job3")
+    made.refresh()
+    after_removal = file.stat().st_mtime_ns
+    made.refresh()
+    assert file.stat().st_mtime_ns == after_removal
+
+    later = time.monotonic() + 120
+    monkeypatch.setattr("dmls_core.airflow.bundle.time.monotonic", lambda: later)
+    made.refresh()
+    touched = file.stat().st_mtime_ns
+    assert touched > after_removal
+    made.refresh()
+    assert file.stat().st_mtime_ns == touched
+
+
+def test_a_spec_that_the_store_did_not_give_once_is_asked_for_again(accept, bundle, root, monkeypatch):
+    record = accept("lab", "iris")
+    accept("lab", "wine", spec=b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n')
+    asked, away = LocalStore.get, layout.spec(record.spec_sha256)
+
+    def get(store, key):
+        if key == away:
+            raise StoreError("503 Slow Down")
+        return asked(store, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "get", get)
+        made = bundle()
+        made.initialize()
+        version = made.get_current_version().version
+        worker = bundle(version=version, folder="another-machine")
+        worker.initialize()
+        for one in (made, worker):
+            assert dag_ids(one.path) == {"dmls.lab.wine"}
+
+    made.refresh()
+    bundle(version=version, folder="another-machine").initialize()
+
+    assert made.get_current_version().version == version
+    for one in (made, worker):
+        assert dag_ids(one.path) == {"dmls.lab.iris", "dmls.lab.wine"}
+        assert not list(one.path.glob("rejected_*.py"))

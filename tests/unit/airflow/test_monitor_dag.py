@@ -1,0 +1,28 @@
+"""The monitor DAG's form; what it does is shown where the platform runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmls_core.airflow import monitor_dag
+from dmls_core.airflow.settings import airflow_settings
+
+
+def test_jobs_start_after_the_look_and_notes_do_not_wait_for_them():
+    dag = monitor_dag.monitor_dag()
+    assert dag.task_dict["compare"].downstream_task_ids == {"retrain", "settle"}
+    assert dag.task_dict["retrain"].downstream_task_ids == set()
+    assert dag.task_dict["collect"].downstream_task_ids == {"compare"}
+    assert {dag.task_dict[name].downstream_task_ids == set() for name in ("repair", "reap")} == {True}
+    assert dag.max_active_runs == 1
+    assert not dag.catchup
+
+
+@pytest.mark.parametrize("cron", ["30 6 * * *", ""])
+def test_the_setting_says_when_it_runs(monkeypatch, cron):
+    monkeypatch.setattr(
+        monitor_dag, "airflow_settings", lambda: replace(airflow_settings(), monitor_cron=cron)
+    )
+    assert getattr(monitor_dag.monitor_dag().timetable, "expression", "") == cron

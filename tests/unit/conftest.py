@@ -1,0 +1,74 @@
+"""Airflow without a database or a network: enough to build, parse and serialise DAGs."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+HOME = tempfile.mkdtemp(prefix="dmls-airflow-unit-")
+ROOT = str(Path(HOME) / "root")
+ENTRY = {
+    "name": "dmls",
+    "classpath": "dmls_core.airflow.bundle.DmlsBundle",
+    "kwargs": {"root": ROOT, "runner": "process", "shards": 4, "refresh_interval": 3},
+}
+# Airflow reads these at import, which happens when the first test module is collected.
+os.environ |= {
+    "AIRFLOW_HOME": HOME,
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([ENTRY]),
+    "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": str(Path(HOME) / "bundles"),
+}
+
+SPEC = b"""
+model = "random-forest-classifier"
+n_trials = 5
+[columns]
+features = ["a", "b"]
+target = "y"
+[n_estimators]
+min = 50
+max = 500
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of its own for each test."""
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def accept(root: Path) -> Callable[..., object]:
+    """Register a job as admission would."""
+    from dmls_core.models import load_spec
+    from dmls_core.store import Registry, open_store
+
+    store = open_store(str(root))
+
+    def _accept(team: str, name: str, *, spec: bytes = SPEC, content: bytes = b"a,b,y\n1,2,x\n") -> object:
+        info = store.put(f"incoming/{team}/{name}/data.csv", content)
+        return Registry(store).accept(load_spec(spec), team, name, [info], datetime.now(UTC))
+
+    return _accept
+
+
+@pytest.fixture
+def bundle(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., object]:
+    """Make a bundle over the test's store, with files of its own."""
+    from dmls_core.airflow.bundle import DmlsBundle
+
+    def _bundle(version: str | None = None, folder: str = "files") -> DmlsBundle:
+        made = DmlsBundle(name="dmls", version=version, **ENTRY["kwargs"] | {"root": str(root)})
+        made.base_dir = tmp_path / folder
+        made.versions_dir = tmp_path / folder / "versions"
+        return made
+
+    return _bundle

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_core.devstack import Platform
+from dmls_core.devstack.doctor import Check, examine, machine
+from dmls_core.devstack.doctor.services import service_checks
+from dmls_core.devstack.state import State
+from dmls_core.settings import Settings
+
+
+class FakeServices:
+    """Answers what Airflow, MLflow and Triton answer, as far as a path is in ``answers``."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {
+            "/version": "3.17.2",
+            "/v2": {"name": "triton", "version": "2.51.0", "extensions": ["model_repository"]},
+            "/v2/health/ready": "",
+            "/auth/token": {"access_token": "t"},
+            "/api/v2/monitor/health": {
+                name: {"status": "healthy"}
+                for name in ("metadatabase", "scheduler", "triggerer", "dag_processor")
+            },
+            "/api/v2/dags/dmls.intake": {"bundle_name": "dmls", "is_stale": False},
+            "/api/v2/pools/dmls_cpu": {"slots": 2},
+            "/api/v2/pools/dmls_gpu": {"slots": 0},
+        }
+        answers = self.answers
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                found = self.path in answers
+                self.send_response(200 if found else 404)
+                self.end_headers()
+                if found:
+                    answer = answers[self.path]
+                    self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
+
+            do_POST = do_GET
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.server.server_port}"
+        answers["/api/v2/connections/dmls_study"] = {
+            "conn_type": "postgres",
+            "host": "127.0.0.1",
+            "port": self.server.server_port,
+        }
+
+
+@pytest.fixture
+def services() -> Iterator[FakeServices]:
+    fake = FakeServices()
+    thread = threading.Thread(target=fake.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield fake
+    fake.server.shutdown()
+    thread.join()
+    fake.server.server_close()
+
+
+def look(address: str, root: Path) -> dict[str, Check]:
+    settings = Settings(
+        root=str(root),
+        mlflow_uri=f"http://{address}",
+        triton_http=address,
+        airflow_url=f"http://{address}",
+        airflow_username="u",
+        airflow_password="p",
+    )
+    return {check.name: check for make in service_checks(settings) for check in make()}
+
+
+def test_a_platform_of_somebody_elses_that_is_well(services: FakeServices, tmp_path: Path):
+    checks = look(services.address, tmp_path)
+    assert {check.state for check in checks.values()} == {"ok"}, checks
+    assert "2 slots" in checks["airflow pool dmls_cpu"].message
+    assert "3.17.2" in checks["mlflow"].message
+
+
+def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path: Path):
+    del services.answers["/api/v2/pools/dmls_gpu"]
+    del services.answers["/api/v2/dags/dmls.intake"]
+    del services.answers["/v2/health/ready"]
+    services.answers["/api/v2/monitor/health"]["triggerer"]["status"] = "unhealthy"
+    checks = look(services.address, tmp_path)
+    broken = {name: check for name, check in checks.items() if check.state == "broken"}
+    assert set(broken) == {"airflow", "airflow bundle", "airflow pool dmls_gpu", "triton"}
+    assert "triggerer" in broken["airflow"].message
+    assert "airflow pools set dmls_gpu" in broken["airflow pool dmls_gpu"].hint
+    assert "dag_bundle_config_list" in broken["airflow bundle"].hint
+    assert all(check.hint for check in broken.values())
+
+
+@pytest.mark.parametrize(
+    ("connection", "state", "told"),
+    [
+        (None, "missing", "airflow connections add dmls_study"),
+        ({"conn_type": "mysql", "host": "db"}, "broken", "--conn-type postgres"),
+        ({"conn_type": "postgres", "host": "/run/pg"}, "missing", "an address"),
+        ({"conn_type": "postgres", "host": "127.0.0.1", "port": 9}, "broken", "host and port"),
+    ],
+)
+def test_the_connection_over_which_trainers_share_a_search(
+    services: FakeServices, tmp_path: Path, connection: dict[str, Any] | None, state: str, told: str
+):
+    services.answers.pop("/api/v2/connections/dmls_study")
+    if connection:
+        services.answers["/api/v2/connections/dmls_study"] = connection
+
+    check = look(services.address, tmp_path)["connection dmls_study"]
+
+    assert check.state == state
+    assert told in check.hint
+
+
+def test_services_that_do_not_answer(services: FakeServices, tmp_path: Path):
+    services.server.socket.close()
+    checks = look("127.0.0.1:9", tmp_path / "none")
+    assert {name for name, check in checks.items() if check.state == "broken"} >= {
+        "mlflow",
+        "triton",
+        "airflow",
+    }
+
+
+@pytest.mark.parametrize("address", ["localhost", "http://[::1"])
+def test_what_is_no_address_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str):
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
+    for name in ("MLFLOW_TRACKING_URI", "DMLS_AIRFLOW_URL"):
+        monkeypatch.setenv(name, address)
+    checks = {check.name: check for check in examine(State(tmp_path / "none", (), None), {})}
+    for name in ("mlflow", "airflow"):
+        assert checks[name].state == "broken"
+        assert address in checks[name].message
+
+
+def test_an_answer_that_makes_no_sense_hides_no_other_finding(
+    services: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    services.answers["/v2"] = "<html>not Triton</html>"
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
+    for name in ("MLFLOW_TRACKING_URI", "DMLS_AIRFLOW_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DMLS_TRITON_HTTP", services.address)
+    checks = examine(State(tmp_path / "none", (), None), {})
+    assert any(check.name == "python" for check in checks)
+    assert [check.state for check in checks if "JSONDecodeError" in check.message] == ["broken"]
+
+
+def test_nothing_is_set_up_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    checks = {check.name: check for check in Platform(tmp_path / "none").doctor()}
+    assert checks["python"].state == "ok"
+    assert checks["packages: airflow"].state == "ok"
+    assert checks["docker"].state == "missing"
+    assert "process runner" in checks["docker"].message
+    assert checks["embedded platform"].message == "down"
+    for name in ("store", "mlflow", "triton", "airflow"):
+        assert checks[name].state == "missing"
+        assert "dmls up" in checks[name].hint
+    assert not (tmp_path / "none").exists(), "doctor leaves no trace"
+
+
+def test_a_state_folder_that_others_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path))
+    (tmp_path / "identity.json").touch(0o644)
+    tmp_path.chmod(0o700)
+    (check,) = [c for c in examine(State(tmp_path, (), None), {}) if c.name == "state folder"]
+    assert check.state == "broken"
+    assert "identity.json" in check.message
+    assert "chmod" in check.hint
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
+    wanted = ['nonexistent-thing>=2; extra == "platform"', 'psutil>=999; extra == "platform"', "boto3"]
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: wanted)
+    check = machine.check_packages("platform")
+    assert check.state == "missing"
+    assert "nonexistent-thing>=2" in check.message
+    assert "psutil>=999 (found" in check.message
+    assert check.hint.endswith("pip install 'dmls[platform]'")
+
+
+def test_little_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    import shutil
+
+    usage = type(shutil.disk_usage(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10, 10, 2**20))
+    assert machine.check_disk(tmp_path / "not" / "yet").state == "broken"

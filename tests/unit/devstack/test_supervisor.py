@@ -1,0 +1,90 @@
+"""A real supervisord, with a harmless program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dmls_core.devstack.marks import ID_VARIABLE, SERVICE_VARIABLE
+from dmls_core.devstack.supervisor import Stop, Supervisor
+from dmls_core.errors import PlatformError
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    runtime = Path(tempfile.mkdtemp(prefix="dmls-", dir="/tmp"))
+    folder = tmp_path / "a folder, 100 % odd"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "services").mkdir()
+    supervisor = Supervisor("dmls-test", folder, runtime, os.environ | {ID_VARIABLE: runtime.name})
+    supervisor.configure({"sleeper": Stop("TERM", 1), "broken": Stop("TERM", 1)})
+    for name, code in {
+        "sleeper": "import time; print('awake', flush=True); time.sleep(99)",
+        "broken": "1/0",
+    }.items():
+        service = {
+            "command": [sys.executable, "-c", code],
+            "environment": {SERVICE_VARIABLE: name},
+            "folder": str(folder),
+        }
+        (folder / "services" / f"{name}.json").write_text(json.dumps(service))
+    supervisor.start()
+    yield supervisor
+    supervisor.shut_down(10)
+    assert not supervisor.answers()
+    shutil.rmtree(runtime)
+
+
+def wait(supervisor: Supervisor, name: str, state: str, seconds: float = 30) -> dict[str, object]:
+    end = time.monotonic() + seconds
+    while (info := supervisor.info(name))["statename"] != state:
+        assert time.monotonic() < end, info
+        time.sleep(0.05)
+    return info
+
+
+def test_programs_start_stop_and_come_back(supervisor: Supervisor):
+    assert {n: e["statename"] for n, e in supervisor.states().items()} == {
+        "sleeper": "STOPPED",
+        "broken": "STOPPED",
+    }
+    supervisor.start_program("sleeper")
+    supervisor.start_program("sleeper")
+    info = wait(supervisor, "sleeper", "RUNNING")
+    assert "awake" in supervisor.log_of("sleeper").read_text()
+
+    os.kill(int(str(info["pid"])), 9)
+    deadline = time.monotonic() + 30
+    while supervisor.info("sleeper")["pid"] in (0, info["pid"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    supervisor.stop_program("sleeper")
+    supervisor.stop_program("sleeper")
+    assert supervisor.info("sleeper")["statename"] == "STOPPED"
+
+
+def test_its_socket_and_files_are_private(supervisor: Supervisor):
+    for path in (supervisor.socket, supervisor.folder / "supervisord.conf"):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+def test_another_platforms_supervisor_is_not_taken_for_ours(supervisor: Supervisor):
+    other = Supervisor("dmls-other", supervisor.folder, supervisor.socket.parent, {})
+    assert supervisor.answers()
+    assert not other.answers()
+
+
+def test_without_a_supervisor_calls_fail_clearly(tmp_path: Path):
+    gone = Supervisor("dmls-gone", tmp_path, tmp_path, {})
+    assert not gone.answers()
+    with pytest.raises(PlatformError, match="does not answer"):
+        gone.states()

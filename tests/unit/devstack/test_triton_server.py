@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dmls_core.devstack.context import Context
+from dmls_core.devstack.triton import find_genuine, triton_service
+from dmls_core.devstack.triton.environment import find_requirements
+from dmls_core.errors import PlatformError
+
+
+def make_server(folder: Path, *, fil: bool) -> Path:
+    program = folder / "bin" / "tritonserver"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    (folder / "backends" / "fil").mkdir(parents=True)
+    if fil:
+        (folder / "backends" / "fil" / "libtriton_fil.so").touch()
+    return program
+
+
+@pytest.fixture(autouse=True)
+def no_server_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DMLS_TRITON_SERVER", raising=False)
+    monkeypatch.setattr("dmls_core.devstack.triton.server.USUAL_PLACE", "/nonexistent")
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+
+def test_without_a_genuine_server_there_is_none():
+    assert find_genuine() is None
+
+
+def test_the_named_server_is_used_with_its_own_backends(
+    tmp_path: Path, context: Context, monkeypatch: pytest.MonkeyPatch
+):
+    program = make_server(tmp_path / "triton", fil=True)
+    monkeypatch.setenv("DMLS_TRITON_SERVER", str(program))
+    server = find_genuine()
+    assert server is not None
+    assert server.genuine
+    assert "genuine" in server.description
+    command = triton_service(context, server).command
+    assert command[0] == str(program)
+    assert f"--backend-directory={tmp_path}/triton/backends" in command
+    assert "--model-control-mode=explicit" in command
+
+
+def test_a_named_server_without_a_genuine_fil_backend_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DMLS_TRITON_SERVER", str(make_server(tmp_path / "triton", fil=False)))
+    with pytest.raises(PlatformError, match=r"libtriton_fil\.so"):
+        find_genuine()
+
+
+def test_an_installed_server_counts_only_with_a_genuine_fil_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    without = make_server(tmp_path / "without", fil=False)
+    monkeypatch.setenv("PATH", str(without.parent))
+    assert find_genuine() is None
+    program = make_server(tmp_path / "with", fil=True)
+    monkeypatch.setenv("PATH", str(program.parent))
+    found = find_genuine()
+    assert found is not None
+    assert found.program == program
+
+
+def test_the_locked_requirements_pin_numpy_before_2_with_hashes():
+    lines = find_requirements().read_text()
+    assert "numpy==1.26" in lines
+    assert "nvidia-pytriton==0.7.0" in lines
+    assert "--hash=sha256:" in lines
