@@ -8,8 +8,8 @@ from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with a user's input: what, where and how to mend it.
+class ValidationIssue:
+    """One error in a user's input: what is wrong, where it is, and how to fix it.
 
     ``line`` and ``column`` count from 1; ``key`` is dotted (``n_estimators.min``).
     """
@@ -39,21 +39,23 @@ class Problem:
 
 
 class DmlsError(Exception):
-    """Root of every error that DMLS raises on purpose. ``str()`` is fit for a user's eyes."""
+    """Base class of the errors that DMLS raises. ``str()`` is a message for users."""
 
     exit_code: ClassVar[int] = 3
 
 
 class UserError(DmlsError):
-    """The user's input is wrong: repeating the step cannot help, mending the input does."""
+    """The user's input is wrong: a retry fails again until the input is corrected."""
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, problems: Sequence[Problem] | Problem | str) -> None:
-        if isinstance(problems, str):
-            problems = Problem(problems)
-        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+    def __init__(self, issues: Sequence[ValidationIssue] | ValidationIssue | str) -> None:
+        if isinstance(issues, str):
+            issues = ValidationIssue(issues)
+        self.issues: tuple[ValidationIssue, ...] = (
+            (issues,) if isinstance(issues, ValidationIssue) else tuple(issues)
+        )
+        super().__init__("\n".join(map(str, self.issues)))
 
 
 class SpecError(UserError):
@@ -61,15 +63,15 @@ class SpecError(UserError):
 
 
 class SubmissionError(UserError):
-    """What was dropped cannot be admitted (names, missing files, sizes)."""
+    """A submission cannot be admitted (names, missing files, sizes)."""
 
 
 class DataError(UserError):
-    """The data does not fit the spec, or failed its expectations."""
+    """The data does not match the spec, or failed its expectations."""
 
 
 class NotFoundError(UserError):
-    """A job, run or model that was asked for does not exist."""
+    """The requested job, run or model does not exist."""
 
 
 class PlatformError(DmlsError):
@@ -77,28 +79,28 @@ class PlatformError(DmlsError):
 
 
 class StoreError(PlatformError):
-    """S3 or the folder behind the store failed."""
+    """The service or file system behind the store failed."""
 
 
 class ObjectMissingError(StoreError):
-    """The object asked for is not in the store."""
+    """The object does not exist in the store."""
 
 
 class ConflictError(StoreError):
-    """A conditional create or replace lost against another writer."""
+    """A conditional write failed because another writer came first."""
 
 
 class RunnerError(PlatformError):
-    """The trainer could not be started, or died without an answer."""
+    """The trainer did not start, or exited without a result."""
 
 
 class EngineUnavailableError(PlatformError):
-    """The engine asked for cannot run on this machine."""
+    """The requested engine cannot run on this machine."""
 
 
 class TrackingError(PlatformError):
-    """MLflow failed or answered something unexpected."""
+    """MLflow failed or returned an unexpected response."""
 
 
 class ServingError(PlatformError):
-    """Triton failed, or a model that it serves did not answer as it must."""
+    """Triton failed, or a served model returned wrong predictions."""

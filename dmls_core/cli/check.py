@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import Problem, SubmissionError, UserError
+from dmls_core.errors import SubmissionError, UserError, ValidationIssue
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
@@ -24,7 +24,7 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
         data_files: CSV or Parquet, or folders of them; none: only the spec is checked.
 
     Raises:
-        UserError: with every problem of the spec, or of the data if the spec is valid.
+        UserError: with every issue of the spec, or of the data if the spec is valid.
     """
     from dmls_core.intake.data_files import check_data, choose_data, data_format
     from dmls_core.intake.limits import IntakeLimits
@@ -41,11 +41,11 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
     stores = {key: open_store(str(path.parent)) for key, path in places.items()}
     there = {key: info for key, store in stores.items() if (info := store.head(places[key].name))}
     found = tuple(replace(info, key=key) for key, info in there.items())
-    submission = Submission(team="", job="", spec=None, files=found, problems=(), fingerprint="")
+    submission = Submission(team="", job="", spec=None, files=found, issues=(), fingerprint="")
     chosen = choose_data(submission, spec) if found else []
     if found and not chosen:
         raise SubmissionError(
-            Problem(
+            ValidationIssue(
                 "none of the data files has the name that the spec asks for",
                 file=str(spec_file),
                 key="data.path",
@@ -53,14 +53,14 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
                 expected=spec.data.path or "*.csv or *.parquet",
             )
         )
-    problems = []
+    issues = []
     for info in chosen:
         data = spec.data.model_copy(update={"format": data_format(info, spec)})
         named = spec.model_copy(update={"data": data})
         found_wrong = check_data(stores[info.key], [there[info.key]], named, limits)[1]
-        problems += [replace(problem, file=file_name(info)) for problem in found_wrong]
-    if problems:
-        raise SubmissionError(problems)
+        issues += [replace(issue, file=file_name(info)) for issue in found_wrong]
+    if issues:
+        raise SubmissionError(issues)
     return spec
 
 
@@ -73,4 +73,4 @@ def read_bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UserError(Problem(f"cannot be read: {error.strerror}", file=str(file))) from error
+        raise UserError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(file))) from error

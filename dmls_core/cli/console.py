@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from dmls_core.errors import DmlsError, Problem, UserError
+from dmls_core.errors import DmlsError, UserError, ValidationIssue
 
 out = Console(soft_wrap=True, highlight=False)
 """For answers. Lines are never wrapped where nobody looks at a terminal."""
@@ -38,7 +38,7 @@ def say(text: str) -> None:
 def print_error(error: DmlsError) -> None:
     """Print what is wrong, as the user needs it to mend it."""
     if isinstance(error, UserError):
-        print_problems(error.problems)
+        print_issues(error.issues)
     else:
         err.print(f"[bold red]error:[/] {escape(str(error))}")
 
@@ -49,24 +49,24 @@ def print_crash(error: BaseException) -> None:
     err.print("set DMLS_DEBUG=1 for the stack trace")
 
 
-def print_problems(problems: Iterable[Problem]) -> None:
-    """Print problems one by one: place, key, message, hint."""
-    problems = tuple(problems)
-    for problem in problems:
-        err.print(describe(problem))
-    if len(problems) > 1:
-        err.print(f"[bold]{len(problems)} problems[/]")
+def print_issues(issues: Iterable[ValidationIssue]) -> None:
+    """Print issues one by one: place, key, message, hint."""
+    issues = tuple(issues)
+    for issue in issues:
+        err.print(describe(issue))
+    if len(issues) > 1:
+        err.print(f"[bold]{len(issues)} issues[/]")
 
 
-def describe(problem: Problem) -> str:
-    """Return a problem as text with rich's markup: ``file:line:column: key: message``, then the hint."""
-    place = ":".join(str(part) for part in (problem.file, problem.line, problem.column) if part)
+def describe(issue: ValidationIssue) -> str:
+    """Return an issue as text with rich's markup: ``file:line:column: key: message``, then the hint."""
+    place = ":".join(str(part) for part in (issue.file, issue.line, issue.column) if part)
     text = f"[bold]{escape(place)}:[/] " if place else ""
     text += "[bold red]error:[/] "
-    text += f"[cyan]{escape(problem.key)}[/]: " if problem.key else ""
-    text += escape(problem.message)
-    for word, value in (("found", problem.found), ("expected", problem.expected), ("hint", problem.hint)):
-        if value and value not in problem.message:
+    text += f"[cyan]{escape(issue.key)}[/]: " if issue.key else ""
+    text += escape(issue.message)
+    for word, value in (("found", issue.found), ("expected", issue.expected), ("hint", issue.hint)):
+        if value and value not in issue.message:
             text += f"\n    [green]{word}:[/] {escape(value)}"
     return text
 

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from dmls_core.cli.console import out, print_json
 from dmls_core.cli.options import DataArguments, JobArgument, JobName, JsonOption, parse_job
-from dmls_core.errors import NotFoundError, Problem, UserError
+from dmls_core.errors import NotFoundError, UserError, ValidationIssue
 from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def drift(
     try:
         page.write_text(drift_page(found, str(name)), encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UserError(Problem(f"cannot be written: {error.strerror}", file=str(page))) from error
+        raise UserError(ValidationIssue(f"cannot be written: {error.strerror}", file=str(page))) from error
     if as_json:
         print_json(found.as_json(team=name.team, job=name.name, run_key=run_key))
     else:
@@ -83,7 +83,7 @@ def _threshold(store: Store, name: JobName) -> float:
 
     record = Registry(store).job(*name)
     if record is None:
-        raise NotFoundError(Problem(f"there is no job {name}", hint="`dmls jobs` lists them"))
+        raise NotFoundError(ValidationIssue(f"there is no job {name}", hint="`dmls jobs` lists them"))
     table = Registry(store).spec(record.spec_sha256).get("drift") or {}
     return float(table.get("threshold", Drift().threshold))
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from dmls_core.cli.console import err, facts, out, print_json
 from dmls_core.cli.options import FilesArguments, JobArgument, JsonOption, SpecArgument, parse_job
-from dmls_core.errors import NotFoundError, PlatformError, Problem, UserError
+from dmls_core.errors import NotFoundError, PlatformError, UserError, ValidationIssue
 from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def show(job: JobArgument, as_json: JsonOption = False) -> None:
         print_json(found.as_json())
         return
     facts(found.facts())
-    for problem in found.problems:
+    for issue in found.issues:
         from dmls_core.cli.console import describe
 
-        out.print(describe(problem))
+        out.print(describe(issue))
 
 
 def logs(
@@ -128,7 +128,9 @@ def logs(
     tasks = runs.tasks(run)
     names = sorted({found.task_id for found in tasks})
     if task and task not in names:
-        raise NotFoundError(Problem(f"the run has no task {task!r}", hint=f"its tasks: {', '.join(names)}"))
+        raise NotFoundError(
+            ValidationIssue(f"the run has no task {task!r}", hint=f"its tasks: {', '.join(names)}")
+        )
     for found in tasks:
         if (task and found.task_id != task) or found.try_number == 0:
             continue

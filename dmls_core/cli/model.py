@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from dmls_core.cli.console import out, print_json, say
 from dmls_core.cli.options import JobArgument, JsonOption, parse_job
-from dmls_core.errors import NotFoundError, Problem, UserError
+from dmls_core.errors import NotFoundError, UserError, ValidationIssue
 from dmls_core.settings import load_settings
 
 PANEL = "Models"
@@ -35,10 +35,12 @@ def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
     store = open_root()
     status = read_status(store, *name)
     if status is None:
-        raise NotFoundError(Problem(f"there is no job {name}", hint="`dmls jobs` lists them"))
+        raise NotFoundError(ValidationIssue(f"there is no job {name}", hint="`dmls jobs` lists them"))
     if status.state != "awaiting approval":
         raise UserError(
-            Problem(f"nothing of {name} waits for approval: it is {status.state}", hint=status.message)
+            ValidationIssue(
+                f"nothing of {name} waits for approval: it is {status.state}", hint=status.message
+            )
         )
     JobRuns(load_settings(), *name).approve_latest(say)
     status = follow(

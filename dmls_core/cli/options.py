@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from dmls_core.errors import Problem, UserError
+from dmls_core.errors import UserError, ValidationIssue
 
 SpecArgument = Annotated[
     Path, typer.Argument(metavar="SPEC", exists=True, dir_okay=False, help="The spec, a TOML file.")
@@ -44,5 +44,7 @@ def parse_job(text: str) -> JobName:
     """
     match = re.fullmatch(r"([^/.]+)[/.]([^/.]+)", text)
     if not match:
-        raise UserError(Problem(f"{text!r} is no job", hint="write TEAM/NAME; `dmls jobs` lists them"))
+        raise UserError(
+            ValidationIssue(f"{text!r} is no job", hint="write TEAM/NAME; `dmls jobs` lists them")
+        )
     return JobName(match[1], match[2])

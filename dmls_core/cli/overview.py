@@ -10,7 +10,7 @@ from typing import Any
 
 from dmls_core.cli.console import ago
 from dmls_core.cli.options import JobName
-from dmls_core.errors import NotFoundError, ObjectMissingError, Problem
+from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.intake import Status, read_status
 from dmls_core.store import JobRecord, Registry, Store, layout
 
@@ -80,7 +80,7 @@ class JobView:
     runner: dict[str, Any] | None
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def issues(self) -> tuple[ValidationIssue, ...]:
         """What is wrong with the drop or its run."""
         return self.status.errors if self.status else ()
 
@@ -132,7 +132,7 @@ def describe_job(store: Store, job: JobName) -> JobView:
     layout.check_name("job", job.name)
     status, record = read_status(store, *job), Registry(store).job(*job)
     if status is None and record is None:
-        raise NotFoundError(Problem(f"there is no job {job}", hint="`dmls jobs` lists them"))
+        raise NotFoundError(ValidationIssue(f"there is no job {job}", hint="`dmls jobs` lists them"))
     spec = result = runner = None
     if record:
         told = status.run if status and status.run_key == record.run_key else ""

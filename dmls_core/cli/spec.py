@@ -36,8 +36,8 @@ def validate(
     except UserError as error:
         if not as_json:
             raise
-        problems = [problem.as_json() for problem in error.problems]
-        print_json({"schema": 1, "valid": False, "errors": problems, "spec": None})
+        issues = [issue.as_json() for issue in error.issues]
+        print_json({"schema": 1, "valid": False, "errors": issues, "spec": None})
         raise typer.Exit(error.exit_code) from error
     if as_json:
         print_json({"schema": 1, "valid": True, "errors": [], "spec": checked.as_json()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dmls_core.errors import Problem, UserError
+from dmls_core.errors import UserError, ValidationIssue
 
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -20,6 +20,8 @@ def parse_memory(text: str) -> int:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
         raise UserError(
-            Problem("not an amount of memory", key="memory", found=text, hint='write it like "4g" or "512m"')
+            ValidationIssue(
+                "not an amount of memory", key="memory", found=text, hint='write it like "4g" or "512m"'
+            )
         )
     return int(float(match[1]) * UNITS[match[2].lower()])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dmls_core.data.csv_records import not_utf8, records
 from dmls_core.data.limits import DataLimits
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 _HEAD = 4_096
 _OTHER_FORMATS = {
@@ -48,13 +48,13 @@ def read_header(path: Path, limits: DataLimits) -> Header:
     with path.open("rb") as file:
         head = file.read(_HEAD)
     if not head.removeprefix(codecs.BOM_UTF8).strip():
-        raise DataError(Problem("the file is empty", file=path.name, expected="a header and rows"))
+        raise DataError(ValidationIssue("the file is empty", file=path.name, expected="a header and rows"))
     for magic, (what, hint) in _OTHER_FORMATS.items():
         if head.startswith(magic):
-            raise DataError(Problem(f"the file is {what}", file=path.name, expected="CSV", hint=hint))
+            raise DataError(ValidationIssue(f"the file is {what}", file=path.name, expected="CSV", hint=hint))
     if b"\0" in head:
         raise DataError(
-            Problem("the file is binary", file=path.name, found="NUL bytes", expected="CSV in UTF-8")
+            ValidationIssue("the file is binary", file=path.name, found="NUL bytes", expected="CSV in UTF-8")
         )
     lines = records(path)
     first = next(lines)
@@ -63,25 +63,27 @@ def read_header(path: Path, limits: DataLimits) -> Header:
     except UnicodeDecodeError:
         raise DataError(not_utf8(path, 1, first.raw)) from None
     names = tuple(name.strip() for name in first.fields())
-    if problem := _odd_header(path, first.raw, names, limits):
-        raise DataError(problem)
+    if issue := _odd_header(path, first.raw, names, limits):
+        raise DataError(issue)
     # Polars counts the columns by the line below the header.
     empty = sum(1 for _ in takewhile(lambda record: not record.raw, lines))
     return Header(names, first.lines + empty)
 
 
-def _odd_header(path: Path, raw: bytes, names: tuple[str, ...], limits: DataLimits) -> Problem | None:
+def _odd_header(path: Path, raw: bytes, names: tuple[str, ...], limits: DataLimits) -> ValidationIssue | None:
     if not any(names):
-        return Problem("the first line is empty", file=path.name, line=1, expected="the names of the columns")
+        return ValidationIssue(
+            "the first line is empty", file=path.name, line=1, expected="the names of the columns"
+        )
     if b"\r" in raw and b'"' not in raw:
-        return Problem(
+        return ValidationIssue(
             "lines end with a carriage return alone",
             file=path.name,
             line=1,
             hint="save the file with line feeds (\\n or \\r\\n)",
         )
     if len(names) > limits.columns:
-        return Problem(
+        return ValidationIssue(
             "there are too many columns",
             file=path.name,
             found=str(len(names)),
@@ -89,7 +91,7 @@ def _odd_header(path: Path, raw: bytes, names: tuple[str, ...], limits: DataLimi
         )
     for separator, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(names) == 1 and separator in names[0]:
-            return Problem(
+            return ValidationIssue(
                 f"the columns seem to be separated by {word}",
                 file=path.name,
                 line=1,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 _RECORD = 64 * 2**20
 """Bytes of one record beyond which a file is not read on."""
@@ -64,7 +64,7 @@ def records(path: Path) -> Iterator[Record]:
                 more = file.readline(_RECORD)
                 if not more:
                     raise DataError(
-                        Problem(
+                        ValidationIssue(
                             "a double quote is opened here and never closed",
                             file=path.name,
                             line=line,
@@ -76,13 +76,13 @@ def records(path: Path) -> Iterator[Record]:
                 lines += 1
             if len(raw) >= _RECORD:
                 raise DataError(
-                    Problem(f"the record is longer than {_RECORD:,} bytes", file=path.name, line=line)
+                    ValidationIssue(f"the record is longer than {_RECORD:,} bytes", file=path.name, line=line)
                 )
             yield Record(line, raw.removesuffix(b"\n").removesuffix(b"\r"), lines)
             line += lines
 
 
-def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Problem]:
+def check_structure(path: Path, header_lines: int, n_columns: int) -> list[ValidationIssue]:
     """Check every record below the header.
 
     Args:
@@ -93,8 +93,8 @@ def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Probl
     Returns:
         Records with too many or too few fields, or that are not UTF-8; the first of each kind.
     """
-    found: list[Problem] = []
-    ragged: Problem | None = None
+    found: list[ValidationIssue] = []
+    ragged: ValidationIssue | None = None
     others = 0
     undecodable = False
     try:
@@ -106,7 +106,7 @@ def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Probl
                 found.append(not_utf8(path, record.line, record.raw))
             if (n_fields := record.n_fields()) != n_columns:
                 others += ragged is not None
-                ragged = ragged or Problem(
+                ragged = ragged or ValidationIssue(
                     f"the record has {n_fields} field{'s' * (n_fields != 1)}, the header {n_columns}",
                     file=path.name,
                     line=record.line,
@@ -117,11 +117,13 @@ def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Probl
                     else "leave a missing value empty, but keep its comma",
                 )
     except DataError as error:
-        found.extend(error.problems)
+        found.extend(error.issues)
     if ragged:
         found.append(ragged)
         if others:
-            found.append(Problem(f"{others} more records have too many or too few fields", file=path.name))
+            found.append(
+                ValidationIssue(f"{others} more records have too many or too few fields", file=path.name)
+            )
     return found
 
 
@@ -132,9 +134,9 @@ def find_records(path: Path, header_lines: int, rows: Collection[int]) -> dict[i
     return {row: record for row, record in zip(range(max(wanted) + 1), below, strict=False) if row in wanted}
 
 
-def not_utf8(path: Path, line: int, raw: bytes) -> Problem:
-    """Return the problem of bytes that are not UTF-8."""
-    return Problem(
+def not_utf8(path: Path, line: int, raw: bytes) -> ValidationIssue:
+    """Return the issue of bytes that are not UTF-8."""
+    return ValidationIssue(
         "the text is not UTF-8",
         file=path.name,
         line=line,

@@ -19,7 +19,7 @@ from dmls_core.data.device import DeviceReader, as_frame, kind_of
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Cell, Look, Source
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 _SAMPLE = 10_000
 """Rows from which a column's type is told."""
@@ -156,16 +156,19 @@ class CsvSource(Source):
         )
 
     @cached_property
-    def _structure(self) -> list[Problem]:
+    def _structure(self) -> list[ValidationIssue]:
         return check_structure(self.path, self._header.lines, len(self._header.names))
 
-    def _no_rows(self) -> Problem:
-        return Problem("there are no rows below the header", file=self.path.name, line=1, expected="rows")
+    def _no_rows(self) -> ValidationIssue:
+        return ValidationIssue(
+            "there are no rows below the header", file=self.path.name, line=1, expected="rows"
+        )
 
     def _broken(self, error: Exception | None) -> DataError:
         reason = str(error).split("\n", 1)[0][:200] if error else "fields do not match the header"
         return DataError(
-            self._structure or Problem("the file cannot be read as CSV", file=self.path.name, found=reason)
+            self._structure
+            or ValidationIssue("the file cannot be read as CSV", file=self.path.name, found=reason)
         )
 
 

@@ -20,7 +20,7 @@ from dmls_core.data.files import open_source
 from dmls_core.data.limits import DataLimits
 from dmls_core.data.roles import missing_column
 from dmls_core.data.source import Source
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 _FORMATS = (
     "%Y-%m-%d",
@@ -77,7 +77,7 @@ def cut_files(
     if not any(written):
         since = f"from {_words(cut.since)} " if cut.since else ""
         raise DataError(
-            Problem(
+            ValidationIssue(
                 f"no row is {since}to {_words(cut.until)}",
                 key="columns.time",
                 file=", ".join(path.name for path in paths[:5]),
@@ -168,7 +168,7 @@ def _within(moments: pl.Series, cut: Cut) -> pl.Series:
 def _no_time(source: Source, cut: Cut, row: int | None, found: str) -> DataError:
     line = source.locate({(row, cut.column)})[row, cut.column].line if row is not None else None
     return DataError(
-        Problem(
+        ValidationIssue(
             "is not a time",
             file=source.path.name,
             line=line,

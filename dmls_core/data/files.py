@@ -12,7 +12,7 @@ from dmls_core.data.device import DeviceReader
 from dmls_core.data.limits import DataLimits
 from dmls_core.data.parquet_source import ParquetSource
 from dmls_core.data.source import Cell, Look, Source
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet"}
 _LOOSENESS: list[Look] = ["truth", "integer", "number", "time", "category", "text", "unusable"]
@@ -65,8 +65,10 @@ class Files:
         self.heights = tuple(frame.height for frame in frames)
         rows, most = sum(self.heights), self._limits.rows
         if rows > most:
-            problem = Problem("the data has too many rows", found=f"{rows:,}", expected=f"at most {most:,}")
-            raise DataError(problem)
+            issue = ValidationIssue(
+                "the data has too many rows", found=f"{rows:,}", expected=f"at most {most:,}"
+            )
+            raise DataError(issue)
         # Where one file has text in place of numbers, all get text.
         mixed = [name for name in types if len({frame[name].dtype for frame in frames}) > 1]
         return pl.concat([frame.cast(dict.fromkeys(mixed, pl.String)) for frame in frames])
@@ -99,14 +101,14 @@ def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Sour
         DataError: it is not there, or not of its format.
     """
     if not path.is_file():
-        raise DataError(Problem("there is no such file", file=str(path)))
+        raise DataError(ValidationIssue("there is no such file", file=str(path)))
     match data_format or _FORMATS.get(path.suffix.lower()):
         case "csv":
             return CsvSource(path, limits)
         case "parquet":
             return ParquetSource(path, limits)
     raise DataError(
-        Problem(
+        ValidationIssue(
             "the format of the file cannot be told from its name",
             file=path.name,
             expected=".csv or .parquet",

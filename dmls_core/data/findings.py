@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import Problem
+from dmls_core.errors import ValidationIssue
 
 if TYPE_CHECKING:
     from dmls_core.data.files import Files
@@ -33,17 +33,17 @@ class Finding:
     hint: str = ""
 
 
-def place(findings: Sequence[Finding], files: Files, most: int) -> list[Problem]:
+def place(findings: Sequence[Finding], files: Files, most: int) -> list[ValidationIssue]:
     """Say where in the files the findings stand.
 
     Args:
         findings: of columns that were read from the files.
         files: where they were read.
-        most: number of problems at most; the rest is counted.
+        most: number of issues at most; the rest is counted.
     """
     shown = findings[:most]
     located = files.locate({(finding.row, finding.column) for finding in shown if finding.row is not None})
-    problems = []
+    issues = []
     for finding in shown:
         message, line, found = finding.message, None, finding.found
         file = files.sources[0].path.name if len(files.sources) == 1 else ""
@@ -52,8 +52,8 @@ def place(findings: Sequence[Finding], files: Files, most: int) -> list[Problem]
             file, line, found = source.path.name, cell.line, found or cell.text[:80]
             if line is None:  # this format has no lines
                 message += f" (row {finding.row + 1})"
-        problems.append(
-            Problem(
+        issues.append(
+            ValidationIssue(
                 message,
                 hint=finding.hint,
                 file=file,
@@ -64,5 +64,5 @@ def place(findings: Sequence[Finding], files: Files, most: int) -> list[Problem]
             )
         )
     if len(findings) > most:
-        problems.append(Problem(f"{len(findings) - most} more columns have problems"))
-    return problems
+        issues.append(ValidationIssue(f"{len(findings) - most} more columns have issues"))
+    return issues

@@ -19,7 +19,7 @@ class DataLimits(Limits):
         categories: distinct values of a feature that ``[columns] categorical`` names.
         found_categories: distinct values up to which a text feature is a category without being named.
         classes: distinct labels of a classifier's target.
-        problems: problems reported at once.
+        issues: issues reported at once.
     """
 
     variables: ClassVar[str] = "DMLS_DATA_"
@@ -30,4 +30,4 @@ class DataLimits(Limits):
     categories: int = 10_000
     found_categories: int = 255
     classes: int = 1_000
-    problems: int = 50
+    issues: int = 50

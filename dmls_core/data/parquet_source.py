@@ -11,7 +11,7 @@ import polars as pl
 from dmls_core.data.device import DeviceReader, as_frame, kind_of
 from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Cell, Look, Source
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 
 class ParquetSource(Source):
@@ -30,7 +30,7 @@ class ParquetSource(Source):
             raise self._broken(error) from None
         if len(self._schema) > limits.columns:
             raise DataError(
-                Problem(
+                ValidationIssue(
                     "there are too many columns",
                     file=path.name,
                     found=str(len(self._schema)),
@@ -51,7 +51,7 @@ class ParquetSource(Source):
         except pl.exceptions.PolarsError as error:
             raise self._broken(error) from None
         if frame.is_empty():
-            raise DataError(Problem("there are no rows", file=self.path.name, expected="rows"))
+            raise DataError(ValidationIssue("there are no rows", file=self.path.name, expected="rows"))
         return frame
 
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
@@ -86,7 +86,9 @@ class ParquetSource(Source):
 
     def _broken(self, error: Exception) -> DataError:
         reason = str(error).split("\n", 1)[0][:200]
-        return DataError(Problem("the file cannot be read as Parquet", file=self.path.name, found=reason))
+        return DataError(
+            ValidationIssue("the file cannot be read as Parquet", file=self.path.name, found=reason)
+        )
 
 
 def _look(dtype: pl.DataType) -> Look:

@@ -48,7 +48,7 @@ def read_table(
         reader: reads on a device what it can; the table is the same.
 
     Raises:
-        DataError: the data cannot be read, or does not fit the spec; the first problem of each column, with
+        DataError: the data cannot be read, or does not fit the spec; the first issue of each column, with
             its line.
     """
     limits = limits or DataLimits.from_environment()
@@ -56,7 +56,7 @@ def read_table(
     roles = _roles(files, columns)
     looks = files.looks(roles.used)
     if unusable := [nested(name) for name, look in looks.items() if look == "unusable"]:
-        raise DataError(place(unusable, files, limits.problems))
+        raise DataError(place(unusable, files, limits.issues))
     types = {name: _type(name, looks[name], roles, task) for name in roles.used}
     frame = files.read(types, reader)
     findings: list[Finding] = []
@@ -69,7 +69,7 @@ def read_table(
     if isinstance(target, Finding):
         findings.append(target)
     if findings or isinstance(target, Finding):
-        raise DataError(place(findings, files, limits.problems))
+        raise DataError(place(findings, files, limits.issues))
     values, labels = target
     encoded = pl.DataFrame([series for _, series in features])
     warnings: tuple[str, ...] = ()
@@ -98,13 +98,13 @@ def read_table(
 def _roles(files: Files, columns: Columns) -> Roles:
     first, *others = files.sources
     roles = choose_roles(columns, first.names, first.path.name, first.header_line)
-    if problems := [
+    if issues := [
         missing_column(name, source.names, source.path.name, "columns", source.header_line)
         for source in others
         for name in roles.used
         if name not in source.names
     ]:
-        raise DataError(problems)
+        raise DataError(issues)
     return roles
 
 

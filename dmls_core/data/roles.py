@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec import Columns
 
 
@@ -53,7 +53,7 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         "columns.time": (columns.time,),
         "columns.weight": (columns.weight,),
     }
-    problems = [
+    issues = [
         missing_column(name, names, file, key, line)
         for key, group in named.items()
         for name in group
@@ -62,8 +62,8 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
     others = {columns.target, *columns.drop, columns.id, columns.time, columns.weight}
     features = columns.features or tuple(dict.fromkeys(name for name in names if name not in others))
     if not columns.features and "" in features:
-        problems.append(
-            Problem(
+        issues.append(
+            ValidationIssue(
                 f"column {names.index('') + 1} has no name",
                 file=file,
                 line=line,
@@ -71,16 +71,16 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
                 "(pandas: to_csv(index=False))",
             )
         )
-    problems += [
-        Problem(
+    issues += [
+        ValidationIssue(
             "the column is there more than once", file=file, line=line, key=name, hint="rename one of them"
         )
         for name in dict.fromkeys((*features, columns.target))
         if name and names.count(name) > 1
     ]
     if not features:
-        problems.append(
-            Problem(
+        issues.append(
+            ValidationIssue(
                 "no column is left to predict from",
                 file=file,
                 key="columns",
@@ -88,17 +88,17 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
                 hint="drop fewer columns",
             )
         )
-    if problems:
-        raise DataError(problems)
+    if issues:
+        raise DataError(issues)
     return Roles(features, columns.target, frozenset(columns.categorical))
 
 
-def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> Problem:
-    """Return the problem of a column that a file lacks."""
+def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> ValidationIssue:
+    """Return the issue of a column that a file lacks."""
     lowered = {known.lower(): known for known in reversed(names) if known}
     close = get_close_matches(name.strip().lower(), lowered, n=1)
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    return Problem(
+    return ValidationIssue(
         f"column {name!r} is not in the data",
         file=file,
         line=line,

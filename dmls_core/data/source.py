@@ -58,7 +58,7 @@ class Source(ABC):
                 text. A column of numbers comes back as ``String`` if it holds texts that are no numbers.
 
         Raises:
-            DataError: the file is broken; each problem with its line.
+            DataError: the file is broken; each issue with its line.
         """
 
     def read_with(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame:

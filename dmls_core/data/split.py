@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 
 Split = Literal["stratified", "random", "time"]
@@ -53,11 +53,11 @@ def split_holdout(
     stratify = None
     if split == "stratified":
         counts = np.bincount(target.astype(np.int64), minlength=len(labels or ()))
-        if problems := _too_few_of_a_class(counts, labels, folds + 1):
-            raise DataError(problems)
+        if issues := _too_few_of_a_class(counts, labels, folds + 1):
+            raise DataError(issues)
         if held_out < len(counts) or len(rows) - held_out < len(counts):
             raise DataError(
-                Problem(
+                ValidationIssue(
                     "has fewer rows held out, or left to train on, than the target has classes",
                     key="evaluation.holdout",
                     found=f"{held_out} of {len(rows)} rows for {len(counts)} classes",
@@ -69,13 +69,13 @@ def split_holdout(
     train, test = train_test_split(rows, test_size=held_out, random_state=seed, stratify=stratify)
     if task == "classification":
         counts = np.bincount(target[train].astype(np.int64), minlength=len(labels or ()))
-        if problems := _too_few_of_a_class(counts, labels, folds, where=" left to train on"):
-            raise DataError(problems)
+        if issues := _too_few_of_a_class(counts, labels, folds, where=" left to train on"):
+            raise DataError(issues)
     return train, test
 
 
-def _too_few_rows(rows: int, folds: int, holdout: float) -> Problem:
-    return Problem(
+def _too_few_rows(rows: int, folds: int, holdout: float) -> ValidationIssue:
+    return ValidationIssue(
         f"the data has too few rows to hold out {holdout:.0%} and cross-validate on the rest",
         found=f"{rows} rows",
         expected=f"at least {int(np.ceil(max(folds / (1 - holdout), folds + 1)))} rows",
@@ -85,9 +85,9 @@ def _too_few_rows(rows: int, folds: int, holdout: float) -> Problem:
 
 def _too_few_of_a_class(
     counts: NDArray[np.int64], labels: tuple[str, ...] | None, least: int, where: str = ""
-) -> list[Problem]:
+) -> list[ValidationIssue]:
     return [
-        Problem(
+        ValidationIssue(
             f"class {labels[index] if labels else index!r} has too few rows{where}",
             found=f"{counts[index]} rows",
             expected=f"at least {least} rows",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 Metric = Callable[[NDArray[Any], NDArray[Any]], float]
 """(truth, prediction) -> score. Truth: (n_rows,) codes or values. Prediction: as ``Fitted.predict``."""
@@ -127,7 +127,7 @@ def scorer(name: str) -> Metric:
         value = compute(name, truth, prediction)
         if not np.isfinite(value):
             raise DataError(
-                Problem(
+                ValidationIssue(
                     f"{name} is not defined for {len(truth)} held-out row{'s' if len(truth) != 1 else ''}",
                     key="search.metric",
                     hint="add rows, lower [search] folds, or choose another metric",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import ObjectMissingError, Problem, StoreError, UserError
+from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
 from dmls_core.intake.answers import read_status, write_status
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.limits import IntakeLimits
@@ -35,14 +35,14 @@ class Outcome:
         state: as in ``_status.json``.
         message: in the user's words.
         record: the job's record where this drop is its current version, or has just retired it.
-        problems: what is wrong with the drop.
+        issues: what is wrong with the drop.
         known: whether this very drop had its answer before.
     """
 
     state: State
     message: str
     record: JobRecord | None = None
-    problems: tuple[Problem, ...] = ()
+    issues: tuple[ValidationIssue, ...] = ()
     known: bool = field(default=False, compare=False)
 
 
@@ -74,7 +74,7 @@ def admit(
         check_key(layout.incoming_file(team, job, layout.STATUS_JSON))
     except StoreError as error:
         logger.warning("a drop cannot be answered in its place: %s", error)
-        return _rejected([Problem(str(error), hint="drop it into incoming/<team>/<job>/")])
+        return _rejected([ValidationIssue(str(error), hint="drop it into incoming/<team>/<job>/")])
     for _ in range(LOOKS):
         submission = _find(store, team, job)
         outcome = _answer(store, submission, links or {}, limits) if submission else _gone(store, team, job)
@@ -103,13 +103,13 @@ def _answer(
     team, job = submission.team, submission.job
     before = read_status(store, team, job)
     if before and before.fingerprint == submission.fingerprint:
-        record = None if submission.problems else Registry(store).job(team, job)
+        record = None if submission.issues else Registry(store).job(team, job)
         current = record if record and record.run_key == before.run_key else None
         return Outcome(before.state, before.message, current, before.errors, known=True)
     try:
         outcome = _decide(store, submission, limits)
     except UserError as error:
-        outcome = _rejected(error.problems)
+        outcome = _rejected(error.issues)
     record, run = outcome.record, ""
     now = read_status(store, team, job)
     if (
@@ -128,7 +128,7 @@ def _answer(
         job,
         outcome.state,
         outcome.message,
-        errors=outcome.problems,
+        errors=outcome.issues,
         run_key=record.run_key if record else None,
         run=run,
         links=links if record else None,
@@ -143,17 +143,17 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
     Raises:
         UserError: it is rejected.
     """
-    if submission.problems:
-        return _rejected(submission.problems)
+    if submission.issues:
+        return _rejected(submission.issues)
     if submission.spec is None:
         return _without_spec(store, submission)
     try:
         spec = _load(store, submission.spec)
-        data, problems = check_data(store, choose_data(submission, spec), spec, limits)
+        data, issues = check_data(store, choose_data(submission, spec), spec, limits)
     except ObjectMissingError:
         return Outcome("waiting", "A file was taken away while it was looked at; drop it again.")
-    if problems:
-        return _rejected(problems)
+    if issues:
+        return _rejected(issues)
     if not data:
         wanted = spec.data.path or "<name>.csv"
         message = f"Waiting for data: drop {wanted} beside {layout.SPEC_FILE}."
@@ -213,9 +213,9 @@ def _retire(store: Store, team: str, job: str) -> JobRecord | None:
     return registry.retire(team, job) if record and record.state == "active" else None
 
 
-def _rejected(problems: Sequence[Problem]) -> Outcome:
-    count = f", {len(problems)} errors; the first" if len(problems) > 1 else ""
-    return Outcome("rejected", f"Not accepted{count}: {problems[0]}", problems=tuple(problems))
+def _rejected(issues: Sequence[ValidationIssue]) -> Outcome:
+    count = f", {len(issues)} errors; the first" if len(issues) > 1 else ""
+    return Outcome("rejected", f"Not accepted{count}: {issues[0]}", issues=tuple(issues))
 
 
 def _accepted(store: Store, spec: Spec, record: JobRecord) -> str:

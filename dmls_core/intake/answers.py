@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dmls_core.errors import ConflictError, ObjectMissingError, Problem
-from dmls_core.intake.status import State, Status, as_problem
+from dmls_core.errors import ConflictError, ObjectMissingError, ValidationIssue
+from dmls_core.intake.status import State, Status, as_issue
 from dmls_core.intake.status_page import status_page
 from dmls_core.store import Registry, Store, layout
 
@@ -40,7 +40,7 @@ def write_status(
     state: State,
     message: str,
     *,
-    errors: Iterable[Problem | Mapping[str, Any]] = (),
+    errors: Iterable[ValidationIssue | Mapping[str, Any]] = (),
     run_key: str | None = None,
     run: str = "",
     links: Mapping[str, str] | None = None,
@@ -72,7 +72,7 @@ def update_run_status(
     state: State,
     message: str,
     *,
-    errors: Iterable[Problem | Mapping[str, Any]] = (),
+    errors: Iterable[ValidationIssue | Mapping[str, Any]] = (),
     links: Mapping[str, str] | None = None,
     run: str = "",
 ) -> bool:
@@ -147,29 +147,29 @@ def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, s
     raise ConflictError(f"cannot add to the answer to {team}/{job}: others keep changing it")
 
 
-def _bounded(errors: Iterable[Problem | Mapping[str, Any]]) -> tuple[Problem, ...]:
+def _bounded(errors: Iterable[ValidationIssue | Mapping[str, Any]]) -> tuple[ValidationIssue, ...]:
     """Return as many errors as a status holds, and how many more there are."""
-    found = [as_problem(error) for error in errors]
-    kept: list[Problem] = []
+    found = [as_issue(error) for error in errors]
+    kept: list[ValidationIssue] = []
     size = 0
-    for problem in map(_short, found):
-        size += len(json.dumps(problem.as_json()))
+    for issue in map(_short, found):
+        size += len(json.dumps(issue.as_json()))
         if size > ERROR_BYTES:
-            kept.append(Problem(f"and {len(found) - len(kept):,} more problems"))
+            kept.append(ValidationIssue(f"and {len(found) - len(kept):,} more issues"))
             break
-        kept.append(problem)
+        kept.append(issue)
     return tuple(kept)
 
 
-def _short(problem: Problem) -> Problem:
+def _short(issue: ValidationIssue) -> ValidationIssue:
     return replace(
-        problem,
-        message=_cut(problem.message),
-        hint=_cut(problem.hint),
-        file=_cut(problem.file),
-        key=_cut(problem.key),
-        found=_cut(problem.found),
-        expected=_cut(problem.expected),
+        issue,
+        message=_cut(issue.message),
+        hint=_cut(issue.hint),
+        file=_cut(issue.file),
+        key=_cut(issue.key),
+        found=_cut(issue.found),
+        expected=_cut(issue.expected),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_header import check_header
 from dmls_core.intake.csv_rows import Row, is_number, read_rows
 from dmls_core.intake.text_head import decode_head
@@ -18,7 +18,9 @@ MAX_RAGGED = 10
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 
-def check_csv_head(file: str, head: bytes, spec: Spec, *, complete: bool, max_columns: int) -> list[Problem]:
+def check_csv_head(
+    file: str, head: bytes, spec: Spec, *, complete: bool, max_columns: int
+) -> list[ValidationIssue]:
     """Return what is wrong with the beginning of a CSV file; empty if nothing is.
 
     Args:
@@ -32,29 +34,35 @@ def check_csv_head(file: str, head: bytes, spec: Spec, *, complete: bool, max_co
         text = decode_head(file, head, complete=complete)
         rows = list(read_rows(file, text, complete=complete))
     except DataError as error:
-        return list(error.problems)
+        return list(error.issues)
     if not rows:
-        return [Problem("the header is longer than what is looked at", hint="shorten it", file=file, line=1)]
+        return [
+            ValidationIssue(
+                "the header is longer than what is looked at", hint="shorten it", file=file, line=1
+            )
+        ]
     # Training takes names without the blanks around them.
     header, body = Row(rows[0].line, [name.strip() for name in rows[0].cells]), rows[1:]
-    problems = check_header(file, header, spec, max_columns)
+    issues = check_header(file, header, spec, max_columns)
     if not body and complete:
-        problems.append(
-            Problem("the file has a header and no rows", hint="drop it again with its rows", file=file)
+        issues.append(
+            ValidationIssue(
+                "the file has a header and no rows", hint="drop it again with its rows", file=file
+            )
         )
-    if problems:
-        return problems
+    if issues:
+        return issues
     return [
         *_check_lengths(file, header, body),
         *_check_target(file, header, body, spec, complete=complete),
     ]
 
 
-def _check_lengths(file: str, header: Row, body: list[Row]) -> list[Problem]:
+def _check_lengths(file: str, header: Row, body: list[Row]) -> list[ValidationIssue]:
     expected = len(header.cells)
     ragged = [row for row in body if len(row.cells) != expected]
-    problems = [
-        Problem(
+    issues = [
+        ValidationIssue(
             "the row has " + ("too many" if len(row.cells) > expected else "too few") + " cells",
             hint="is a comma missing, or one within a cell that needs quotation marks?",
             file=file,
@@ -65,11 +73,13 @@ def _check_lengths(file: str, header: Row, body: list[Row]) -> list[Problem]:
         for row in ragged[:MAX_RAGGED]
     ]
     if len(ragged) > MAX_RAGGED:
-        problems.append(Problem(f"{len(ragged) - MAX_RAGGED} more rows have a wrong length", file=file))
-    return problems
+        issues.append(ValidationIssue(f"{len(ragged) - MAX_RAGGED} more rows have a wrong length", file=file))
+    return issues
 
 
-def _check_target(file: str, header: Row, body: list[Row], spec: Spec, *, complete: bool) -> list[Problem]:
+def _check_target(
+    file: str, header: Row, body: list[Row], spec: Spec, *, complete: bool
+) -> list[ValidationIssue]:
     target = spec.columns.target
     position = header.cells.index(target)
     cells = [(row.line, row.cells[position].strip()) for row in body if position < len(row.cells)]
@@ -89,7 +99,7 @@ def _check_target(file: str, header: Row, body: list[Row], spec: Spec, *, comple
         return []
     line, example = present[0] if present else (None, "")
     return [
-        Problem(
+        ValidationIssue(
             f"the target {target!r} {message}",
             hint=hint,
             file=file,

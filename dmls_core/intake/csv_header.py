@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import Problem
+from dmls_core.errors import ValidationIssue
 from dmls_core.intake.csv_rows import Row, is_number
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LONGEST = 60
 _OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[Problem]:
+def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[ValidationIssue]:
     """Return what is wrong with the header: delimiter, empty and double names, columns that are missing."""
     return _check_shape(file, header, max_columns) or [
         *_check_each(file, header),
@@ -29,18 +29,18 @@ def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[P
     ]
 
 
-def check_names(file: str, header: Row, max_columns: int) -> list[Problem]:
+def check_names(file: str, header: Row, max_columns: int) -> list[ValidationIssue]:
     """Return what is wrong with the header whatever the spec: delimiter, empty and double names."""
     return _check_shape(file, header, max_columns) or _check_each(file, header)
 
 
-def _check_shape(file: str, header: Row, max_columns: int) -> list[Problem]:
+def _check_shape(file: str, header: Row, max_columns: int) -> list[ValidationIssue]:
     names = header.cells
     if len(names) == 1:
         for delimiter, plural in _OTHER_DELIMITERS.items():
             if delimiter in names[0]:
                 return [
-                    Problem(
+                    ValidationIssue(
                         f"the columns are separated by {plural}, not commas",
                         hint="save it with commas between the columns",
                         file=file,
@@ -51,7 +51,7 @@ def _check_shape(file: str, header: Row, max_columns: int) -> list[Problem]:
                 ]
     if len(names) > max_columns:
         return [
-            Problem(
+            ValidationIssue(
                 "the file has too many columns",
                 hint="leave out those that the spec does not use",
                 file=file,
@@ -63,10 +63,10 @@ def _check_shape(file: str, header: Row, max_columns: int) -> list[Problem]:
     return []
 
 
-def _check_each(file: str, header: Row) -> list[Problem]:
+def _check_each(file: str, header: Row) -> list[ValidationIssue]:
     names = header.cells
-    problems = [
-        Problem(
+    issues = [
+        ValidationIssue(
             f"column {position} has no name",
             hint="name every column; pandas writes its index without one unless told index=False",
             file=file,
@@ -78,8 +78,8 @@ def _check_each(file: str, header: Row) -> list[Problem]:
     places: dict[str, list[str]] = {}
     for position, name in enumerate(names, start=1):
         places.setdefault(name, []).append(str(position))
-    problems += [
-        Problem(
+    issues += [
+        ValidationIssue(
             f"{len(found)} columns are named {name!r}",
             hint="give every column a name of its own",
             file=file,
@@ -89,10 +89,10 @@ def _check_each(file: str, header: Row) -> list[Problem]:
         for name, found in places.items()
         if len(found) > 1 and name.strip()
     ]
-    return problems
+    return issues
 
 
-def check_columns(file: str, header: Row, spec: Spec) -> list[Problem]:
+def check_columns(file: str, header: Row, spec: Spec) -> list[ValidationIssue]:
     """Return which of the spec's columns the header lacks."""
     present = set(header.cells)
     columns = spec.columns
@@ -104,7 +104,7 @@ def check_columns(file: str, header: Row, spec: Spec) -> list[Problem]:
     missing = {name: keys for name, keys in wanted.items() if name not in present}
     if missing and all(is_number(name) for name in header.cells):
         return [
-            Problem(
+            ValidationIssue(
                 "the file has no header: its first line holds numbers",
                 hint="put a line with the names of the columns first",
                 file=file,
@@ -116,7 +116,7 @@ def check_columns(file: str, header: Row, spec: Spec) -> list[Problem]:
     folded = {column.strip().casefold(): column for column in header.cells}
     suggested = max(1, _COMPARISONS // max(1, len(folded)))
     return [
-        Problem(
+        ValidationIssue(
             f"the column {name!r} is not in the file",
             hint=_did_you_mean(name, folded, similar=number < suggested),
             file=file,

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def read_rows(file: str, text: str, *, complete: bool) -> Iterator[Row]:
             if not complete and reader.line_num >= text.count("\n"):
                 break  # a quote that is closed beyond what was read
             raise DataError(
-                Problem(
+                ValidationIssue(
                     f"the line cannot be read as CSV: {error}",
                     hint="is a quotation mark not closed, or not doubled within a cell?",
                     file=file,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import Problem, SubmissionError
+from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.csv_head import check_csv_head
 from dmls_core.intake.limits import IntakeLimits
 from dmls_core.intake.partitions import find_partitions, newest_partition
@@ -38,7 +38,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         if len(chosen) > 1:
             names = ", ".join(map(file_name, chosen))
             raise SubmissionError(
-                Problem(
+                ValidationIssue(
                     f"there are {len(chosen)} data files and the spec does not say which to train on",
                     hint='name one in the spec, such as [data] path = "'
                     + file_name(chosen[0])
@@ -51,7 +51,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
     else:
         if "/" in path or "\\" in path or path in {".", ".."}:
             raise SubmissionError(
-                Problem(
+                ValidationIssue(
                     "the data must lie beside the spec",
                     hint="name a file of the same folder, without slashes; partitions may lie in folders: "
                     "data/{date}.csv",
@@ -64,7 +64,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
     formats = {data_format(found, spec) for found in chosen}
     if len(formats) > 1 or None in formats:
         raise SubmissionError(
-            Problem(
+            ValidationIssue(
                 "the format of the data cannot be told from its name",
                 hint='say [data] format = "csv" or "parquet"',
                 file=layout.SPEC_FILE,
@@ -77,7 +77,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
 
 def check_data(
     store: Store, chosen: list[ObjectInfo], spec: Spec, limits: IntakeLimits
-) -> tuple[list[ObjectInfo], list[Problem]]:
+) -> tuple[list[ObjectInfo], list[ValidationIssue]]:
     """Look at the beginning of each data file.
 
     Returns:
@@ -89,7 +89,7 @@ def check_data(
     total = sum(found.size for found in chosen)
     if total > limits.data_bytes:
         return chosen, [
-            Problem(
+            ValidationIssue(
                 "the data is too large",
                 hint="drop less, or ask the platform's team to raise the limit",
                 file=file_name(chosen[0]),
@@ -98,17 +98,17 @@ def check_data(
             )
         ]
     current: list[ObjectInfo] = []
-    problems: list[Problem] = []
+    issues: list[ValidationIssue] = []
     for found in chosen:
         head, info = store.read(found.key, limit=limits.head_bytes)
         current.append(info)
         name = file_name(found)
         if data_format(found, spec) == "parquet":
-            problems += _check_parquet_head(name, head)
+            issues += _check_parquet_head(name, head)
         else:
             complete = len(head) >= info.size
-            problems += check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
-    return current, problems
+            issues += check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
+    return current, issues
 
 
 def data_format(found: ObjectInfo, spec: Spec) -> str | None:
@@ -119,12 +119,12 @@ def data_format(found: ObjectInfo, spec: Spec) -> str | None:
     return ending if ending in {"csv", "parquet"} else None
 
 
-def _check_parquet_head(file: str, head: bytes) -> list[Problem]:
+def _check_parquet_head(file: str, head: bytes) -> list[ValidationIssue]:
     if not head:
-        return [Problem("the file is empty", hint="drop it again", file=file)]
+        return [ValidationIssue("the file is empty", hint="drop it again", file=file)]
     if len(head) < _SMALLEST_PARQUET or not head.startswith(_PARQUET_MARK):
         return [
-            Problem(
+            ValidationIssue(
                 "the file is not Parquet",
                 hint="give it the ending of what it is, or write it again",
                 file=file,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from dmls_core.errors import Problem
+from dmls_core.errors import ValidationIssue
 
 SCHEMA = 1
 State = Literal["waiting", "rejected", "accepted", "running", "awaiting approval", "deployed", "failed"]
@@ -32,7 +32,7 @@ class Status:
     state: State
     message: str
     job: str
-    errors: tuple[Problem, ...] = ()
+    errors: tuple[ValidationIssue, ...] = ()
     run_key: str | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
@@ -46,7 +46,7 @@ class Status:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of ``_status.json``."""
-        errors = [problem.as_json() for problem in self.errors]
+        errors = [issue.as_json() for issue in self.errors]
         return {"schema": SCHEMA, **asdict(self), "errors": errors, "links": dict(self.links)}
 
     @classmethod
@@ -61,7 +61,7 @@ class Status:
         try:
             content = {"run": "", **content}  # earlier releases know no runs that choose their data
             values = {name.name: content[name.name] for name in fields(cls)}
-            status = cls(**values | {"errors": tuple(map(as_problem, values["errors"]))})
+            status = cls(**values | {"errors": tuple(map(as_issue, values["errors"]))})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a status: {error}") from error
         _check(status)
@@ -77,9 +77,9 @@ def _check(status: Status) -> None:
     texts: list[object] = [status.message, status.job, status.fingerprint, status.updated, status.run]
     texts += [status.run_key or ""]
     numbers: list[object] = []
-    for problem in status.errors:
-        texts += [problem.message, problem.hint, problem.file, problem.key, problem.found, problem.expected]
-        numbers += [problem.line, problem.column]
+    for issue in status.errors:
+        texts += [issue.message, issue.hint, issue.file, issue.key, issue.found, issue.expected]
+        numbers += [issue.line, issue.column]
     if status.state not in get_args(State) or not isinstance(status.links, dict):
         raise ValueError("not a status: unknown state or links")
     for text in (*texts, *status.links, *status.links.values()):
@@ -96,13 +96,13 @@ def _check(status: Status) -> None:
         raise ValueError(f"not a status: {error}") from error
 
 
-def as_problem(problem: Problem | Mapping[str, Any]) -> Problem:
-    """Return a problem from its JSON form; keys that are not known are left out.
+def as_issue(issue: ValidationIssue | Mapping[str, Any]) -> ValidationIssue:
+    """Return an issue from its JSON form; keys that are not known are left out.
 
     Raises:
         TypeError: it has no message.
     """
-    if isinstance(problem, Problem):
-        return problem
-    known = {name.name for name in fields(Problem)}
-    return Problem(**{name: value for name, value in problem.items() if name in known})
+    if isinstance(issue, ValidationIssue):
+        return issue
+    known = {name.name for name in fields(ValidationIssue)}
+    return ValidationIssue(**{name: value for name, value in issue.items() if name in known})

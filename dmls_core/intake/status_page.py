@@ -7,7 +7,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from dmls_core.errors import Problem
+from dmls_core.errors import ValidationIssue
 
 if TYPE_CHECKING:
     from dmls_core.intake.status import Status
@@ -45,7 +45,7 @@ def status_page(status: Status) -> str:
     ]
     if status.errors:
         lines += ["| where | what is wrong | what would help |", "| --- | --- | --- |"]
-        lines += [_row(problem) for problem in status.errors[:MAX_ERRORS]]
+        lines += [_row(issue) for issue in status.errors[:MAX_ERRORS]]
         if (more := len(status.errors) - MAX_ERRORS) > 0:
             lines += ["", f"{more} more are in `_status.json`."]
         lines += [""]
@@ -73,20 +73,20 @@ def _visible(character: str) -> str:
     return character
 
 
-def _row(problem: Problem) -> str:
-    place = problem.file
-    if problem.line:
-        place += f", line {problem.line}" if place else f"line {problem.line}"
-    if problem.column:
-        place += f", column {problem.column}"
-    if problem.key:
-        place += f" ({problem.key})" if place else problem.key
-    wrong = problem.message
-    if problem.found:
-        wrong += f"; found: {problem.found}"
-    if problem.expected:
-        wrong += f"; expected: {problem.expected}"
-    return f"| {escape(place)} | {escape(wrong)} | {escape(problem.hint)} |"
+def _row(issue: ValidationIssue) -> str:
+    place = issue.file
+    if issue.line:
+        place += f", line {issue.line}" if place else f"line {issue.line}"
+    if issue.column:
+        place += f", column {issue.column}"
+    if issue.key:
+        place += f" ({issue.key})" if place else issue.key
+    wrong = issue.message
+    if issue.found:
+        wrong += f"; found: {issue.found}"
+    if issue.expected:
+        wrong += f"; expected: {issue.expected}"
+    return f"| {escape(place)} | {escape(wrong)} | {escape(issue.hint)} |"
 
 
 def _address(link: str) -> str:

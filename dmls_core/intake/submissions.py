@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dmls_core.errors import Problem, StoreError
+from dmls_core.errors import StoreError, ValidationIssue
 from dmls_core.store import ObjectInfo, Store, check_key, layout
 
 DATA_ENDINGS = (".csv", ".parquet")
@@ -18,12 +18,12 @@ class Submission:
     """One folder below ``incoming/`` that holds a spec or data.
 
     Attributes:
-        team: as it was dropped; a fit name only where ``problems`` is empty.
+        team: as it was dropped; a fit name only where ``issues`` is empty.
         job: as it was dropped, like ``team``; holds slashes if the folder lies too deep.
         spec: the object ``spec.toml``.
         files: every other file, in order of names, those in folders below it among them; no hidden ones
             and none of DMLS's own answers.
-        problems: what is wrong with the place or with names; reason enough to reject it unread.
+        issues: what is wrong with the place or with names; reason enough to reject it unread.
         fingerprint: changes when any of its files does.
     """
 
@@ -31,7 +31,7 @@ class Submission:
     job: str
     spec: ObjectInfo | None
     files: tuple[ObjectInfo, ...]
-    problems: tuple[Problem, ...]
+    issues: tuple[ValidationIssue, ...]
     fingerprint: str
 
 
@@ -96,31 +96,31 @@ def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission
         job=job,
         spec=files.get(layout.SPEC_FILE),
         files=tuple(files[name] for name in sorted(files) if name != layout.SPEC_FILE),
-        problems=(*_misplaced(team, job), *_unreadable(files)),
+        issues=(*_misplaced(team, job), *_unreadable(files)),
         fingerprint=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16],
     )
 
 
-def _unreadable(files: dict[str, ObjectInfo]) -> list[Problem]:
-    problems = []
+def _unreadable(files: dict[str, ObjectInfo]) -> list[ValidationIssue]:
+    issues = []
     for name, found in sorted(files.items()):
         try:
             check_key(found.key)
         except StoreError:
-            problems.append(
-                Problem(
+            issues.append(
+                ValidationIssue(
                     f"a file cannot be named {name!r}",
                     hint="rename it, without backslashes and control characters",
                     file=name,
                 )
             )
-    return problems
+    return issues
 
 
-def _misplaced(team: str, job: str) -> list[Problem]:
+def _misplaced(team: str, job: str) -> list[ValidationIssue]:
     if not team or not job:
         return [
-            Problem(
+            ValidationIssue(
                 "the files lie directly in " + (f"the folder of team {team!r}" if team else "'incoming/'"),
                 hint="make a folder for the job and drop spec.toml and its data there",
                 found=layout.incoming_folder(team, job),
@@ -130,7 +130,7 @@ def _misplaced(team: str, job: str) -> list[Problem]:
     name, deeper, _ = job.partition("/")
     if deeper and layout.is_name(team) and layout.is_name(name):
         return [
-            Problem(
+            ValidationIssue(
                 "the files lie in a folder below the job's own, where nothing is read",
                 hint=f"move them up to {layout.incoming_folder(team, name)}",
                 found=layout.incoming_folder(team, job),
@@ -138,7 +138,7 @@ def _misplaced(team: str, job: str) -> list[Problem]:
             )
         ]
     return [
-        layout.name_problem(kind, text)
+        layout.name_issue(kind, text)
         for kind, text in (("team", team), ("job", job))
         if not layout.is_name(text)
     ]

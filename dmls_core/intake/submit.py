@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dmls_core.errors import Problem, SubmissionError
+from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.submissions import DATA_ENDINGS
 from dmls_core.store import ObjectInfo, Store, layout
 
@@ -32,14 +32,14 @@ def submit(
     layout.check_name("team", team)
     layout.check_name("job", name)
     files = named_files(data_paths)
-    problems = [*_missing(spec_path), *(problem for _, path in files for problem in _check(path))]
+    issues = [*_missing(spec_path), *(issue for _, path in files for issue in _check(path))]
     names = [file_name for file_name, _ in files]
-    problems += [
-        Problem("two data files have the same name", hint="rename one", file=double)
+    issues += [
+        ValidationIssue("two data files have the same name", hint="rename one", file=double)
         for double in sorted({double for double in names if names.count(double) > 1})
     ]
-    if problems:
-        raise SubmissionError(problems)
+    if issues:
+        raise SubmissionError(issues)
     written = [store.upload(layout.incoming_file(team, name, file_name), path) for file_name, path in files]
     return [*written, store.upload(layout.incoming_file(team, name, layout.SPEC_FILE), spec_path)]
 
@@ -62,7 +62,7 @@ def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
         files = [file for file in sorted(path.absolute().rglob("*")) if _is_data(file, base)]
         if not files:
             hint = f"put files there whose names end in {' or '.join(DATA_ENDINGS)}"
-            raise SubmissionError(Problem("the folder holds no data file", hint=hint, file=str(path)))
+            raise SubmissionError(ValidationIssue("the folder holds no data file", hint=hint, file=str(path)))
         found += [(file.relative_to(base).as_posix(), file) for file in files]
     return found
 
@@ -72,17 +72,19 @@ def _is_data(file: Path, base: Path) -> bool:
     return file.name.lower().endswith(DATA_ENDINGS) and not hidden and file.is_file()
 
 
-def _missing(path: Path) -> list[Problem]:
+def _missing(path: Path) -> list[ValidationIssue]:
     return (
-        [] if path.is_file() else [Problem("there is no such file", hint="correct the path", file=str(path))]
+        []
+        if path.is_file()
+        else [ValidationIssue("there is no such file", hint="correct the path", file=str(path))]
     )
 
 
-def _check(path: Path) -> list[Problem]:
+def _check(path: Path) -> list[ValidationIssue]:
     return _missing(path) or check_data_name(path.name, str(path))
 
 
-def check_data_name(name: str, shown: str = "") -> list[Problem]:
+def check_data_name(name: str, shown: str = "") -> list[ValidationIssue]:
     """Return what is wrong with the name of a data file; empty if nothing is.
 
     Args:
@@ -90,8 +92,12 @@ def check_data_name(name: str, shown: str = "") -> list[Problem]:
         shown: what messages call the file, if not by its name.
     """
     if name.startswith((".", "_status.")) or not name.isprintable() or "/" in name or "\\" in name:
-        return [Problem("a data file cannot have this name", hint="rename it", file=shown or name)]
+        return [ValidationIssue("a data file cannot have this name", hint="rename it", file=shown or name)]
     if not name.lower().endswith(DATA_ENDINGS):
         endings = " or ".join(DATA_ENDINGS)
-        return [Problem("this is no data file", hint=f"its name must end in {endings}", file=shown or name)]
+        return [
+            ValidationIssue(
+                "this is no data file", hint=f"its name must end in {endings}", file=shown or name
+            )
+        ]
     return []

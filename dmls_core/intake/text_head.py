@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 _SIGNATURES = {
     b"PK\x03\x04": ("a zip archive or an Excel workbook", "save it as CSV, or unpack it"),
@@ -41,18 +41,22 @@ def decode_head(file: str, head: bytes, *, complete: bool) -> str:
         DataError: the file is empty, binary, not UTF-8, or uses line ends that are not read.
     """
     if not head.removeprefix(codecs.BOM_UTF8).strip():
-        raise DataError(Problem("the file is empty", hint="drop it again with a header and rows", file=file))
+        raise DataError(
+            ValidationIssue("the file is empty", hint="drop it again with a header and rows", file=file)
+        )
     for signature, (what, hint) in _SIGNATURES.items():
         if head.startswith(signature):
             raise DataError(
-                Problem(f"the file is {what}, not CSV", hint=hint, file=file, expected="CSV text")
+                ValidationIssue(f"the file is {what}, not CSV", hint=hint, file=file, expected="CSV text")
             )
     nul = head.find(b"\0")
     control = len(head) - len(head.translate(None, _CONTROL))
     if nul >= 0 or control > _BINARY_SHARE * len(head):
         where = f" (a NUL at byte {nul})" if nul >= 0 else ""
         raise DataError(
-            Problem(f"the file is binary, not CSV{where}", hint="export the table as CSV in UTF-8", file=file)
+            ValidationIssue(
+                f"the file is binary, not CSV{where}", hint="export the table as CSV in UTF-8", file=file
+            )
         )
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(head, final=complete)
@@ -60,7 +64,7 @@ def decode_head(file: str, head: bytes, *, complete: bool) -> str:
         raise DataError(_not_utf8(file, head, error.start)) from error
     if "\r" in text and "\n" not in text:
         raise DataError(
-            Problem(
+            ValidationIssue(
                 "the lines end in a lone carriage return",
                 hint="save it with Unix or Windows line ends",
                 file=file,
@@ -69,10 +73,10 @@ def decode_head(file: str, head: bytes, *, complete: bool) -> str:
     return text.removeprefix("\ufeff")
 
 
-def _not_utf8(file: str, head: bytes, position: int) -> Problem:
+def _not_utf8(file: str, head: bytes, position: int) -> ValidationIssue:
     start = head.rfind(b"\n", 0, position) + 1
     shown = head[max(start, position - 20) : position + 20].split(b"\n")[0].decode("cp1252", "replace")
-    return Problem(
+    return ValidationIssue(
         f"the file is not UTF-8: byte {position} is 0x{head[position]:02X}",
         hint=f"save it as UTF-8; read as Windows-1252 the place says {shown!r}",
         file=file,

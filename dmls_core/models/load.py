@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models.availability import check_available
 from dmls_core.models.catalogue import CATALOGUE
 from dmls_core.models.engine_space import note_unsupported
@@ -25,7 +25,7 @@ def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | No
         limits: how large it may be; read from the environment if left out.
 
     Raises:
-        SpecError: with every problem in file order. What is not available yet, or not on the engine
+        SpecError: with every issue in file order. What is not available yet, or not on the engine
             that the spec asks for, is told once all else is in order.
     """
     return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=CHECKS)
@@ -41,7 +41,7 @@ def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's conf
         file: what messages call the place of the mistake.
 
     Raises:
-        SpecError: with every problem.
+        SpecError: with every issue.
     """
     limits = SpecLimits.from_environment()
     findings = Findings(file, None, limits)
@@ -50,7 +50,7 @@ def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's conf
     read = read_table(Changes, changes, ("run",), findings)
     findings.raise_any()
     if read is None:
-        raise SpecError(Problem("is no table of changes", file=file, key="run"))
+        raise SpecError(ValidationIssue("is no table of changes", file=file, key="run"))
     if not read.changes_spec:
         return RunChange(spec, deploy=read.deploy)
     top = changed_document(spec, read, findings)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data import Encoder, encode_table
-from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, Problem
+from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.monitoring.comparison import compare
 from dmls_core.monitoring.drift import Drift
 from dmls_core.monitoring.incoming import Incoming, read_incoming
@@ -40,7 +40,7 @@ def fetch_model(store: Store, team: str, job: str, run_key: str, folder: Path) -
             store.download(base + name, folder / name)
     except ObjectMissingError as error:
         raise NotFoundError(
-            Problem(
+            ValidationIssue(
                 f"the run {run_key} of {team}/{job} left no baseline to compare with",
                 hint="train it again: runs of earlier releases kept none",
             )

@@ -16,7 +16,7 @@ from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Look
 from dmls_core.data.table import Table, TableColumn
 from dmls_core.data.texts import Texts
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.monitoring.profile import Column, Profile, Values
 
 
@@ -68,7 +68,7 @@ def read_incoming(paths: Sequence[Path], baseline: Profile, limits: DataLimits |
     ]
     if not any(column.role == "feature" for column in there):
         raise DataError(
-            Problem(
+            ValidationIssue(
                 "the data has no feature of the model",
                 file=paths[0].name,
                 found=", ".join(files.sources[0].names[:20]),
@@ -97,7 +97,10 @@ def _usable(names: Sequence[str], file: str, wanted: Sequence[Column]) -> set[st
     if twice:
         hint = "rename one of them"
         raise DataError(
-            [Problem("the column is there more than once", file=file, key=n, hint=hint) for n in twice]
+            [
+                ValidationIssue("the column is there more than once", file=file, key=n, hint=hint)
+                for n in twice
+            ]
         )
     return set(names)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dmls_core.data.encoder import MISSING, category_text
 from dmls_core.data.files import Files
 from dmls_core.data.limits import DataLimits
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.label_rules import REQUEST, ROW
 
 MAX_ROWS = 5_000_000
@@ -115,7 +115,9 @@ def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | No
         if found is None or found.null_count() or (found.min() or 0) < 0:  # type: ignore[operator]
             expected = "a whole number from 0, as the log counts the rows of a request"
             raise DataError(
-                Problem("has a row that is no number of a row", file=path.name, key=ROW, expected=expected)
+                ValidationIssue(
+                    "has a row that is no number of a row", file=path.name, key=ROW, expected=expected
+                )
             )
         rows = found
     frame = frame.with_columns(rows.cast(pl.Int64).alias(ROW), pl.lit(ROW not in names).alias(SINGLE))
@@ -126,7 +128,7 @@ def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | No
         wrong = frame.filter(pl.col(TARGET).cast(pl.Float64, strict=False).is_null())[TARGET]
         if len(wrong):
             raise DataError(
-                Problem(
+                ValidationIssue(
                     "is not a number", file=path.name, key=target, found=wrong[0][:80], expected="a number"
                 )
             )
@@ -135,8 +137,8 @@ def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | No
 
 def _check_columns(file: str, names: Sequence[str], target: str) -> None:
     """Raise DataError where a column is missing, or comes twice."""
-    problems = [
-        Problem(
+    issues = [
+        ValidationIssue(
             f"the file of labels has no column {name}",
             file=file,
             found=", ".join(names[:20]),
@@ -145,13 +147,13 @@ def _check_columns(file: str, names: Sequence[str], target: str) -> None:
         for name in (REQUEST, target)
         if name not in names
     ]
-    problems += [
-        Problem("the column is there more than once", file=file, key=name, hint="rename one of them")
+    issues += [
+        ValidationIssue("the column is there more than once", file=file, key=name, hint="rename one of them")
         for name in (REQUEST, ROW, target)
         if names.count(name) > 1
     ]
-    if problems:
-        raise DataError(problems)
+    if issues:
+        raise DataError(issues)
 
 
 def meet(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> Met:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dmls_core.errors import NotFoundError, Problem, ServingError, UserError
+from dmls_core.errors import NotFoundError, ServingError, UserError, ValidationIssue
 from dmls_core.serving.config import CANDIDATE, CHALLENGER
 from dmls_core.serving.deployment import Servers, drop_candidate, drop_challenger, each, stage
 from dmls_core.serving.options import Canary
@@ -84,14 +84,18 @@ def end_canary(repository: Repository, servers: Servers, model: str) -> int | No
 def _check(repository: Repository, model: str, version: int, live: int | None) -> None:
     if live is None:
         raise NotFoundError(
-            Problem(f"{model} is not served: there is nothing to try it beside", hint="deploy it")
+            ValidationIssue(f"{model} is not served: there is nothing to try it beside", hint="deploy it")
         )
     if version == live:
-        raise UserError(Problem(f"the challenger is version {live} of {model}, which is served already"))
+        raise UserError(
+            ValidationIssue(f"the challenger is version {live} of {model}, which is served already")
+        )
     kinds = [repository.read(model, number, "model.json")["task"] for number in (version, live)]
     if kinds[0] != kinds[1]:
         raise UserError(
-            Problem(f"{model} is a {kinds[1]}, and the challenger a {kinds[0]}: they have other outputs")
+            ValidationIssue(
+                f"{model} is a {kinds[1]}, and the challenger a {kinds[0]}: they have other outputs"
+            )
         )
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dmls_core.errors import DmlsError, NotFoundError, Problem, ServingError
+from dmls_core.errors import DmlsError, NotFoundError, ServingError, ValidationIssue
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.config import CANDIDATE, CHALLENGER
 from dmls_core.serving.options import ServingOptions
@@ -204,7 +204,7 @@ def rollback(
         if wanted is None or wanted not in kept:
             which = f"version {wanted}" if wanted else "earlier version"
             hint = f"versions that are kept: {', '.join(map(str, sorted(kept))) or 'none'}"
-            raise NotFoundError(Problem(f"{model} has no verified {which} to go back to", hint=hint))
+            raise NotFoundError(ValidationIssue(f"{model} has no verified {which} to go back to", hint=hint))
         repository.check(model, wanted)
         change(repository, servers, model, wanted, now, finish)
         repository.confirm(model, wanted)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import category_text, number
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 
 TEXT = "TYPE_STRING"
 """Triton's name of a category's type; every other column holds numbers."""
@@ -41,7 +41,9 @@ def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence
     if all(lacking):
         raise DataError([_missing(name, names) for name in lacking[0]])
     if twice := sorted({name for name in names if name in kinds and names.count(name) > 1}):
-        raise DataError(Problem(f"column {twice[0]!r} comes more than once", expected="each column once"))
+        raise DataError(
+            ValidationIssue(f"column {twice[0]!r} comes more than once", expected="each column once")
+        )
     columns = {
         name: (_texts if kind == TEXT else _numbers)(name, _values(frame[own[name]]))
         for name, kind in kinds.items()
@@ -49,7 +51,7 @@ def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence
     }
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(Problem(f"columns differ in length: {lengths}"))
+        raise DataError(ValidationIssue(f"columns differ in length: {lengths}"))
     return columns
 
 
@@ -65,9 +67,9 @@ def like(frame: Any, columns: Columns) -> Any:  # noqa: ANN401
     return columns
 
 
-def _missing(name: str, names: Sequence[str]) -> Problem:
+def _missing(name: str, names: Sequence[str]) -> ValidationIssue:
     close = difflib.get_close_matches(name, names, 1, 0.6)
-    return Problem(
+    return ValidationIssue(
         f"column {name!r} is missing",
         hint=f"is it {close[0]!r}?" if close else "the model was trained with it",
     )
@@ -91,7 +93,7 @@ def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
         try:
             numbers[row] = number(value)
         except ValueError as error:
-            raise DataError(Problem(f"column {name!r}, row {row + 1}: {error}")) from None
+            raise DataError(ValidationIssue(f"column {name!r}, row {row + 1}: {error}")) from None
     return numbers
 
 
@@ -102,6 +104,6 @@ def _texts(name: str, values: NDArray[Any]) -> NDArray[Any]:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
         raise DataError(
-            Problem(f"column {name!r} holds a text that is not Unicode: {error.reason}")
+            ValidationIssue(f"column {name!r} holds a text that is not Unicode: {error.reason}")
         ) from None
     return texts

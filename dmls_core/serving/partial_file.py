@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from dmls_core.errors import DataError, Problem, UserError
+from dmls_core.errors import DataError, UserError, ValidationIssue
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ def written_in_parts(target: Path, made_of: Mapping[str, Any]) -> Iterator[Parts
             partial.replace(target)
             state.unlink(missing_ok=True)
     except OSError as error:
-        raise DataError(Problem(f"cannot be written: {error.strerror}", file=str(target))) from error
+        raise DataError(ValidationIssue(f"cannot be written: {error.strerror}", file=str(target))) from error
 
 
 def _found(state: Path, made_of: Mapping[str, Any], size: int) -> tuple[int, int]:
@@ -97,7 +97,9 @@ def _locked(partial: Path, target: Path) -> Iterator[IO[str]]:
                 fcntl.flock(out.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise DataError(
-                    Problem("another process is writing this file", file=str(target), hint="wait for it")
+                    ValidationIssue(
+                        "another process is writing this file", file=str(target), hint="wait for it"
+                    )
                 ) from None
             # Another process may have finished its file, this very one, before the lock was ours.
             if partial.exists() and os.path.samestat(partial.stat(), os.fstat(out.fileno())):

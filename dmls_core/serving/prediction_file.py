@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from dmls_core.errors import DataError, Problem, ServingError
+from dmls_core.errors import DataError, ServingError, ValidationIssue
 from dmls_core.serving.partial_file import Parts, written_in_parts
 from dmls_core.serving.predictor import Predictions, Predictor
 from dmls_core.serving.served_model import PREDICTION, PROBABILITY
@@ -69,7 +69,7 @@ def predict_file(
                 answers = predictor.predict(dict(zip(names, zip(*batch, strict=True), strict=True)))
             except DataError as error:
                 message = f"{error} (counted from data row {parts.rows + 1})"
-                raise DataError(Problem(message, file=str(source))) from error
+                raise DataError(ValidationIssue(message, file=str(source))) from error
             if answers.labels != labels:
                 raise ServingError(
                     f"another version of {predictor.model} went live with other labels: try again"
@@ -134,7 +134,7 @@ def _check_header(source: Path, header: list[str], features: Sequence[str], adde
 
 def _wrong(source: Path, line: int, found: str, expected: str) -> DataError:
     return DataError(
-        Problem(
+        ValidationIssue(
             f"expected {expected}, found {found}", file=str(source), line=line, found=found, expected=expected
         )
     )
@@ -145,7 +145,7 @@ def _opened(source: Path) -> Iterator[io.TextIOWrapper]:
     try:
         file = source.open(encoding="utf-8-sig", newline="")
     except OSError as error:
-        raise DataError(Problem(f"cannot be read: {error.strerror}", file=str(source))) from error
+        raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(source))) from error
     with file:
         yield file
 
@@ -166,4 +166,4 @@ def _written_straight(target: Path) -> Iterator[Parts]:
         with target.open("w", encoding="utf-8", newline="") as file:
             yield Parts(file, 0)
     except OSError as error:
-        raise DataError(Problem(f"cannot be written: {error.strerror}", file=str(target))) from error
+        raise DataError(ValidationIssue(f"cannot be written: {error.strerror}", file=str(target))) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dmls_core.errors import Problem, ServingError, UserError
+from dmls_core.errors import ServingError, UserError, ValidationIssue
 from dmls_core.limits import Limits
 from dmls_core.serving.config import CHECKPOINT_FILE
 
@@ -76,7 +76,7 @@ def check_size(model: str, folder: Path) -> None:
     path = folder / SIZE_FILE
     trade = _trade(json.loads(path.read_bytes()), size, limit) if path.is_file() else ""
     raise UserError(
-        Problem(
+        ValidationIssue(
             f"{model} is too large to be served, and what is served stays as it is",
             found=f"a checkpoint of {size / _MEGA:,.0f} MB",
             expected=f"at most {limit / _MEGA:,.0f} MB (DMLS_SERVING_CHECKPOINT_BYTES)",

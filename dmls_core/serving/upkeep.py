@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from dmls_core.errors import NotFoundError, Problem
+from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.serving.config import CANDIDATE, CONFIG_FILE
 from dmls_core.serving.deployment import Servers, change, drop_candidate, each
 from dmls_core.serving.repository import Repository
@@ -45,7 +45,7 @@ def repair(repository: Repository, servers: Servers, model: str, wanted: Callabl
             return ""
         if version not in repository.versions(model):
             raise NotFoundError(
-                Problem(
+                ValidationIssue(
                     f"{model} has version {version} as champion, which the repository does not hold",
                     hint="train and deploy it again, or make a version champion that is kept: "
                     f"{', '.join(map(str, repository.versions(model))) or 'there is none'}",

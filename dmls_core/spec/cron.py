@@ -24,7 +24,7 @@ _LONGEST = {month: 29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31 fo
 _TERM = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
-def cron_problem(cron: str) -> str:
+def cron_issue(cron: str) -> str:
     """Return what is wrong with a cron expression; nothing if it is in order."""
     if cron.startswith("@"):
         return "" if cron in PRESETS else f"is none of {', '.join(PRESETS)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.positions import Lines, Path, Positions
@@ -47,11 +47,13 @@ def read_document(source: bytes, file: str, limits: SpecLimits) -> Document:
     except tomli.TOMLDecodeError as error:
         hint = next((hint for start, hint in _HINTS.items() if error.msg.startswith(start)), "")
         raise SpecError(
-            Problem(f"is not TOML: {error.msg}", hint, file=file, line=error.lineno, column=error.colno)
+            ValidationIssue(
+                f"is not TOML: {error.msg}", hint, file=file, line=error.lineno, column=error.colno
+            )
         ) from None
     except (ValueError, RecursionError) as error:
         # The measures above leave nothing that the parser is known to choke on; this is for its bugs.
-        raise SpecError(Problem(f"is not TOML: {error}", file=file, line=1, column=1)) from None
+        raise SpecError(ValidationIssue(f"is not TOML: {error}", file=file, line=1, column=1)) from None
     positions = Positions(text)
     findings = Findings(file, positions, limits)
     inspect_values(data, findings, limits)
@@ -62,7 +64,7 @@ def read_document(source: bytes, file: str, limits: SpecLimits) -> Document:
 def _decode(source: bytes, file: str, limits: SpecLimits) -> str:
     if len(source) > limits.bytes:
         raise SpecError(
-            Problem(
+            ValidationIssue(
                 "is too large",
                 "a spec holds settings, not data",
                 file=file,
@@ -74,7 +76,9 @@ def _decode(source: bytes, file: str, limits: SpecLimits) -> str:
         )
     if source.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SpecError(
-            Problem("is UTF-16", "save the file as UTF-8", file=file, line=1, column=1, expected="UTF-8")
+            ValidationIssue(
+                "is UTF-16", "save the file as UTF-8", file=file, line=1, column=1, expected="UTF-8"
+            )
         )
     try:
         # Some editors begin a UTF-8 file with a byte order mark; it means nothing.
@@ -83,7 +87,7 @@ def _decode(source: bytes, file: str, limits: SpecLimits) -> str:
         before = source[: error.start]
         start_of_line = before.rfind(b"\n") + 1
         raise SpecError(
-            Problem(
+            ValidationIssue(
                 "is not UTF-8",
                 "save the file as UTF-8",
                 file=file,
@@ -96,7 +100,7 @@ def _decode(source: bytes, file: str, limits: SpecLimits) -> str:
     if "\x00" in text:
         line, column = Lines(text).place(text.index("\x00"))
         raise SpecError(
-            Problem(
+            ValidationIssue(
                 "holds a NUL character",
                 "save the file as plain UTF-8 text",
                 file=file,
@@ -128,7 +132,9 @@ def _measure(text: str, file: str, limits: SpecLimits) -> None:
 
 def _refusal(text: str, token: Token, file: str, message: str, most: str) -> SpecError:
     line, column = Lines(text).place(token.start)
-    return SpecError(Problem(message, file=file, line=line, column=column, expected=f"at most {most}"))
+    return SpecError(
+        ValidationIssue(message, file=file, line=line, column=column, expected=f"at most {most}")
+    )
 
 
 def inspect_values(data: dict[str, Any], findings: Findings, limits: SpecLimits) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.positions import Path, Positions
 from dmls_core.spec.words import closest, describe, dotted
@@ -33,7 +33,7 @@ class Findings:
     def __init__(self, file: str, positions: Positions | None, limits: SpecLimits) -> None:
         self._file = file
         self._positions = positions
-        self._most = limits.problems
+        self._most = limits.issues
         # Keyed, since two models can find the same fault in a table that they share.
         self._findings: dict[tuple[Path, str], _Finding] = {}
 
@@ -48,7 +48,7 @@ class Findings:
         word: object = "",
         names: Iterable[str] = (),
     ) -> None:
-        """Note a problem.
+        """Note an issue.
 
         Args:
             path: the key that is wrong; one that is missing stands where its table does.
@@ -82,30 +82,30 @@ class Findings:
         """Report what was found, if anything.
 
         Raises:
-            SpecError: with a problem for each finding in file order, up to the limit.
+            SpecError: with an issue for each finding in file order, up to the limit.
         """
         if not self._findings:
             return
         placed = [(self._place(finding), finding) for finding in self._findings.values()]
         placed.sort(key=lambda pair: pair[0])
-        problems: list[Problem] = []
+        issues: list[ValidationIssue] = []
         compared = 0
         for place, finding in placed[: self._most]:
             # Only now, for the few that are shown: matching is the costly part.
             compared += len(finding.names)
-            problems.append(self._problem(place, finding, suggest=compared <= _COMPARISONS))
-        if rest := len(placed) - len(problems):
-            problems.append(Problem(f"and {rest:,} more problems", file=self._file))
-        raise SpecError(problems)
+            issues.append(self._issue(place, finding, suggest=compared <= _COMPARISONS))
+        if rest := len(placed) - len(issues):
+            issues.append(ValidationIssue(f"and {rest:,} more issues", file=self._file))
+        raise SpecError(issues)
 
     def _place(self, finding: _Finding) -> tuple[int, int]:
         return self._positions.find(finding.path) if self._positions else (0, 0)
 
-    def _problem(self, place: tuple[int, int], finding: _Finding, suggest: bool) -> Problem:
+    def _issue(self, place: tuple[int, int], finding: _Finding, suggest: bool) -> ValidationIssue:
         hint = finding.hint
         if suggest and finding.word and (name := closest(finding.word, finding.names)):
             hint = f"did you mean {name}?"
-        return Problem(
+        return ValidationIssue(
             finding.message,
             hint,
             file=self._file,

@@ -24,7 +24,7 @@ class SpecLimits(Limits):
         grid: points of a grid search.
         models: models in one spec.
         tags: entries of ``[tags]``.
-        problems: problems reported at once; the rest is counted.
+        issues: issues reported at once; the rest is counted.
     """
 
     variables: ClassVar[str] = "DMLS_SPEC_"
@@ -40,4 +40,4 @@ class SpecLimits(Limits):
     grid: int = 100_000
     models: int = 8
     tags: int = 64
-    problems: int = 100
+    issues: int = 100

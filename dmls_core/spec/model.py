@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.spec.base import Table
 from dmls_core.spec.definitions import Scalar, Task
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed
@@ -128,7 +128,7 @@ class Spec(Table):
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != SCHEMA or isinstance(schema, bool):
             raise SpecError(
-                Problem(
+                ValidationIssue(
                     "is not a spec that this release can read",
                     file=file,
                     key="schema",
@@ -141,12 +141,12 @@ class Spec(Table):
         except ValidationError as error:
             raise SpecError(
                 [
-                    Problem(
-                        problem["msg"],
+                    ValidationIssue(
+                        issue["msg"],
                         file=file,
-                        key=dotted(problem["loc"]),
-                        found=describe(problem["input"]),
+                        key=dotted(issue["loc"]),
+                        found=describe(issue["input"]),
                     )
-                    for problem in error.errors(include_url=False)
+                    for issue in error.errors(include_url=False)
                 ]
             ) from None

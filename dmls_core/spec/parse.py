@@ -1,4 +1,4 @@
-"""``spec.toml`` to a spec: every problem is found before the first is reported."""
+"""``spec.toml`` to a spec: every issue is found before the first is reported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parse_spec(
         checks: further checks, made once all else is in order.
 
     Raises:
-        SpecError: with every problem, in file order.
+        SpecError: with every issue, in file order.
     """
     limits = limits or SpecLimits.from_environment()
     document = read_document(source, file, limits)
@@ -79,7 +79,7 @@ def check_document(
         checks: further checks, made once all else is in order.
 
     Raises:
-        SpecError: with every problem, in file order.
+        SpecError: with every issue, in file order.
     """
     models = read_models(top, catalogue, findings, limits)
     searches = read_searches(top, models, catalogue, findings, limits)

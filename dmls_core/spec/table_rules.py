@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dmls_core.spec.cron import cron_problem
+from dmls_core.spec.cron import cron_issue
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
@@ -89,9 +89,9 @@ def check_schedule(schedule: Schedule, findings: Findings) -> None:
         for key, there in (("cron", schedule.cron is not None), ("catchup", schedule.catchup)):
             if there:
                 findings.add(("schedule", key), 'cannot go with on = "data"', hint="leave one of them out")
-    if schedule.cron is not None and (problem := cron_problem(schedule.cron)):
+    if schedule.cron is not None and (issue := cron_issue(schedule.cron)):
         hint = 'such as "@weekly" or "0 6 * * 1"'
-        findings.add(("schedule", "cron"), problem, found=schedule.cron, hint=hint)
+        findings.add(("schedule", "cron"), issue, found=schedule.cron, hint=hint)
     if schedule.timezone != "UTC" and not _is_zone(schedule.timezone):
         findings.add(
             ("schedule", "timezone"),

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from dmls_core.errors import Problem, SubmissionError
+from dmls_core.errors import SubmissionError, ValidationIssue
 
 INCOMING = "incoming/"
 JOBS = "registry/jobs/"
@@ -76,14 +76,14 @@ def check_name(kind: str, name: str) -> str:
     """
     if is_name(name):
         return name
-    raise SubmissionError(name_problem(kind, name))
+    raise SubmissionError(name_issue(kind, name))
 
 
-def name_problem(kind: str, name: str) -> Problem:
+def name_issue(kind: str, name: str) -> ValidationIssue:
     """Say what is wrong with a name of a ``kind`` ("team" or "job") that ``is_name`` refuses."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     better = re.sub(r"[^a-z0-9_-]+", "-", folded).strip("-_")[:63]
-    return Problem(
+    return ValidationIssue(
         f"{name!r} cannot name a {kind}",
         hint=f"rename it to {better!r}" if is_name(better) else "for example 'iris'",
         found=name,

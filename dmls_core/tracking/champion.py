@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dmls_core.errors import NotFoundError, Problem
+from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.tracking.connection import connect, reaching
 from dmls_core.tracking.models import CHALLENGER, CHAMPION, aliases
 from dmls_core.tracking.recording import RUN_KEY_TAG
@@ -52,7 +52,7 @@ def _find(uri: str, name: str, alias: str, hint: str) -> Champion:
         version = aliases(client, name).get(alias)
         tags = client.get_model_version(name, str(version)).tags if version else {}
     if version is None or RUN_KEY_TAG not in tags:
-        raise NotFoundError(Problem(f"{name} has no {alias}", hint=hint))
+        raise NotFoundError(ValidationIssue(f"{name} has no {alias}", hint=hint))
     return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_core.errors import NotFoundError, Problem
+from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.tracking.champion import Champion
 from dmls_core.tracking.connection import connect, reaching
 from dmls_core.tracking.models import CHAMPION
@@ -31,7 +31,7 @@ def registered_as(uri: str, name: str, triton_version: int) -> int:
         ]
     if not found:
         hint = f"no version of it has the tag {TRITON_VERSION_TAG}={triton_version}"
-        raise NotFoundError(Problem(f"MLflow has no version of {name} for it", hint=hint))
+        raise NotFoundError(ValidationIssue(f"MLflow has no version of {name} for it", hint=hint))
     return max(found)
 
 
@@ -52,7 +52,7 @@ def served_as(uri: str, name: str, triton_version: int) -> Champion:
     with reaching(uri, f"look up version {version} of {name}"):
         tags = client.get_model_version(name, str(version)).tags
     if RUN_KEY_TAG not in tags:
-        raise NotFoundError(Problem(f"version {version} of {name} was not made by a run of DMLS"))
+        raise NotFoundError(ValidationIssue(f"version {version} of {name} was not made by a run of DMLS"))
     return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from dmls_core.errors import DataError, DmlsError, Problem
+from dmls_core.errors import DataError, DmlsError, ValidationIssue
 from dmls_core.search import Trial
 from dmls_core.training.run_folder import RunFolder
 
@@ -51,7 +51,7 @@ class SearchClock:
             return None
         if not done and self._starts >= STARTS and self._before >= self._timeout:
             raise DataError(
-                Problem(
+                ValidationIssue(
                     "the time was up before the first trial ended",
                     key="search.timeout",
                     found=f"{self._timeout:g} s, {self._before:.0f} s spent in {self._starts} attempts",

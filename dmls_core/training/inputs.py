@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dmls_core.errors import ConflictError, DataError, ObjectMissingError, Problem, SpecError
+from dmls_core.errors import ConflictError, DataError, ObjectMissingError, SpecError, ValidationIssue
 from dmls_core.models import load_spec
 from dmls_core.spec import Spec
 from dmls_core.store import open_store
@@ -49,13 +49,13 @@ def read_spec(url: str) -> Spec:
     try:
         content = open_store(folder).get(name) if "://" in url else Path(url).read_bytes()
     except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:
-        raise SpecError(Problem("there is no such file", file=url)) from error
+        raise SpecError(ValidationIssue("there is no such file", file=url)) from error
     if not name.endswith(".json"):
         return load_spec(content, file=name)
     try:
         return Spec.from_json(json.loads(content), file=name)
     except ValueError as error:
-        raise SpecError(Problem("is not JSON", file=name)) from error
+        raise SpecError(ValidationIssue("is not JSON", file=name)) from error
 
 
 def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list[DataFile]:
@@ -75,10 +75,10 @@ def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list
         try:
             path, etag = _fetch(url, wanted, scratch / "data" / str(number))
         except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:
-            raise DataError(Problem("there is no such file", file=url)) from error
+            raise DataError(ValidationIssue("there is no such file", file=url)) from error
         except ConflictError as error:
             raise DataError(
-                Problem(
+                ValidationIssue(
                     "the data is not what was accepted: it has changed since",
                     file=url,
                     expected=f"ETag {wanted}",

@@ -90,7 +90,7 @@ class RunFolder:
     def _fail(self, error: DmlsError) -> None:
         if not self._claimed and self._store.head(layout.RUN) is not None:
             return
-        problems = [problem.as_json() for problem in error.problems] if isinstance(error, UserError) else []
+        issues = [issue.as_json() for issue in error.issues] if isinstance(error, UserError) else []
         self._store.put(
             layout.ERROR,
             _json(
@@ -99,7 +99,7 @@ class RunFolder:
                     "kind": type(error).__name__,
                     "exit_code": error.exit_code,
                     "message": str(error),
-                    "problems": problems,
+                    "issues": issues,
                 }
             ),
         )

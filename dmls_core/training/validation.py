@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from dmls_core.data import ValidationProcess
-from dmls_core.errors import DataError, DmlsError, Problem
+from dmls_core.errors import DataError, DmlsError, ValidationIssue
 from dmls_core.spec import Spec
 
 PATIENCE = 3600.0
@@ -59,7 +59,7 @@ class SideBySide:
         if not validation.success:
             raise DataError(
                 [
-                    Problem(
+                    ValidationIssue(
                         failed.message,
                         key=failed.column,
                         found=failed.observed,

@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457): the JSON by which the API says what is wrong."""
+"""ValidationIssue details (RFC 9457): the JSON by which the API says what is wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from dmls_core.errors import Problem
+from dmls_core.errors import ValidationIssue
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -32,7 +32,7 @@ PROBLEM_RESPONSE: dict[str, Any] = {
 
 
 def problem_details(
-    status: int, detail: str, problems: Sequence[Problem | Mapping[str, Any]] = ()
+    status: int, detail: str, problems: Sequence[ValidationIssue | Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """Return the JSON object of a problem.
 
@@ -41,7 +41,9 @@ def problem_details(
         detail: what is wrong, where and how to mend it.
         problems: each thing that is wrong with the user's input, as in ``_status.json``.
     """
-    found = [problem.as_json() if isinstance(problem, Problem) else dict(problem) for problem in problems]
+    found = [
+        problem.as_json() if isinstance(problem, ValidationIssue) else dict(problem) for problem in problems
+    ]
     title = HTTPStatus(status).phrase
     body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     return {**body, "problems": found} if found else body

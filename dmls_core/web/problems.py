@@ -19,8 +19,8 @@ from dmls_core.errors import (
     NotFoundError,
     ObjectMissingError,
     PlatformError,
-    Problem,
     UserError,
+    ValidationIssue,
 )
 from dmls_core.web.details import MEDIA_TYPE, problem_details
 from dmls_core.web.security.headers import HEADERS
@@ -47,7 +47,7 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def problem_response(
-    request: Request, status: int, detail: str, problems: Sequence[Problem | Mapping[str, Any]] = ()
+    request: Request, status: int, detail: str, problems: Sequence[ValidationIssue | Mapping[str, Any]] = ()
 ) -> Response:
     """Answer with a problem: JSON below ``/api/``, a page elsewhere."""
     body = problem_details(status, detail, problems)
@@ -74,7 +74,7 @@ def login_url(request: Request) -> str:
 
 async def _dmls(request: Request, error: Exception) -> Response:
     status = next(status for kind, status in STATUSES if isinstance(error, kind))
-    problems = error.problems if isinstance(error, UserError) else ()
+    problems = error.issues if isinstance(error, UserError) else ()
     return problem_response(request, status, str(error), problems)
 
 
@@ -92,7 +92,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     problems = [
-        Problem(entry["msg"], key=".".join(map(str, entry["loc"])), found=_echo(entry.get("input", "")))
+        ValidationIssue(
+            entry["msg"], key=".".join(map(str, entry["loc"])), found=_echo(entry.get("input", ""))
+        )
         for entry in error.errors()
     ]
     detail = "; ".join(f"{problem.key}: {problem.message}" for problem in problems)

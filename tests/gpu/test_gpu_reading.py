@@ -78,7 +78,7 @@ def test_what_is_not_clean_is_left_to_polars(body: str, tmp_path: Path):
         try:
             table = read_table([path], Columns(target="c"), "classification", reader=reader)
         except DataError as error:
-            return [problem.as_json() for problem in error.problems]
+            return [issue.as_json() for issue in error.issues]
         return table.matrix.tolist(), table.target.tolist(), table.labels
 
     assert told(load_reader("gpu")) == told(None)

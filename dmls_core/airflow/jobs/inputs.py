@@ -11,7 +11,7 @@ import pendulum
 from airflow.timetables.base import DataInterval
 
 from dmls_core.airflow.jobs.grid import Grid
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import Partition, choose_data, find_partitions, group_submissions, partitions_between
 from dmls_core.spec import Spec
 from dmls_core.store import DataObject, JobRecord, ObjectInfo, Store, layout, run_key
@@ -167,7 +167,7 @@ def present_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject
             if chosen:
                 return [DataObject(found.key, found.etag, found.size) for found in chosen]
     named = f" that [data] path names ({spec.data.path})" if spec.data.path else ""
-    raise DataError(Problem(f"the data{named} is no longer there", key=folder, hint="drop it again"))
+    raise DataError(ValidationIssue(f"the data{named} is no longer there", key=folder, hint="drop it again"))
 
 
 def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
@@ -176,18 +176,18 @@ def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
     Raises:
         DataError: one is gone or was replaced since.
     """
-    problems = []
+    issues = []
     for item in data:
         found = store.head(item.key)
         if found is None:
-            problems.append(
-                Problem(
+            issues.append(
+                ValidationIssue(
                     "the data is no longer there", key=item.key, hint="drop it again: that makes a new run"
                 )
             )
         elif found.etag != item.etag:
-            problems.append(
-                Problem(
+            issues.append(
+                ValidationIssue(
                     "the data was replaced after this run's submission was accepted",
                     key=item.key,
                     found=found.etag,
@@ -195,8 +195,8 @@ def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
                     hint="the new data has a run of its own",
                 )
             )
-    if problems:
-        raise DataError(problems)
+    if issues:
+        raise DataError(issues)
 
 
 def check_size(data: Iterable[DataObject], most: int) -> None:
@@ -208,7 +208,7 @@ def check_size(data: Iterable[DataObject], most: int) -> None:
     total = sum(item.size for item in data)
     if total > most:
         raise DataError(
-            Problem(
+            ValidationIssue(
                 "the data of this window is too large",
                 key="data.window",
                 found=f"{total:,} bytes",

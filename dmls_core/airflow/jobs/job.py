@@ -12,7 +12,7 @@ from airflow.sdk import Context
 
 from dmls_core.airflow.jobs.grid import Grid, grid_of
 from dmls_core.airflow.jobs.inputs import RunInputs
-from dmls_core.errors import PlatformError, Problem, SpecError
+from dmls_core.errors import PlatformError, SpecError, ValidationIssue
 from dmls_core.spec import Spec
 from dmls_core.store import DataObject, JobRecord, layout
 
@@ -151,7 +151,9 @@ def asked_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
     """
     changes = (context["dag_run"].conf or {}).get(PARAM) or {}
     if not isinstance(changes, dict):
-        raise SpecError(Problem("must be a table", key=PARAM, found=repr(changes)[:80], expected="an object"))
+        raise SpecError(
+            ValidationIssue("must be a table", key=PARAM, found=repr(changes)[:80], expected="an object")
+        )
     return changes
 
 

@@ -8,7 +8,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dmls_core.airflow.jobs.job import Job
-from dmls_core.errors import Problem, RunnerError, SpecError
+from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 
 STUDY_CONNECTION = "dmls_study"
 """Id of the connection, of type Postgres."""
@@ -31,7 +31,7 @@ def study_environment(job: Job) -> dict[str, str]:
         connection = Connection.get(STUDY_CONNECTION)
     except AirflowNotFoundException as error:
         raise SpecError(
-            Problem(
+            ValidationIssue(
                 "this platform cannot share a search among trainers",
                 key="search.workers",
                 found=str(job.spec.search.workers),

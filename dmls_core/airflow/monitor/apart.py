@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dmls_core.compute.memory import parse_memory
-from dmls_core.errors import DataError, PlatformError, Problem
+from dmls_core.errors import DataError, PlatformError, ValidationIssue
 
 MEMORY = 4 << 30
 """Bytes that the process may allocate at least."""
@@ -81,7 +81,7 @@ class Reader:
         except EOFError:
             process.kill()
             raise EndedError(
-                Problem(
+                ValidationIssue(
                     "the file is damaged, nested too deep, or too large once it is unpacked",
                     hint="mend it; one that is in order may need a larger [resources] memory",
                     file=file,
@@ -93,8 +93,8 @@ class Reader:
             raise
         if heard["last"]:
             self.close()
-        if "problems" in heard:
-            raise DataError([Problem(**problem) for problem in heard["problems"]])
+        if "issues" in heard:
+            raise DataError([ValidationIssue(**issue) for issue in heard["issues"]])
         if "failed" in heard:
             raise PlatformError(heard["failed"])
         return heard["found"]

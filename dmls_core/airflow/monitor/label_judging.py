@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.airflow.monitor.apart import Reader
 from dmls_core.airflow.monitor.label_files import fetch, logged_files, newest_within
-from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, Problem
+from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.monitoring.requests import MAX_BYTES
 from dmls_core.store import ObjectInfo, Store, layout
 
@@ -102,7 +102,9 @@ def read_labels(
 
 def _too_large(info: ObjectInfo) -> str:
     most, name = f"at most {MAX_BYTES:,} bytes", info.key.rpartition("/")[2]
-    return str(Problem("the file of labels is too large", file=name, found=f"{info.size:,}", expected=most))
+    return str(
+        ValidationIssue("the file of labels is too large", file=name, found=f"{info.size:,}", expected=most)
+    )
 
 
 def judge_versions(

@@ -146,7 +146,7 @@ def _tell(
     judged: tuple[Judged, ...],
 ) -> LabelLook:
     """Note the labels as compared, and write what was found."""
-    told, problems = _scored(judged)[0], tuple(unread.values())
+    told, issues = _scored(judged)[0], tuple(unread.values())
     at = datetime.now(UTC).isoformat(timespec="seconds")
     points = [point_of(one, at) for one in reversed(judged) if one.decay.score is not None]
     state = LabelState(
@@ -162,11 +162,11 @@ def _tell(
         "at": at,
         "labels": met.labels,
         "met": met.rows,
-        "notes": [*left_out(met, judged), *problems],
+        "notes": [*left_out(met, judged), *issues],
         "versions": [one.as_json() for one in judged],
         "history": state.as_json()["history"],
     }
-    return LabelLook(state, message, judged, problems, write_record(store, document, name_of(new)))
+    return LabelLook(state, message, judged, issues, write_record(store, document, name_of(new)))
 
 
 def _too_few(met: Met, judged: Sequence[Judged]) -> str:

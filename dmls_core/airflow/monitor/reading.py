@@ -51,7 +51,7 @@ class Answerer:
         try:
             return {"found": getattr(self, question["do"])(**question["with"])}
         except DataError as error:
-            return {"problems": [problem.as_json() for problem in error.problems]}
+            return {"issues": [issue.as_json() for issue in error.issues]}
         except DmlsError as error:
             return {"failed": str(error)}
         except MemoryError:

@@ -108,10 +108,10 @@ def side_by_side(run: JobRun, evaluated: Mapping[str, Any], champion: Champion |
     metric, score = evaluated["metric"], evaluated["score"]
     if champion is None:
         return f"The candidate has {metric} {score:.4f} on its holdout. There is no champion yet."
-    if problem := mismatch(run, evaluated["comparison"], champion):
+    if issue := mismatch(run, evaluated["comparison"], champion):
         return (
             f"The candidate has {metric} {score:.4f} on its holdout. The champion is version "
-            f"{champion.version}: {problem}."
+            f"{champion.version}: {issue}."
         )
     found = evaluated["comparison"]
     low, high = found["interval"]
@@ -131,8 +131,8 @@ def side_by_side(run: JobRun, evaluated: Mapping[str, Any], champion: Champion |
 def _in_short(run: JobRun, evaluated: Mapping[str, Any], champion: Champion | None) -> str:
     if champion is None:
         return "there is no champion yet"
-    if problem := mismatch(run, evaluated["comparison"], champion):
-        return f"the champion is version {champion.version}: {problem}"
+    if issue := mismatch(run, evaluated["comparison"], champion):
+        return f"the champion is version {champion.version}: {issue}"
     found = evaluated["comparison"]
     return (
         f"on {found['rows']:,} common rows {found['challenger_score']:.4f}, and the champion (version "

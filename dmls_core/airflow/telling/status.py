@@ -76,24 +76,24 @@ def run_page(dag_id: str, run_id: str) -> str:
 def report_failure(context: Mapping[str, Any]) -> None:
     """Airflow's ``on_failure_callback`` of every task: say what failed and why, in the user's words."""
     task = context["task_instance"]
-    problems: list[dict[str, Any]] = []
+    issues: list[dict[str, Any]] = []
     exception = context.get("exception")
     message = str(exception) if isinstance(exception, Exception) else "the task was killed or timed out"
     try:
         job = job_of(context)
     except UserError as error:
-        job, problems = unchanged_job_of(context), [problem.as_json() for problem in error.problems]
+        job, issues = unchanged_job_of(context), [issue.as_json() for issue in error.issues]
     store = open_root(airflow_settings())
     if task.task_id == "search":
         try:
             answer = json.loads(store.get(job.run_file("error.json")))
-            message, problems = answer["message"], answer["problems"]
+            message, issues = answer["message"], answer["issues"]
         except StoreError as error:
             log.info("there is no error.json of the trainer: %s", error)
     reporter = StatusReporter(job, store, context["run_id"])
     told = f"The task {task.task_id} failed: {message}"
     try:
-        reporter.report("failed", told, problems)
+        reporter.report("failed", told, issues)
     except DmlsError as error:
         log.warning("could not write the status: %s", error)
     notify(job.owner, "failed", f"{job.team}/{job.name}", told, reporter.links)

@@ -62,14 +62,14 @@ def _outcomes(spec: Spec, data: list[Path], docs: Path) -> list[Outcome]:
     except DataError as error:
         return [
             Outcome(
-                column=problem.key,
+                column=issue.key,
                 expectation="readable",
                 success=False,
-                observed=problem.message,
+                observed=issue.message,
                 expected="the data can be read",
-                message=str(problem),
+                message=str(issue),
             )
-            for problem in error.problems
+            for issue in error.issues
         ]
     gc.disable()  # the import below makes no garbage, and collecting none of it takes a fifth of its time
     from dmls_core.data.expectations.plan import plan

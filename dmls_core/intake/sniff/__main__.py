@@ -25,7 +25,7 @@ def main() -> None:
         sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
         answer = {"found": sniff(file, sample).as_json()}
     except DataError as error:
-        answer = {"problems": [problem.as_json() for problem in error.problems]}
+        answer = {"issues": [issue.as_json() for issue in error.issues]}
     json.dump(answer, sys.stdout)
 
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from typing import Any
 
-from dmls_core.errors import DataError, PlatformError, Problem
+from dmls_core.errors import DataError, PlatformError, ValidationIssue
 
 MEMORY = 1 << 30
 """Bytes that the process may allocate."""
@@ -73,8 +73,8 @@ def _ask(file: str, content: bytes, size: int) -> dict[str, Any]:
     if done.returncode:
         raise _refusal(file)
     answer: dict[str, Any] = json.loads(done.stdout)
-    if "problems" in answer:
-        raise DataError([Problem(**problem) for problem in answer["problems"]])
+    if "issues" in answer:
+        raise DataError([ValidationIssue(**issue) for issue in answer["issues"]])
     found: dict[str, Any] = answer["found"]
     return found
 
@@ -82,5 +82,7 @@ def _ask(file: str, content: bytes, size: int) -> dict[str, Any]:
 def _refusal(file: str) -> DataError:
     hint = "write the spec by hand if it is in order"
     return DataError(
-        Problem("the file is damaged, nested too deep, or too large once it is unpacked", hint, file=file)
+        ValidationIssue(
+            "the file is damaged, nested too deep, or too large once it is unpacked", hint, file=file
+        )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.sniff.columns import Column
 from dmls_core.spec.definitions import Task
 
@@ -48,11 +48,13 @@ def draft(columns: Sequence[Column], target: Column, task: Task, file: str) -> d
     if not features:
         found = ", ".join(f"{column.name} ({column.kind})" for column in others[:20])
         hint = "a feature is a number, or text with few distinct values"
-        raise DataError(Problem("no column is left to predict from", hint=hint, file=file, found=found))
+        raise DataError(
+            ValidationIssue("no column is left to predict from", hint=hint, file=file, found=found)
+        )
     roles = _roles(features, others, target)
     if sum(len(names) for role in roles.values() for names in role) > MOST_TEXT:
         message = "the columns are too many to be listed in a spec"
-        raise DataError(Problem(message, hint="leave some out", file=file))
+        raise DataError(ValidationIssue(message, hint="leave some out", file=file))
     model = CATALOGUE[MODELS[task]]
     document: dict[str, Any] = {
         "model": model.name,

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_header import check_names
 from dmls_core.intake.csv_rows import Row, read_rows
 from dmls_core.intake.limits import IntakeLimits
@@ -80,13 +80,13 @@ def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits 
         return _csv(file, head, complete, limits)
     if ending != "parquet":
         raise DataError(
-            Problem("this is no data file", hint="its name must end in .csv or .parquet", file=file)
+            ValidationIssue("this is no data file", hint="its name must end in .csv or .parquet", file=file)
         )
     if not head.startswith(_PARQUET_MARK):
         raise _no_parquet(file, head)
     if not complete:
         raise DataError(
-            Problem(
+            ValidationIssue(
                 "the file is too large to be looked at as a whole",
                 hint="its end tells the columns and their types",
                 file=file,
@@ -111,7 +111,7 @@ def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
                 return parquet_tail(path.name, file.read(), size, limits=limits)
             head = file.read(WHOLE_PARQUET if parquet else HEAD)
     except OSError as error:
-        raise DataError(Problem(f"cannot be read: {error.strerror}", file=str(path))) from error
+        raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
     return read_sample(path.name, head, complete=len(head) >= size, limits=limits)
 
 
@@ -131,10 +131,12 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
     if not tail.endswith(_PARQUET_MARK):
         raise _no_parquet(file, tail)
     if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
-        raise DataError(Problem("the description of its columns is too long to be shown", file=file))
+        raise DataError(ValidationIssue("the description of its columns is too long to be shown", file=file))
     if size > limits.data_bytes:
         raise DataError(
-            Problem("the data is too large", file=file, expected=f"at most {limits.data_bytes:,} bytes")
+            ValidationIssue(
+                "the data is too large", file=file, expected=f"at most {limits.data_bytes:,} bytes"
+            )
         )
     with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:  # takes as much disk as the tail does
         sparse.seek(max(0, size - len(tail)))
@@ -148,23 +150,25 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
     first = next(rows, None)
     if first is None:
         raise DataError(
-            Problem("the header is longer than what is looked at", hint="shorten it", file=file, line=1)
+            ValidationIssue(
+                "the header is longer than what is looked at", hint="shorten it", file=file, line=1
+            )
         )
     header = Row(first.line, [name.strip() for name in first.cells])
-    if problems := [*check_names(file, header, limits.columns), *_unfit(file, header.cells)]:
-        raise DataError(problems)
+    if issues := [*check_names(file, header, limits.columns), *_unfit(file, header.cells)]:
+        raise DataError(issues)
     width = len(header.cells)
     body = list(islice(rows, ROWS + 1))
     if not body:
-        problem = (
+        issue = (
             "the file has a header and no rows"
             if complete
             else "the first row is longer than what is looked at"
         )
-        raise DataError(Problem(problem, file=file))
+        raise DataError(ValidationIssue(issue, file=file))
     if odd := next((row for row in body if len(row.cells) != width), None):
         raise DataError(
-            Problem(
+            ValidationIssue(
                 f"the row has too {'many' if len(odd.cells) > width else 'few'} cells",
                 hint="is a comma missing, or one within a cell that needs quotation marks?",
                 file=file,
@@ -178,10 +182,10 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
     return Sample(tuple(header.cells), tuple(zip(*cells, strict=True)), whole, len(body) if whole else None)
 
 
-def _unfit(file: str, names: Iterable[str]) -> list[Problem]:
+def _unfit(file: str, names: Iterable[str]) -> list[ValidationIssue]:
     """Return the names that no spec can hold."""
     return [
-        Problem(
+        ValidationIssue(
             f"column {position} has a name that cannot be written into a spec",
             hint="rename it",
             file=file,
@@ -199,16 +203,18 @@ def _parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: i
 
     try:
         schema = pl.read_parquet_schema(source)
-        if problems := [*check_names(file, Row(1, list(schema)), limits.columns), *_unfit(file, schema)]:
-            raise DataError([replace(problem, line=None) for problem in problems])
+        if issues := [*check_names(file, Row(1, list(schema)), limits.columns), *_unfit(file, schema)]:
+            raise DataError([replace(issue, line=None) for issue in issues])
         scan = pl.scan_parquet(source, glob=False)
         total = int(scan.select(pl.len()).collect().item())
         frame = scan.head(rows).collect() if rows else pl.DataFrame(schema=schema)
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         reason = str(error).split("\n", 1)[0][:200]
-        raise DataError(Problem("the file cannot be read as Parquet", file=file, found=reason)) from None
+        raise DataError(
+            ValidationIssue("the file cannot be read as Parquet", file=file, found=reason)
+        ) from None
     if not total:
-        raise DataError(Problem("there are no rows", file=file, expected="rows"))
+        raise DataError(ValidationIssue("there are no rows", file=file, expected="rows"))
     columns = tuple(_values(frame[name]) for name in schema)
     return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))
 
@@ -222,7 +228,7 @@ def _values(series: pl.Series) -> Sequence[Any]:
 
 def _no_parquet(file: str, found: bytes) -> DataError:
     return DataError(
-        Problem(
+        ValidationIssue(
             "the file is empty" if not found else "the file is not Parquet",
             hint="give it the ending of what it is, or write it again",
             file=file,

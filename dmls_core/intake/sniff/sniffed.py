@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_core.data.encoder import is_missing
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.sniff.columns import SHOWN, Column, describe
 from dmls_core.intake.sniff.draft import draft
 from dmls_core.intake.sniff.sample import Sample
@@ -74,7 +74,7 @@ def sniff(file: str, sample: Sample) -> Sniffed:
     target = guess_target(columns)
     if target is None:
         raise DataError(
-            Problem(
+            ValidationIssue(
                 "no column can be predicted",
                 hint="a target is a number, or text with few distinct values, and not the same in every row",
                 file=file,

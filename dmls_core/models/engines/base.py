@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import ModelDefinition, Scalar
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def refusal(model: ModelDefinition, error: Exception) -> Exception:
     if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
         return MemoryError(str(error))
     message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return DataError(Problem(f"{model.name} cannot be fitted: {message}"))
+    return DataError(ValidationIssue(f"{model.name} cannot be fitted: {message}"))
 
 
 def spread_columns(probabilities: FloatArray, codes: NDArray[Any], n_classes: int) -> FloatArray:

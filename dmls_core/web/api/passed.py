@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi.responses import Response
 
-from dmls_core.errors import NotFoundError, Problem
+from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.web.backend import open_store
 
 POLICY = "sandbox allow-scripts; frame-ancestors 'self'"
@@ -24,6 +24,6 @@ def pass_page(key: str, what: str, hint: str) -> Response:
     """
     store = open_store()
     if store.head(key) is None:
-        raise NotFoundError(Problem(f"there is no {what} (yet)", hint=hint))
+        raise NotFoundError(ValidationIssue(f"there is no {what} (yet)", hint=hint))
     headers = {"Content-Security-Policy": POLICY}
     return Response(store.get(key), media_type="text/html; charset=utf-8", headers=headers)

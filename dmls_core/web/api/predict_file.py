@@ -132,6 +132,6 @@ def _work(source: Path, model: str, file: str, pipe: _Pipe) -> None:
     except GoneError:
         return
     except UserError as error:
-        pipe.end(type(error)([replace(problem, file=file) for problem in error.problems]))
+        pipe.end(type(error)([replace(problem, file=file) for problem in error.issues]))
     except Exception as error:  # noqa: BLE001  the reader raises it
         pipe.end(error)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from dmls_core.errors import DataError, Problem, SpecError, UserError
+from dmls_core.errors import DataError, SpecError, UserError, ValidationIssue
 from dmls_core.store import layout
 from dmls_core.web.api.submit_access import Submitter, may_submit
 from dmls_core.web.api.submit_numbers import marked, unmarked
@@ -90,7 +90,9 @@ def sniff_dropped(caller: Submitter, file: FileName) -> dict[str, Any]:
     head, info = open_store().read(key, limit=WHOLE_PARQUET if whole else HEAD)
     if whole and info.size > len(head):
         hint = "write the spec by hand, or choose the file from your own disk"
-        raise DataError(Problem("the file is too large to be looked at where it lies", hint=hint, file=file))
+        raise DataError(
+            ValidationIssue("the file is too large to be looked at where it lies", hint=hint, file=file)
+        )
     return _sniff(file, head, info.size)
 
 
@@ -159,13 +161,13 @@ def _checked(toml: str, columns: list[str]) -> dict[str, Any]:
     from dmls_core.models import load_spec
 
     spec: Spec | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ValidationIssue, ...] = ()
     source = toml.encode()
     try:
         spec = load_spec(source)
         problems = tuple(check_columns("the data", Row(1, columns), spec)) if columns else ()
     except UserError as error:
-        problems = error.problems
+        problems = error.issues
     return {
         "valid": not problems,
         "toml": toml,

@@ -9,7 +9,7 @@ from airflow.models.dag import DagModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from dmls_core.errors import NotFoundError, Problem
+from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import Status, read_status
 from dmls_core.store import JobRecord, Registry, Store, layout
 from dmls_core.web.index import JobRow, job_index
@@ -64,7 +64,9 @@ def describe(session: Session, store: Store, team: str, name: str) -> About:
     registry = Registry(store)
     status, record = read_status(store, team, name), registry.job(team, name)
     if status is None and record is None:
-        raise NotFoundError(Problem(f"there is no job {team}/{name}", hint="the table of jobs shows all"))
+        raise NotFoundError(
+            ValidationIssue(f"there is no job {team}/{name}", hint="the table of jobs shows all")
+        )
     columns = (
         DagModel.is_paused,
         DagModel.next_dagrun_create_after,

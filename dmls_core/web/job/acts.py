@@ -6,7 +6,7 @@ import logging
 
 from dmls_core.airflow.connections import open_repository
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
-from dmls_core.errors import ConflictError, NotFoundError, Problem, StoreError
+from dmls_core.errors import ConflictError, NotFoundError, StoreError, ValidationIssue
 from dmls_core.intake import add_note
 from dmls_core.intake.admission import Outcome, admit
 from dmls_core.serving import Deployment
@@ -69,7 +69,9 @@ def retire(store: Store, team: str, name: str) -> Outcome:
     """
     key = layout.incoming_file(team, name, layout.SPEC_FILE)
     if store.head(key) is None:
-        raise NotFoundError(Problem(f"{team}/{name} has no spec to take away", hint="it is retired already"))
+        raise NotFoundError(
+            ValidationIssue(f"{team}/{name} has no spec to take away", hint="it is retired already")
+        )
     store.delete(key)
     return admit(store, team, name)
 
@@ -108,6 +110,8 @@ def _serving_settings() -> AirflowSettings:
     for field in ("mlflow_uri", "triton_http", "triton_grpc", "triton_repository"):
         if not getattr(settings, field):
             raise NotFoundError(
-                Problem("this platform serves no models", key=field, hint="set it in the bundle's kwargs")
+                ValidationIssue(
+                    "this platform serves no models", key=field, hint="set it in the bundle's kwargs"
+                )
             )
     return settings

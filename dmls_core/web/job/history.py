@@ -17,7 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from dmls_core.airflow.jobs.job import INPUTS, PARAM
-from dmls_core.errors import NotFoundError, ObjectMissingError, Problem
+from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.store import JobRecord, layout
 from dmls_core.web.backend import open_store
 
@@ -116,7 +116,7 @@ def read_run(session: Session, team: str, name: str, run_id: str) -> Run:
     """
     found = read_runs(session, team, name, run_id=run_id)
     if not found:
-        raise NotFoundError(Problem(f"{team}/{name} has no run {run_id}", hint="list its runs"))
+        raise NotFoundError(ValidationIssue(f"{team}/{name} has no run {run_id}", hint="list its runs"))
     return found[0]
 
 

@@ -81,9 +81,9 @@ def test_several_workers_need_a_study_and_the_user_is_told_so(job, plan, monkeyp
     assert plan(job(1)) == [{"worker": 0, "engine": "cpu"}]
     with pytest.raises(SpecError, match="cannot share a search among trainers") as caught:
         plan(job(2))
-    (problem,) = caught.value.problems
-    assert (problem.key, problem.found, problem.expected) == ("search.workers", "2", "1")
-    assert "dmls_study" in problem.hint
+    (issue,) = caught.value.issues
+    assert (issue.key, issue.found, issue.expected) == ("search.workers", "2", "1")
+    assert "dmls_study" in issue.hint
 
 
 def test_the_studys_address_is_in_the_environment_and_nowhere_else(job, plan, connection, tmp_path: Path):

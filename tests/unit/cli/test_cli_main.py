@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dmls_core.cli import jobs
-from dmls_core.errors import DataError, Problem, StoreError
+from dmls_core.errors import DataError, StoreError, ValidationIssue
 
 COMMANDS = "demo up down doctor validate schema train submit jobs show logs deploy predict".split()
 
@@ -62,16 +62,16 @@ def test_wrong_usage_is_2(dmls):
 
 
 def test_a_mistake_of_the_user_is_1_and_shows_place_key_and_hint(dmls, monkeypatch):
-    problem = Problem(
+    issue = ValidationIssue(
         "is no column", file="spec.toml", line=3, column=9, key="columns.target", hint="name one of a, b"
     )
-    monkeypatch.setattr(jobs, "open_root", raiser(DataError([problem, Problem("second [thing]")])))
+    monkeypatch.setattr(jobs, "open_root", raiser(DataError([issue, ValidationIssue("second [thing]")])))
     done = dmls("jobs")
     assert done.code == 1
     assert "spec.toml:3:9: error: columns.target: is no column" in done.err
     assert "hint: name one of a, b" in done.err
     assert "second [thing]" in done.err
-    assert "2 problems" in done.err
+    assert "2 issues" in done.err
     assert "Traceback" not in done.err
 
 

@@ -31,7 +31,7 @@ def test_all_errors_of_a_spec_at_once(dmls, files):
     assert done.code == 1
     assert f"{spec}:2:" in done.err
     assert "did you mean n_estimators?" in done.err
-    assert "2 problems" in done.err
+    assert "2 issues" in done.err
 
 
 def test_errors_as_json(dmls, files):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.data import DataLimits, Table, read_table
-from dmls_core.errors import DataError, Problem
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec import Columns
 
 Read = Callable[..., Table]
@@ -25,12 +25,12 @@ def read(tmp_path: Path) -> Read:
 
 
 @pytest.fixture
-def problems(read: Read) -> Callable[..., tuple[Problem, ...]]:
+def issues(read: Read) -> Callable[..., tuple[ValidationIssue, ...]]:
     """Like ``read``, for data that must be refused."""
 
     def reader(content, task="classification", limits: DataLimits | None = None, **columns):
         with pytest.raises(DataError) as caught:
             read(content, task, limits, **columns)
-        return caught.value.problems
+        return caught.value.issues
 
     return reader

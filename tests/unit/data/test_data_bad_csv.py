@@ -51,11 +51,11 @@ GOOD = "1,2,x\n3,4,z\n"
         ("a,b,y\n1," + "r" * 5_000 + ",x\n2,s,z\n", 2, "b", "too long", ""),
     ],
 )
-def test_the_answer(problems, content, line, key, message, hint):
-    (problem,) = problems(content)
-    assert message in problem.message
-    assert (problem.file, problem.line, problem.key) == ("data.csv", line, key)
-    assert hint in problem.hint
+def test_the_answer(issues, content, line, key, message, hint):
+    (issue,) = issues(content)
+    assert message in issue.message
+    assert (issue.file, issue.line, issue.key) == ("data.csv", line, key)
+    assert hint in issue.hint
 
 
 @pytest.mark.parametrize(
@@ -71,29 +71,29 @@ def test_the_answer(problems, content, line, key, message, hint):
         ("größe,b,y\n1,2,x\n2,3,z\n".encode("latin-1"), "not UTF-8"),
     ],
 )
-def test_other_formats(problems, content, message):
-    assert message in problems(content)[0].message
+def test_other_formats(issues, content, message):
+    assert message in issues(content)[0].message
 
 
-def test_what_is_wrong_in_several_columns_comes_at_once(problems):
-    found = problems("a,b,c,y\n1,x,inf,q\n2,3,4,q\n5,6,7,q\n")
-    assert [(problem.key, problem.line) for problem in found] == [("b", 2), ("c", 2), ("y", None)]
-    assert [problem.found for problem in found] == ["x", "inf", "q"]
+def test_what_is_wrong_in_several_columns_comes_at_once(issues):
+    found = issues("a,b,c,y\n1,x,inf,q\n2,3,4,q\n5,6,7,q\n")
+    assert [(issue.key, issue.line) for issue in found] == [("b", 2), ("c", 2), ("y", None)]
+    assert [issue.found for issue in found] == ["x", "inf", "q"]
 
 
-def test_all_missing_columns_come_at_once(problems):
-    found = problems("sepal_length,Petal,y\n1,2,3\n", features=["sepal_lenght", "petal"], drop=["zzz"])
-    assert [problem.hint for problem in found] == [
+def test_all_missing_columns_come_at_once(issues):
+    found = issues("sepal_length,Petal,y\n1,2,3\n", features=["sepal_lenght", "petal"], drop=["zzz"])
+    assert [issue.hint for issue in found] == [
         "did you mean 'sepal_length'?",
         "did you mean 'Petal'?",
         "the data has: sepal_length, Petal, y",
     ]
 
 
-def test_a_sensitive_column_that_is_not_there_is_refused(problems):
+def test_a_sensitive_column_that_is_not_there_is_refused(issues):
     """A name that is mistyped would leave the column in the inference log."""
-    (problem,) = problems("a,b,y\n1,2,x\n3,4,z\n", sensitive=["B"])
-    assert (problem.key, problem.hint) == ("columns.sensitive", "did you mean 'b'?")
+    (issue,) = issues("a,b,y\n1,2,x\n3,4,z\n", sensitive=["B"])
+    assert (issue.key, issue.hint) == ("columns.sensitive", "did you mean 'b'?")
 
 
 @pytest.mark.parametrize(
@@ -106,38 +106,38 @@ def test_a_sensitive_column_that_is_not_there_is_refused(problems):
         ("a,y\n1,\n2,\n", None, "has no value"),
     ],
 )
-def test_targets_of_regressors(problems, content, line, message):
-    (problem,) = problems(content, "regression")
-    assert (message in problem.message, problem.line, problem.key) == (True, line, "y")
+def test_targets_of_regressors(issues, content, line, message):
+    (issue,) = issues(content, "regression")
+    assert (message in issue.message, issue.line, issue.key) == (True, line, "y")
 
 
-def test_ids_that_float32_cannot_tell_apart(problems):
+def test_ids_that_float32_cannot_tell_apart(issues):
     rows = "".join(f"{20_240_000_000_001 + row},{row % 2}\n" for row in range(100))
-    (problem,) = problems("a,y\n" + rows)
-    assert (problem.line, problem.key, problem.found) == (2, "a", "20240000000001")
-    assert "[columns] id" in problem.hint
+    (issue,) = issues("a,y\n" + rows)
+    assert (issue.line, issue.key, issue.found) == (2, "a", "20240000000001")
+    assert "[columns] id" in issue.hint
 
 
-def test_limits(problems):
+def test_limits(issues):
     content = "a,b,y\n" + "".join(f"{row},c{row},{row}\n" for row in range(20))
-    assert "too many rows" in problems(content, limits=DataLimits(rows=19))[0].message
-    assert "too many columns" in problems(content, limits=DataLimits(columns=2))[0].message
-    (problem,) = problems(content, limits=DataLimits(categories=19), categorical=["b"])
-    assert "too many categories" in problem.message
-    (problem,) = problems(content, limits=DataLimits(classes=19), drop=["b"])
-    assert "use a regressor" in problem.hint
+    assert "too many rows" in issues(content, limits=DataLimits(rows=19))[0].message
+    assert "too many columns" in issues(content, limits=DataLimits(columns=2))[0].message
+    (issue,) = issues(content, limits=DataLimits(categories=19), categorical=["b"])
+    assert "too many categories" in issue.message
+    (issue,) = issues(content, limits=DataLimits(classes=19), drop=["b"])
+    assert "use a regressor" in issue.hint
     wide = "y," + ",".join(f"c{i}" for i in range(9)) + "\n1" + ",inf" * 9 + "\n2" + ",1" * 9 + "\n"
-    found = problems(wide, limits=DataLimits(problems=3))
+    found = issues(wide, limits=DataLimits(issues=3))
     assert len(found) == 4
-    assert found[-1].message == "6 more columns have problems"
+    assert found[-1].message == "6 more columns have issues"
 
 
-def test_the_environment_sets_limits(problems, monkeypatch):
+def test_the_environment_sets_limits(issues, monkeypatch):
     monkeypatch.setenv("DMLS_DATA_ROWS", "1")
-    assert problems("a,y\n1,0\n2,1\n")[0].expected == "at most 1"
+    assert issues("a,y\n1,0\n2,1\n")[0].expected == "at most 1"
     monkeypatch.setenv("DMLS_DATA_ROWS", "-1")
     with pytest.raises(PlatformError, match="DMLS_DATA_ROWS must be a positive integer"):
-        problems("a,y\n1,0\n2,1\n")
+        issues("a,y\n1,0\n2,1\n")
 
 
 def test_the_file_that_is_wrong_is_named(tmp_path):
@@ -146,8 +146,8 @@ def test_the_file_that_is_wrong_is_named(tmp_path):
     (tmp_path / "3.csv").write_text("b,y\n1,0\n")
     with pytest.raises(DataError) as caught:
         read_table([tmp_path / "1.csv", tmp_path / "2.csv"], Columns(target="y"), "classification")
-    (problem,) = caught.value.problems
-    assert (problem.file, problem.line, problem.found) == ("2.csv", 3, "abc")
+    (issue,) = caught.value.issues
+    assert (issue.file, issue.line, issue.found) == ("2.csv", 3, "abc")
     with pytest.raises(DataError, match=r"3\.csv:1: .*column 'a' is not in the data"):
         read_table([tmp_path / "1.csv", tmp_path / "3.csv"], Columns(target="y"), "classification")
 

@@ -46,7 +46,7 @@ def _read(folder, content: bytes, task, columns=COLUMNS) -> Table | DataError:
 def test_hostile_bytes(tmp_path, content, head, task):
     found = _read(tmp_path, head.encode() + content, task)
     if isinstance(found, DataError):
-        assert all(problem.message for problem in found.problems)
+        assert all(issue.message for issue in found.issues)
     else:
         assert found.matrix.shape == (len(found.target), len(found.columns))
         assert not np.isinf(found.matrix).any()

@@ -81,15 +81,15 @@ def test_a_broken_record_is_told_and_not_mended(tmp_path: Path) -> None:
     path = csv(tmp_path, "t,x,y\n2026-01-02,1,2\n2026-01-03,1\n")
     with pytest.raises(DataError) as error:
         cut(path)
-    assert error.value.problems[0].line == 3
+    assert error.value.issues[0].line == 3
 
 
 def test_a_text_that_is_no_time_is_told_with_its_line(tmp_path: Path) -> None:
     path = csv(tmp_path, "t,x\n2026-01-02,1\n02.01.2026,2\n")
     with pytest.raises(DataError, match="not a time") as error:
         cut(path)
-    (problem,) = error.value.problems
-    assert (problem.line, problem.key, problem.found) == (3, "t", "02.01.2026")
+    (issue,) = error.value.issues
+    assert (issue.line, issue.key, issue.found) == (3, "t", "02.01.2026")
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:

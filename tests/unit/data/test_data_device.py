@@ -95,7 +95,7 @@ def test_errors_name_their_lines_all_the_same(csv: Path):
     with pytest.raises(DataError) as raised:
         read_table([csv], COLUMNS, "classification", reader=Reader(infinite))
 
-    assert raised.value.problems[0].line == 4
+    assert raised.value.issues[0].line == 4
 
 
 def test_of_parquet_only_plain_columns_are_asked_for(tmp_path: Path):

@@ -83,9 +83,9 @@ def test_categories_compare_as_in_a_csv(tmp_path, read):
 def test_columns_that_are_no_features(tmp_path, column, message, found):
     with pytest.raises(DataError, match=message) as caught:
         _read(tmp_path, {"a": column, "y": [0, 1]})
-    (problem,) = caught.value.problems
-    assert (problem.file, problem.line, problem.key) == ("data.parquet", None, "a")
-    assert found in problem.found
+    (issue,) = caught.value.issues
+    assert (issue.file, issue.line, issue.key) == ("data.parquet", None, "a")
+    assert found in issue.found
 
 
 def test_what_parquet_calls_a_category_is_one(tmp_path):
@@ -124,4 +124,4 @@ def test_no_rows_and_missing_columns(tmp_path):
         _read(tmp_path, {"a": pl.Series([], dtype=pl.Int64), "y": pl.Series([], dtype=pl.Int64)})
     with pytest.raises(DataError, match=r"did you mean 'Y'\?") as caught:
         _read(tmp_path, {"a": [1, 2], "Y": [0, 1]})
-    assert caught.value.problems[0].line is None
+    assert caught.value.issues[0].line is None

@@ -54,7 +54,7 @@ def test_random_for_regressors(n_rows, holdout, seed):
 def test_too_few_rows(target, options, message):
     with pytest.raises(DataError, match=message) as caught:
         split_holdout(target, labels=("a", "b", "c", "d"), **OPTIONS | options)
-    assert caught.value.problems[0].expected.startswith("at least")
+    assert caught.value.issues[0].expected.startswith("at least")
 
 
 def test_a_class_that_is_only_held_out_is_refused():

@@ -26,7 +26,7 @@ def test_accepted(store: Store) -> None:
     drop(store, {"iris.csv": CSV, "spec.toml": SPEC})
     outcome = admit(store, "growth", "iris", links={"airflow": "http://127.0.0.1/dags/x"})
     assert outcome.state == "accepted"
-    assert outcome.problems == ()
+    assert outcome.issues == ()
     assert outcome.record
     assert outcome.record == Registry(store).job("growth", "iris")
     assert [item.key for item in outcome.record.data] == ["incoming/growth/iris/iris.csv"]
@@ -116,9 +116,9 @@ def test_several_files_and_none_named(store: Store) -> None:
     drop(store, {"spec.toml": SPEC, "a.csv": CSV, "b.csv": CSV})
     outcome = admit(store, "growth", "iris")
     assert outcome.state == "rejected"
-    (problem,) = outcome.problems
-    assert problem.found == "a.csv, b.csv"
-    assert '[data] path = "a.csv"' in problem.hint
+    (issue,) = outcome.issues
+    assert issue.found == "a.csv, b.csv"
+    assert '[data] path = "a.csv"' in issue.hint
 
 
 def test_labels_are_no_data_and_make_no_new_version(store: Store) -> None:
@@ -138,7 +138,7 @@ def test_data_from_elsewhere(store: Store, path: str) -> None:
     drop(store, {"spec.toml": SPEC + b'[data]\npath = "%s"\n' % path.encode(), "iris.csv": CSV})
     outcome = admit(store, "growth", "iris")
     assert outcome.state == "rejected"
-    assert {problem.key for problem in outcome.problems} == {"data.path"}
+    assert {issue.key for issue in outcome.issues} == {"data.path"}
 
 
 def test_all_errors_of_a_spec(store: Store) -> None:
@@ -149,10 +149,10 @@ def test_all_errors_of_a_spec(store: Store) -> None:
     drop(store, {"spec.toml": bad, "iris.csv": CSV})
     outcome = admit(store, "growth", "iris")
     assert outcome.state == "rejected"
-    assert len(outcome.problems) >= 3
-    assert all(problem.line for problem in outcome.problems)
+    assert len(outcome.issues) >= 3
+    assert all(issue.line for issue in outcome.issues)
     status = json.loads(store.get("incoming/growth/iris/_status.json"))
-    assert len(status["errors"]) == len(outcome.problems)
+    assert len(status["errors"]) == len(outcome.issues)
 
 
 def test_a_spec_without_end(store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.errors import Problem
+from dmls_core.errors import ValidationIssue
 from dmls_core.intake import csv_header
 from dmls_core.intake.csv_head import check_csv_head
 from dmls_core.intake.csv_rows import Row
@@ -32,15 +32,15 @@ def spec(task: str = "classification", **columns: Any) -> Any:
 
 def check(
     content: bytes, *, complete: bool = True, task: str = "classification", **columns: Any
-) -> list[Problem]:
+) -> list[ValidationIssue]:
     return check_csv_head("iris.csv", content, spec(task, **columns), complete=complete, max_columns=100)
 
 
-def only(content: bytes, **options: Any) -> Problem:
-    (problem,) = check(content, **options)
-    assert problem.file == "iris.csv"
-    assert problem.message
-    return problem
+def only(content: bytes, **options: Any) -> ValidationIssue:
+    (issue,) = check(content, **options)
+    assert issue.file == "iris.csv"
+    assert issue.message
+    return issue
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,18 @@ def test_header_only() -> None:
     ],
 )
 def test_binary(content: bytes, words: str) -> None:
-    problem = only(content)
-    assert words in problem.message
-    assert problem.hint
+    issue = only(content)
+    assert words in issue.message
+    assert issue.hint
 
 
 def test_not_utf8() -> None:
     content = CSV + "5,1,müller\n".encode("latin-1")
-    problem = only(content)
+    issue = only(content)
     position = content.index(b"\xfc")
-    assert problem.message == f"the file is not UTF-8: byte {position} is 0xFC"
-    assert problem.line == 4
-    assert "5,1,müller" in problem.hint
+    assert issue.message == f"the file is not UTF-8: byte {position} is 0xFC"
+    assert issue.line == 4
+    assert "5,1,müller" in issue.hint
 
 
 def test_a_character_cut_off_by_the_end_of_the_head_is_no_error() -> None:
@@ -110,21 +110,21 @@ def test_old_mac_line_ends() -> None:
 
 @pytest.mark.parametrize(("delimiter", "word"), [(b";", "semicolons"), (b"\t", "tabs"), (b"|", "bars")])
 def test_another_delimiter(delimiter: bytes, word: str) -> None:
-    problem = only(CSV.replace(b",", delimiter))
-    assert word in problem.message
-    assert problem.line == 1
+    issue = only(CSV.replace(b",", delimiter))
+    assert word in issue.message
+    assert issue.line == 1
 
 
 def test_missing_columns_with_a_guess() -> None:
-    problems = check(
+    issues = check(
         b"sepal_lenght, petal_width,Species\n1,2,a\n", id="row", features=("sepal_length", "petal_width")
     )
-    assert [(p.key, p.expected, p.hint) for p in problems] == [
+    assert [(p.key, p.expected, p.hint) for p in issues] == [
         ("columns.features", "sepal_length", "did you mean 'sepal_lenght'?"),
         ("columns.target", "species", "did you mean 'Species'?"),
         ("columns.id", "row", "correct the name in the spec, or add the column to the file"),
     ]
-    assert {p.found for p in problems} == {"sepal_lenght, petal_width, Species"}
+    assert {p.found for p in issues} == {"sepal_lenght, petal_width, Species"}
 
 
 def test_many_missing_columns_are_compared_with_a_bounded_number_of_names(
@@ -135,8 +135,8 @@ def test_many_missing_columns_are_compared_with_a_bounded_number_of_names(
         csv_header.difflib, "get_close_matches", lambda _word, names, **_: compared.extend(names) or []
     )
     wanted = spec(features=tuple(f"missing {n}" for n in range(900)))
-    problems = csv_header.check_columns("iris.csv", Row(1, [f"c{n}" for n in range(1_000)]), wanted)
-    assert len(problems) == 901
+    issues = csv_header.check_columns("iris.csv", Row(1, [f"c{n}" for n in range(1_000)]), wanted)
+    assert len(issues) == 901
     assert 1_000 <= len(compared) <= csv_header._COMPARISONS
 
 
@@ -150,13 +150,13 @@ def test_no_header() -> None:
 
 
 def test_double_and_empty_names() -> None:
-    problems = check(b",sepal_length,petal_width,species,species,\n0,1,2,a,a,\n")
-    assert [p.message for p in problems] == [
+    issues = check(b",sepal_length,petal_width,species,species,\n0,1,2,a,a,\n")
+    assert [p.message for p in issues] == [
         "column 1 has no name",
         "column 6 has no name",
         "2 columns are named 'species'",
     ]
-    assert problems[2].found == "4, 5"
+    assert issues[2].found == "4, 5"
 
 
 def test_too_many_columns() -> None:
@@ -166,19 +166,19 @@ def test_too_many_columns() -> None:
 
 def test_ragged_rows_with_their_lines() -> None:
     content = CSV + b'"two\nlines",1,a\n1,2\n\n1,2,a,4\n'
-    problems = check(content)
-    assert [(p.line, p.found, p.expected) for p in problems] == [
+    issues = check(content)
+    assert [(p.line, p.found, p.expected) for p in issues] == [
         (6, "2 cells", "3 cells"),
         (8, "4 cells", "3 cells"),
     ]
-    assert "too few" in problems[0].message
-    assert "too many" in problems[1].message
+    assert "too few" in issues[0].message
+    assert "too many" in issues[1].message
 
 
 def test_many_ragged_rows_are_summed_up() -> None:
-    problems = check(CSV + b"1\n" * 50)
-    assert len(problems) == 11
-    assert "40 more rows" in problems[-1].message
+    issues = check(CSV + b"1\n" * 50)
+    assert len(issues) == 11
+    assert "40 more rows" in issues[-1].message
 
 
 def test_a_row_cut_off_by_the_end_of_the_head_is_no_error() -> None:
@@ -188,9 +188,9 @@ def test_a_row_cut_off_by_the_end_of_the_head_is_no_error() -> None:
 
 
 def test_a_quote_that_is_not_closed() -> None:
-    problem = only(CSV + b'1,2,"a\n1,2,b\n')
-    assert problem.line == 4
-    assert "quotation mark" in problem.hint
+    issue = only(CSV + b'1,2,"a\n1,2,b\n')
+    assert issue.line == 4
+    assert "quotation mark" in issue.hint
 
 
 def test_a_quote_that_is_not_closed_in_a_large_file() -> None:
@@ -203,9 +203,9 @@ def test_a_header_without_end() -> None:
 
 @pytest.mark.parametrize("cells", [b"a", b"a\n1,1,a", b"a\n1,1,\n1,1,NA"])
 def test_one_class(cells: bytes) -> None:
-    problem = only(b"sepal_length,petal_width,species\n1,2," + cells + b"\n")
-    assert "one class" in problem.message
-    assert (problem.key, problem.found) == ("columns.target", "a")
+    issue = only(b"sepal_length,petal_width,species\n1,2," + cells + b"\n")
+    assert "one class" in issue.message
+    assert (issue.key, issue.found) == ("columns.target", "a")
 
 
 def test_one_class_so_far_is_no_error() -> None:
@@ -222,12 +222,12 @@ def test_a_regressor_needs_numbers() -> None:
 
 
 def test_a_sensitive_column_that_is_not_there() -> None:
-    problem = only(CSV, sensitive=("Petal_Width",))
-    assert (problem.key, problem.hint) == ("columns.sensitive", "did you mean 'petal_width'?")
+    issue = only(CSV, sensitive=("Petal_Width",))
+    assert (issue.key, issue.hint) == ("columns.sensitive", "did you mean 'petal_width'?")
 
 
 @given(st.binary(max_size=400) | st.text(alphabet='a,b"\n\r;1', max_size=200).map(str.encode), st.booleans())
 def test_whatever_is_dropped_gets_an_answer(content: bytes, complete: bool) -> None:
-    for problem in check(content, complete=complete):
-        assert problem.message
-        assert problem.line is None or problem.line >= 1
+    for issue in check(content, complete=complete):
+        assert issue.message
+        assert issue.line is None or issue.line >= 1

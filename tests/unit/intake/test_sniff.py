@@ -161,7 +161,7 @@ def test_no_bytes_raise_anything_else(content: bytes, complete: bool, file: str)
         try:
             columns = sniff(file, read_sample(file, head, complete=complete)).columns
         except DataError as error:
-            columns = error.problems
+            columns = error.issues
         assert columns
 
 

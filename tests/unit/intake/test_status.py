@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.errors import ConflictError, Problem
+from dmls_core.errors import ConflictError, ValidationIssue
 from dmls_core.intake import Status, read_status, update_run_status, write_status
 from dmls_core.intake.status_page import escape, status_page
 from dmls_core.store import Registry, Store, open_store
@@ -38,8 +38,10 @@ def answer(store: Store) -> dict[str, Any]:
 
 
 def test_the_form_of_the_design(store: Store) -> None:
-    problem = Problem("m", hint="h", file="spec.toml", line=3, column=1, key="a.b", found="f", expected="e")
-    write_status(store, "growth", "iris", "rejected", "no", errors=[problem], fingerprint="f")
+    issue = ValidationIssue(
+        "m", hint="h", file="spec.toml", line=3, column=1, key="a.b", found="f", expected="e"
+    )
+    write_status(store, "growth", "iris", "rejected", "no", errors=[issue], fingerprint="f")
     content = answer(store)
     assert datetime.fromisoformat(content.pop("updated")).tzinfo
     assert content == {
@@ -70,15 +72,18 @@ def test_the_form_of_the_design(store: Store) -> None:
 
 
 def test_an_answer_of_many_and_long_errors_can_be_read_back(store: Store) -> None:
-    many = [Problem(f"the column 'feature_{n:05}' is not in the file", found="x" * 200) for n in range(6_000)]
+    many = [
+        ValidationIssue(f"the column 'feature_{n:05}' is not in the file", found="x" * 200)
+        for n in range(6_000)
+    ]
     write_status(store, "growth", "iris", "rejected", "no", errors=many)
     status = read_status(store, "growth", "iris")
     assert status
     *shown, more = status.errors
     assert shown == many[: len(shown)]
-    assert more.message == f"and {len(many) - len(shown):,} more problems"
+    assert more.message == f"and {len(many) - len(shown):,} more issues"
     # A column's name may be as long as the file's beginning.
-    long = Problem(repr("\U000e0001" * 60_000))
+    long = ValidationIssue(repr("\U000e0001" * 60_000))
     write_status(store, "growth", "iris", "rejected", str(long), errors=[long] * 2)
     status = read_status(store, "growth", "iris")
     assert status
@@ -152,7 +157,7 @@ def test_what_users_write_there_does_no_harm(store: Store, content: bytes) -> No
     ],
 )
 def test_nor_does_what_users_change_in_an_answer(store: Store, change: dict[str, Any]) -> None:
-    write_status(store, "growth", "iris", "waiting", "for data", errors=[Problem("m", line=3)])
+    write_status(store, "growth", "iris", "waiting", "for data", errors=[ValidationIssue("m", line=3)])
     assert read_status(store, "growth", "iris") is not None
     store.put(KEY, json.dumps(answer(store) | change).encode())
     assert read_status(store, "growth", "iris") is None
@@ -256,7 +261,12 @@ class TestPage:
     @given(st.text())
     def test_no_text_breaks_the_table(self, text: str) -> None:
         status = Status(
-            "rejected", text, text, (Problem(text, text, text, 1, 1, text, text, text),), None, {text: text}
+            "rejected",
+            text,
+            text,
+            (ValidationIssue(text, text, text, 1, 1, text, text, text),),
+            None,
+            {text: text},
         )
         page = status_page(status)
         (row,) = [
@@ -276,7 +286,7 @@ class TestPage:
         assert "<http://a" not in page
 
     def test_many_errors(self) -> None:
-        page = status_page(Status("rejected", "m", "a/b", tuple(Problem(f"p{n}") for n in range(60))))
+        page = status_page(Status("rejected", "m", "a/b", tuple(ValidationIssue(f"p{n}") for n in range(60))))
         assert "p49" in page
         assert "p50" not in page
         assert "10 more are in" in page

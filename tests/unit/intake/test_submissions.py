@@ -33,7 +33,7 @@ def test_one_folder_is_one_submission() -> None:
             "registry/jobs/growth/iris.json",
         )
     )
-    assert (found.team, found.job, found.problems) == ("growth", "iris", ())
+    assert (found.team, found.job, found.issues) == ("growth", "iris", ())
     assert found.spec
     assert found.spec.key == "incoming/growth/iris/spec.toml"
     assert [info.key.rpartition("/")[2] for info in found.files] == ["README.md", "a.parquet", "b.csv"]
@@ -78,16 +78,16 @@ def test_misplaced_and_misnamed_drops_are_told_so() -> None:
             )
         )
     }
-    problems = {where: [str(problem) for problem in entry.problems] for where, entry in found.items()}
-    assert problems.pop(("good", "good")) == []
-    assert len(problems) == 8
-    assert all(problems.values())
-    assert "directly in 'incoming/'" in problems["", ""][0]
-    assert "directly in the folder of team 'growth'" in problems["growth", ""][0]
-    assert "move them up to incoming/growth/iris/" in problems["growth", "iris/deeper/still"][0]
-    assert len(problems["Growth", "My Job"]) == 2
-    assert "rename it to 'my-job'" in problems["Growth", "My Job"][1]
-    assert "rename it to 'iris'" in problems["growth", "ｉｒｉｓ"][0]  # noqa: RUF001
+    issues = {where: [str(issue) for issue in entry.issues] for where, entry in found.items()}
+    assert issues.pop(("good", "good")) == []
+    assert len(issues) == 8
+    assert all(issues.values())
+    assert "directly in 'incoming/'" in issues["", ""][0]
+    assert "directly in the folder of team 'growth'" in issues["growth", ""][0]
+    assert "move them up to incoming/growth/iris/" in issues["growth", "iris/deeper/still"][0]
+    assert len(issues["Growth", "My Job"]) == 2
+    assert "rename it to 'my-job'" in issues["Growth", "My Job"][1]
+    assert "rename it to 'iris'" in issues["growth", "ｉｒｉｓ"][0]  # noqa: RUF001
 
 
 @given(st.lists(st.text(alphabet="ab/.%\\_\0\n\ud800\u202e spec.tomlcsv", max_size=30), max_size=20))
@@ -98,7 +98,7 @@ def test_no_listing_makes_it_fail(rests: list[str]) -> None:
     assert len({(entry.team, entry.job) for entry in found}) == len(found)
     for entry in found:
         fit = layout.is_name(entry.team) and layout.is_name(entry.job)
-        assert entry.problems or fit
+        assert entry.issues or fit
     shuffled = listing[:]
     random.Random(1).shuffle(shuffled)
     if len({info.key for info in listing}) == len(listing):

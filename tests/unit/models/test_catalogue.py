@@ -209,7 +209,7 @@ def test_what_cuml_does_not_have_drops_out_at_its_default() -> None:
 def test_what_cuml_cannot_do_is_an_error(name: str, wanted: Range | Choice, key: str) -> None:
     with pytest.raises(SpecError) as raised:
         for_engine(FOREST, space(FOREST, **{name: wanted}), "gpu")
-    assert [problem.key for problem in raised.value.problems] == [key]
+    assert [issue.key for issue in raised.value.issues] == [key]
     for_engine(FOREST, space(FOREST, **{name: wanted}), "cpu")
 
 

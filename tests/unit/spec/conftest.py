@@ -6,35 +6,35 @@ from collections.abc import Callable
 
 import pytest
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import load_spec
 
 HEAD = 'model = "random-forest-classifier"\n'
 COLUMNS = '[columns]\ntarget = "species"\n'
 
-Faults = Callable[[str | bytes], list[Problem]]
+Faults = Callable[[str | bytes], list[ValidationIssue]]
 
 
 @pytest.fixture
 def faults() -> Faults:
-    """Return the problems of a spec, as text; none if it is in order."""
+    """Return the issues of a spec, as text; none if it is in order."""
 
-    def read(source: str | bytes) -> list[Problem]:
+    def read(source: str | bytes) -> list[ValidationIssue]:
         try:
             load_spec(source.encode() if isinstance(source, str) else source)
         except SpecError as error:
-            return list(error.problems)
+            return list(error.issues)
         return []
 
     return read
 
 
 @pytest.fixture
-def fault(faults: Faults) -> Callable[[str], Problem]:
-    """Return the only problem of a spec whose model and target are in order."""
+def fault(faults: Faults) -> Callable[[str], ValidationIssue]:
+    """Return the only issue of a spec whose model and target are in order."""
 
-    def read(text: str) -> Problem:
-        (problem,) = faults(HEAD + text + ("" if "[columns]" in text else COLUMNS))
-        return problem
+    def read(text: str) -> ValidationIssue:
+        (issue,) = faults(HEAD + text + ("" if "[columns]" in text else COLUMNS))
+        return issue
 
     return read

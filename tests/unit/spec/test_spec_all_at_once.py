@@ -1,4 +1,4 @@
-"""All problems come at once, in the order of the file."""
+"""All issues come at once, in the order of the file."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ mode = "automatic"
 def test_every_problem_with_its_place() -> None:
     with pytest.raises(SpecError) as raised:
         load_spec(BAD, "flowers.toml")
-    problems = raised.value.problems
-    assert [(problem.line, problem.column, problem.key) for problem in problems] == [
+    issues = raised.value.issues
+    assert [(issue.line, issue.column, issue.key) for issue in issues] == [
         (2, 1, "modle"),
         (3, 1, "model"),
         (4, 1, "n_trials"),
@@ -105,18 +105,18 @@ def test_every_problem_with_its_place() -> None:
         (55, 1, "expectations.columns.petal.pattern"),
         (58, 1, "deploy.mode"),
     ]
-    assert {problem.file for problem in problems} == {"flowers.toml"}
+    assert {issue.file for issue in issues} == {"flowers.toml"}
 
 
 def test_a_problem_says_what_was_found_what_would_be_right_and_how_to_mend_it() -> None:
     with pytest.raises(SpecError) as raised:
         load_spec(BAD)
-    problem = raised.value.problems[1]
-    assert problem.message == "is not a model that there is"
-    assert problem.found == '"random-forest-clasifier"'
-    assert problem.expected.startswith("random-forest-classifier, random-forest-regressor")
-    assert problem.hint == "did you mean random-forest-classifier?"
-    assert str(problem) == (
+    issue = raised.value.issues[1]
+    assert issue.message == "is not a model that there is"
+    assert issue.found == '"random-forest-clasifier"'
+    assert issue.expected.startswith("random-forest-classifier, random-forest-regressor")
+    assert issue.hint == "did you mean random-forest-classifier?"
+    assert str(issue) == (
         "spec.toml:3:1: model: is not a model that there is "
-        f"(found {problem.found}; expected {problem.expected}; {problem.hint})"
+        f"(found {issue.found}; expected {issue.expected}; {issue.hint})"
     )

@@ -104,8 +104,8 @@ def test_json_that_is_no_spec_is_refused(change: dict[str, object], key: str) ->
     data = load_spec(IRIS.read_bytes()).as_json() | change
     with pytest.raises(SpecError) as raised:
         Spec.from_json(data, "registry/spec.json")
-    assert [problem.key for problem in raised.value.problems] == [key]
-    assert raised.value.problems[0].file == "registry/spec.json"
+    assert [issue.key for issue in raised.value.issues] == [key]
+    assert raised.value.issues[0].file == "registry/spec.json"
 
 
 def test_a_spec_cannot_be_changed() -> None:

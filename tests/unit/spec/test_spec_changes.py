@@ -110,16 +110,16 @@ def test_a_deployment_asked_for_changes_no_spec(rich: Spec):
 def test_mistakes_are_answered_as_those_in_a_spec(rich: Spec, changes, key, words):
     with pytest.raises(SpecError) as caught:
         change_spec(rich, changes)
-    (problem,) = caught.value.problems
-    assert problem.key == key
-    assert problem.file == "the run's configuration"
-    assert words in str(problem)
+    (issue,) = caught.value.issues
+    assert issue.key == key
+    assert issue.file == "the run's configuration"
+    assert words in str(issue)
 
 
 def test_all_mistakes_are_told_at_once(rich: Spec):
     with pytest.raises(SpecError) as caught:
         change_spec(rich, {"seed": -1, "n_trials": 0, "hyperparameters": {"max_depth": {"min": 5, "max": 2}}})
-    assert {problem.key.partition(".")[0] for problem in caught.value.problems} == {
+    assert {issue.key.partition(".")[0] for issue in caught.value.issues} == {
         "search",
         "n_trials",
         "max_depth",

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import load_spec
 from dmls_core.spec import SpecLimits, parse_spec
 
-Faults = Callable[[bytes], list[Problem]]
+Faults = Callable[[bytes], list[ValidationIssue]]
 KIB = 1024
 HEAD = b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n'
 
@@ -110,14 +110,14 @@ HOSTILE: dict[str, bytes] = {
 def test_hostile_input_gives_a_clear_error(source: bytes) -> None:
     with pytest.raises(SpecError) as raised:
         load_spec(source)
-    problems = raised.value.problems
-    assert 0 < len(problems) <= SpecLimits().problems + 1
-    for problem in problems:
-        assert problem.file == "spec.toml"
-        assert len(str(problem)) < 1_500
-        text = f"{problem}{problem.found}{problem.expected}"
+    issues = raised.value.issues
+    assert 0 < len(issues) <= SpecLimits().issues + 1
+    for issue in issues:
+        assert issue.file == "spec.toml"
+        assert len(str(issue)) < 1_500
+        text = f"{issue}{issue.found}{issue.expected}"
         assert text.isprintable(), text
-    assert all(problem.line and problem.column for problem in problems[: SpecLimits().problems])
+    assert all(issue.line and issue.column for issue in issues[: SpecLimits().issues])
 
 
 @pytest.mark.parametrize(
@@ -137,21 +137,21 @@ def test_hostile_input_gives_a_clear_error(source: bytes) -> None:
 def test_what_is_no_toml_is_told_with_its_place(
     faults: Faults, source: bytes, line: int, column: int, words: list[str]
 ) -> None:
-    (problem,) = faults(source)
-    assert (problem.line, problem.column) == (line, column)
+    (issue,) = faults(source)
+    assert (issue.line, issue.column) == (line, column)
     for word in words:
-        assert word in str(problem)
+        assert word in str(issue)
 
 
 def test_the_byte_that_is_not_utf8_is_named(faults: Faults) -> None:
-    (problem,) = faults(b"a = 'K\xf6ln'")
-    assert problem.found == "byte 0xf6 at offset 6"
-    assert problem.expected == "UTF-8"
+    (issue,) = faults(b"a = 'K\xf6ln'")
+    assert issue.found == "byte 0xf6 at offset 6"
+    assert issue.expected == "UTF-8"
 
 
 def test_impossible_values_are_told_with_their_key(faults: Faults) -> None:
-    problems = faults(HEAD + b'[a]\nx = nan\ny = [1, inf]\nz = 9223372036854775808\nw = "\\u0007"')
-    assert [(problem.line, problem.key) for problem in problems] == [
+    issues = faults(HEAD + b'[a]\nx = nan\ny = [1, inf]\nz = 9223372036854775808\nw = "\\u0007"')
+    assert [(issue.line, issue.key) for issue in issues] == [
         (5, "a.x"),
         (6, "a.y[1]"),
         (7, "a.z"),
@@ -160,8 +160,8 @@ def test_impossible_values_are_told_with_their_key(faults: Faults) -> None:
 
 
 def test_the_largest_integer_is_no_fault_of_the_document(faults: Faults) -> None:
-    (problem,) = faults(HEAD + b"[max_depth]\nvalue = 9223372036854775807")
-    assert "out of bounds" in problem.message
+    (issue,) = faults(HEAD + b"[max_depth]\nvalue = 9223372036854775807")
+    assert "out of bounds" in issue.message
 
 
 def test_limits_are_limits() -> None:
@@ -181,7 +181,7 @@ def test_limits_are_limits() -> None:
 def test_problems_beyond_the_limit_are_counted() -> None:
     source = b"\n".join(b"key%d = 1" % number for number in range(10))
     with pytest.raises(SpecError) as raised:
-        parse_spec(source, {}, limits=SpecLimits(problems=3))
-    messages = [problem.message for problem in raised.value.problems]
+        parse_spec(source, {}, limits=SpecLimits(issues=3))
+    messages = [issue.message for issue in raised.value.issues]
     assert len(messages) == 4
-    assert messages[-1] == "and 9 more problems"
+    assert messages[-1] == "and 9 more issues"

@@ -12,7 +12,7 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.spec import ModelDefinition, Spec, SpecLimits, parse_spec
 from dmls_core.spec.reserved import RESERVED, TABLES
@@ -58,13 +58,13 @@ values = [3, 4, "none"]
 """
 
 
-def check(problems: Sequence[Problem]) -> None:
-    assert problems
-    for problem in problems:
-        assert problem.message
-        assert problem.line
-        assert json.dumps(problem.as_json())
-        assert str(problem).isprintable()
+def check(issues: Sequence[ValidationIssue]) -> None:
+    assert issues
+    for issue in issues:
+        assert issue.message
+        assert issue.line
+        assert json.dumps(issue.as_json())
+        assert str(issue).isprintable()
 
 
 def admit(source: bytes) -> Spec | None:
@@ -72,7 +72,7 @@ def admit(source: bytes) -> Spec | None:
     try:
         spec = parse_spec(source, CATALOGUE, limits=LIMITS)
     except SpecError as error:
-        check(error.problems)
+        check(error.issues)
         return None
     assert Spec.from_json(json.loads(spec.canonical())).canonical() == spec.canonical()
     return spec

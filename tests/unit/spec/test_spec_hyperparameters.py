@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dmls_core.errors import Problem
+from dmls_core.errors import ValidationIssue
 from dmls_core.models import load_spec
 from dmls_core.spec import Choice, Hyperparameter, Range, space_size
 
@@ -101,14 +101,14 @@ def test_what_a_table_becomes(model: str, name: str, body: str, expected: Hyperp
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_wrong_one(
-    fault: Callable[[str], Problem], body: str, key: str, words: list[str]
+    fault: Callable[[str], ValidationIssue], body: str, key: str, words: list[str]
 ) -> None:
-    problem = fault('[columns]\ntarget = "y"\n' + body)
-    assert problem.key == key
+    issue = fault('[columns]\ntarget = "y"\n' + body)
+    assert issue.key == key
     for word in words:
-        assert word in f"{problem} found {problem.found} expected {problem.expected}"
-    assert problem.line
-    assert problem.line >= 4
+        assert word in f"{issue} found {issue.found} expected {issue.expected}"
+    assert issue.line
+    assert issue.line >= 4
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_what_is_said_of_a_wrong_one(
     ],
 )
 def test_a_hyperparameter_that_is_no_table_is_shown_as_one(
-    fault: Callable[[str], Problem], line: str, form: str
+    fault: Callable[[str], ValidationIssue], line: str, form: str
 ) -> None:
-    problem = fault(line + "\n")
-    assert (problem.line, problem.column) == (2, 1)
-    assert problem.hint == f"write {form}"
+    issue = fault(line + "\n")
+    assert (issue.line, issue.column) == (2, 1)
+    assert issue.hint == f"write {form}"
 
 
 def test_an_inline_table_is_a_table() -> None:

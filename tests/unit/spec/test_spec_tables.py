@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from dmls_core.errors import Problem, SpecError
+from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.spec import Choice, parse_spec
-from dmls_core.spec.cron import cron_problem
+from dmls_core.spec.cron import cron_issue
 
-Fault = Callable[[str], Problem]
-Faults = Callable[[str], list[Problem]]
+Fault = Callable[[str], ValidationIssue]
+Faults = Callable[[str], list[ValidationIssue]]
 
 MODEL = 'model = "random-forest-classifier"\n'
 REGRESSOR = 'model = "random-forest-regressor"\n'
@@ -51,10 +51,10 @@ COLUMNS = '[columns]\ntarget = "y"\n'
     ],
 )
 def test_the_top(faults: Faults, text: str, line: int, key: str, words: list[str]) -> None:
-    problem = next(problem for problem in faults(text) if problem.key == key)
-    assert problem.line == line
+    issue = next(issue for issue in faults(text) if issue.key == key)
+    assert issue.line == line
     for word in words:
-        assert word in f"{problem} found {problem.found} expected {problem.expected}"
+        assert word in f"{issue} found {issue.found} expected {issue.expected}"
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_the_top(faults: Faults, text: str, line: int, key: str, words: list[str
     ],
 )
 def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str]) -> None:
-    (problem,) = faults(MODEL + COLUMNS + body)
-    assert (problem.line, problem.key) == (line, key)
+    (issue,) = faults(MODEL + COLUMNS + body)
+    assert (issue.line, issue.key) == (line, key)
     for word in words:
-        assert word in str(problem)
+        assert word in str(issue)
 
 
 @pytest.mark.parametrize(
@@ -183,34 +183,34 @@ def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str
     ],
 )
 def test_other_tables(faults: Faults, body: str, key: str, words: list[str]) -> None:
-    (problem,) = faults(MODEL + COLUMNS + body)
-    assert problem.key == key
-    assert problem.line
-    assert problem.line >= 4
+    (issue,) = faults(MODEL + COLUMNS + body)
+    assert issue.key == key
+    assert issue.line
+    assert issue.line >= 4
     for word in words:
-        assert word in str(problem)
+        assert word in str(issue)
 
 
 def test_regressors_are_not_stratified(faults: Faults) -> None:
-    (problem,) = faults(REGRESSOR + COLUMNS + "[evaluation]\nsplit = 'stratified'")
-    assert problem.message == "cannot be stratified for a regressor"
+    (issue,) = faults(REGRESSOR + COLUMNS + "[evaluation]\nsplit = 'stratified'")
+    assert issue.message == "cannot be stratified for a regressor"
 
 
 def test_a_grid_has_a_limit(faults: Faults) -> None:
     steps = "[n_estimators]\nmin = 1\nmax = 9999\nstep = 1\n[max_depth]\nmin = 1\nmax = 999\nstep = 1\n"
-    (problem,) = faults(MODEL + COLUMNS + steps + "[search]\nstrategy = 'grid'")
-    assert problem.key == "search.strategy"
-    assert problem.found == "9989001"
+    (issue,) = faults(MODEL + COLUMNS + steps + "[search]\nstrategy = 'grid'")
+    assert issue.key == "search.strategy"
+    assert issue.found == "9989001"
     assert faults(MODEL + COLUMNS + steps.replace("step = 1", "") + "[search]\nstrategy = 'grid'") == []
 
 
 def test_cma_es_needs_a_range(faults: Faults) -> None:
     text = MODEL + COLUMNS + "[search]\nstrategy = 'cma-es'\n[criterion]\nvalues = ['gini', 'entropy']\n"
 
-    (problem,) = faults(text)
+    (issue,) = faults(text)
 
-    assert problem.key == "search.strategy"
-    assert "random-forest-classifier has none" in problem.message
+    assert issue.key == "search.strategy"
+    assert "random-forest-classifier has none" in issue.message
     assert faults(text + "[max_depth]\nmin = 3\nmax = 9\n") == []
 
 
@@ -223,15 +223,15 @@ def test_cma_es_needs_a_range(faults: Faults) -> None:
     ],
 )
 def test_what_comes_later_is_refused_and_never_ignored(faults: Faults, text: str, key: str) -> None:
-    (problem,) = faults(text)
-    assert problem.key == key
-    assert "not available yet" in problem.message
-    assert problem.hint
+    (issue,) = faults(text)
+    assert issue.key == key
+    assert "not available yet" in issue.message
+    assert issue.hint
 
 
 def test_what_comes_later_is_told_only_once_all_else_is_in_order(faults: Faults) -> None:
-    (problem,) = faults(MODEL + COLUMNS + "weight = 'w'\n[search]\nfolds = 0")
-    assert problem.key == "search.folds"
+    (issue,) = faults(MODEL + COLUMNS + "weight = 'w'\n[search]\nfolds = 0")
+    assert issue.key == "search.folds"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_comes_later_is_told_only_once_all_else_is_in_order(faults: Faults)
     ],
 )
 def test_cron_expressions_that_are_fine(cron: str) -> None:
-    assert cron_problem(cron) == ""
+    assert cron_issue(cron) == ""
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_cron_expressions_that_are_fine(cron: str) -> None:
     ],
 )  # fmt: skip
 def test_cron_expressions_that_are_not(cron: str) -> None:
-    assert cron_problem(cron)
+    assert cron_issue(cron)
 
 
 def test_a_common_table_holds_for_each_model_and_its_own_table_wins() -> None:
@@ -295,26 +295,26 @@ def test_a_common_table_holds_for_each_model_and_its_own_table_wins() -> None:
 
 def test_fault_in_a_common_table_is_told_once(faults: Faults) -> None:
     text = 'model = ["random-forest-classifier", "extra-trees-classifier"]\n' + COLUMNS
-    (problem,) = faults(text + "[n_estimators]\nvalue = 0")
-    assert problem.key == "n_estimators.value"
+    (issue,) = faults(text + "[n_estimators]\nvalue = 0")
+    assert issue.key == "n_estimators.value"
 
 
 def test_the_gpu_engine_is_asked_at_admission(faults: Faults) -> None:
     gpu = MODEL + COLUMNS + "[resources]\nengine = 'gpu'\n"
-    problems = faults(
+    issues = faults(
         gpu
         + "[class_weight]\nvalues = ['none',\n'balanced_subsample']\n[ccp_alpha]\nmin = 0.0\nmax = 0.1\n"
         + "[random-forest-classifier.max_samples]\nvalue = 100"
     )
-    assert [(problem.line, problem.key) for problem in problems] == [
+    assert [(issue.line, issue.key) for issue in issues] == [
         (8, "class_weight.values[1]"),
         (9, "ccp_alpha"),
         (12, "random-forest-classifier.max_samples"),
     ]
     assert faults(gpu + "[ccp_alpha]\nvalue = 0.0\n[class_weight]\nvalue = 'balanced'") == []
-    (problem,) = faults("model = 'lightgbm-classifier'\n" + COLUMNS + "[resources]\nengine = 'gpu'")
-    assert (problem.line, problem.key) == (5, "resources.engine")
-    assert problem.expected == "cpu or auto"
+    (issue,) = faults("model = 'lightgbm-classifier'\n" + COLUMNS + "[resources]\nengine = 'gpu'")
+    assert (issue.line, issue.key) == (5, "resources.engine")
+    assert issue.expected == "cpu or auto"
 
 
 def test_the_name_of_the_file_is_told() -> None:

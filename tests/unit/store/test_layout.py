@@ -51,9 +51,9 @@ def test_fit_names_are_taken(team: str, job: str) -> None:
 def test_unfit_names_are_refused_with_a_better_one(name: str, better: str) -> None:
     with pytest.raises(SubmissionError) as caught:
         layout.check_name("job", name)
-    (problem,) = caught.value.problems
-    assert repr(name) in problem.message
-    assert better in problem.hint
+    (issue,) = caught.value.issues
+    assert repr(name) in issue.message
+    assert better in issue.hint
 
 
 @given(st.text(max_size=80))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.errors import DataError, PlatformError, Problem, StoreError, UserError
+from dmls_core.errors import DataError, PlatformError, StoreError, UserError, ValidationIssue
 from dmls_core.search import Trial
 from dmls_core.search.trial import Surface
 from dmls_core.store import open_store
@@ -33,20 +33,20 @@ def test_a_stranger_leaves_no_error_in_another_runs_folder(folder: RunFolder, tm
     RunFolder(open_store(str(tmp_path / "out"))).fail(UserError("mine"))
     assert not (tmp_path / "out/error.json").exists()
 
-    folder.fail(DataError(Problem("is empty", file="a.csv", line=3)))
+    folder.fail(DataError(ValidationIssue("is empty", file="a.csv", line=3)))
 
     error = json.loads((tmp_path / "out/error.json").read_text())
     assert error["kind"] == "DataError"
     assert error["exit_code"] == 1
     assert error["message"] == "a.csv:3: is empty"
-    assert error["problems"][0]["line"] == 3
+    assert error["issues"][0]["line"] == 3
 
 
 def test_an_error_before_the_run_is_known_is_told(folder: RunFolder, tmp_path: Path):
     folder.fail(PlatformError("no network"))
 
     error = json.loads((tmp_path / "out/error.json").read_text())
-    assert (error["kind"], error["exit_code"], error["problems"]) == ("PlatformError", 3, [])
+    assert (error["kind"], error["exit_code"], error["issues"]) == ("PlatformError", 3, [])
 
 
 def test_the_first_result_stays_and_clears_the_error(folder: RunFolder, tmp_path: Path):

@@ -9,7 +9,7 @@ from airflow.api_fastapi.app import create_auth_manager
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from dmls_core.errors import ConflictError, NotFoundError, PlatformError, Problem, SpecError
+from dmls_core.errors import ConflictError, NotFoundError, PlatformError, SpecError, ValidationIssue
 from dmls_core.web import PREFIX
 from dmls_core.web.app import create_app
 from dmls_core.web.mount import LazyApp
@@ -39,7 +39,7 @@ def client(app: FastAPI) -> Iterator[TestClient]:
     @app.get("/api/v1/raise/{kind}")
     def fail(kind: str) -> None:
         raise {
-            "user": SpecError(Problem("is wrong", hint="mend it", key="n_trials", line=3)),
+            "user": SpecError(ValidationIssue("is wrong", hint="mend it", key="n_trials", line=3)),
             "missing": NotFoundError("there is no job a/b"),
             "conflict": ConflictError("somebody was faster"),
             "platform": PlatformError("S3 is down"),
