@@ -16,10 +16,11 @@ from dmls_core.airflow.jobs.params import run_param
 from dmls_core.airflow.lateness import deadline_alert
 from dmls_core.airflow.priority import LEADERS_FIRST
 from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.approve import ApproveOperator
-from dmls_core.airflow.tasks.deploy import DeployOperator, VerifyOperator
 from dmls_core.airflow.tasks.evaluate import EvaluateOperator
 from dmls_core.airflow.tasks.plan import PlanOperator
+from dmls_core.airflow.tasks.promote import PromoteOperator, StageOperator
 from dmls_core.airflow.tasks.register import RegisterOperator
 from dmls_core.airflow.tasks.validate import ValidateOperator
 from dmls_core.airflow.telling.status import report_failure
@@ -64,7 +65,7 @@ def _build_or_explain(dag_id: str, entry: dict[str, Any]) -> DAG:
 
 
 def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
-    """Build the DAG of one job: validate, plan, search, evaluate, register, approve, deploy, verify.
+    """Build the DAG of one job: validate, plan, search, evaluate, register, approve, stage, promote.
 
     Args:
         dag_id: ``dmls.<team>.<job>``.
@@ -89,11 +90,11 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         render_template_as_native_obj=False,
         deadline=deadline_alert(record, spec),
     ) as dag:
-        plan = PlanOperator(task_id="plan")
+        plan = PlanOperator(task_id=TaskId.PLAN)
         search = (
             _trainer()
             .partial(
-                task_id="search",
+                task_id=TaskId.SEARCH,
                 pool=_pool(spec),
                 weight_rule=LEADERS_FIRST,
                 on_failure_callback=report_failure,
@@ -101,14 +102,14 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
             .expand(plan=plan.output)
         )
         (
-            ValidateOperator(task_id="validate")
+            ValidateOperator(task_id=TaskId.VALIDATE)
             >> plan
             >> search
-            >> EvaluateOperator(task_id="evaluate", trigger_rule="none_failed_min_one_success")
-            >> RegisterOperator(task_id="register")
-            >> ApproveOperator(task_id="approve")
-            >> DeployOperator(task_id="deploy")
-            >> VerifyOperator(task_id="verify")
+            >> EvaluateOperator(task_id=TaskId.EVALUATE, trigger_rule="none_failed_min_one_success")
+            >> RegisterOperator(task_id=TaskId.REGISTER)
+            >> ApproveOperator(task_id=TaskId.APPROVE)
+            >> StageOperator(task_id=TaskId.STAGE)
+            >> PromoteOperator(task_id=TaskId.PROMOTE)
         )
     # Only now: each task would carry a copy, which costs seven times all else that a DAG costs to parse.
     dag.params[PARAM] = run_param()

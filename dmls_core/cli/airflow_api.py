@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from dmls_core import approval
+from dmls_core.airflow import approval
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.devstack.airflow_rest import AirflowRest
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.settings import Settings
@@ -119,7 +120,7 @@ class JobRuns:
                 if not subject:
                     tell(asked[0])
                 subject = asked[0]
-                path = f"dagRuns/{quote(run)}/taskInstances/{approval.TASK}/-1/hitlDetails"
+                path = f"dagRuns/{quote(run)}/taskInstances/{TaskId.APPROVE}/-1/hitlDetails"
                 time.sleep(approval.PAUSE_SECONDS)
                 self._rest.call("PATCH", self._path(path), approval.body_of("Approve"))
                 end = time.monotonic() + ANSWER_SECONDS
@@ -131,7 +132,7 @@ class JobRuns:
 
     def _has_ended(self, run: str) -> bool:
         return all(
-            approval.has_settled(task.state) for task in self.tasks(run) if task.task_id == approval.TASK
+            approval.has_settled(task.state) for task in self.tasks(run) if task.task_id == TaskId.APPROVE
         )
 
     def _get(self, path: str) -> dict[str, Any]:

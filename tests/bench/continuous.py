@@ -167,7 +167,7 @@ class Story:
             "challenger's": _number(compared.get("challenger_score")),
             "better by": f"{interval[0]:+.3f} to {interval[1]:+.3f}" if interval else "",
             "P(better)": _number(compared.get("probability")),
-            "decision": "deployed" if tasks["verify"] == "success" else "not deployed",
+            "decision": "deployed" if tasks["promote"] == "success" else "not deployed",
             "champion now": self.champion(),
         }
 

@@ -152,7 +152,7 @@ def test_a_backfill_is_recorded_and_tagged_and_moves_no_alias(platform: Platform
     assert [alias["alias"] for alias in aliases] == ["champion"]
     for run in backfilled:
         states = {t["task_id"]: t["state"] for t in platform.tasks(TEAM, JOB, run["dag_run_id"])}
-        assert (states["approve"], states["deploy"]) == ("success", "skipped")
+        assert (states["approve"], states["stage"]) == ("success", "skipped")
     status = platform.status(TEAM, JOB)
     assert status["state"] == "deployed"
     assert status["run"] == champion["tags"]["dmls.run_key"]
@@ -166,7 +166,7 @@ def test_a_run_by_hand_for_an_earlier_date_is_whole_and_replaces_no_later_champi
     wait_ended(platform, "manual", 1)
 
     states = {t["task_id"]: t["state"] for t in platform.tasks(TEAM, JOB, run)}
-    assert (states["register"], states["approve"], states["deploy"]) == ("success", "success", "skipped")
+    assert (states["register"], states["approve"], states["stage"]) == ("success", "success", "skipped")
     assert platform.champion(MODEL)["tags"]["dmls.interval_end"] == "2026-02-02T00:00:00+00:00"
     message = platform.status(TEAM, JOB)["message"]
     assert "the champion was trained on later data" in message

@@ -29,12 +29,12 @@ def test_jobs_and_show(demo: Demo, platform: PlatformClient):
 def test_logs(demo: Demo, platform: PlatformClient):
     every = demo.dmls("logs", "demo/iris")
     assert every.returncode == 0, every.stderr
-    places = [every.stdout.index(f" {task}") for task in ("validate:", "plan:", "search 0:", "verify:")]
+    places = [every.stdout.index(f" {task}") for task in ("validate:", "plan:", "search 0:", "promote:")]
     assert places == sorted(places)
 
     one = demo.dmls("logs", "demo/iris", "--task", "search")
     assert "trial 5/5" in one.stdout
-    assert "verify:" not in one.stdout
+    assert "promote:" not in one.stdout
     assert demo.dmls("logs", "demo/iris", "--task", "nothing").returncode == 1
     assert demo.dmls("logs", "demo/never").returncode == 1
 

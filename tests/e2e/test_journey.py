@@ -129,7 +129,7 @@ def test_the_report_is_one_click_away(platform: PlatformClient):
     tasks = f"/dags/dmls.city.flats/dagRuns/{run}/taskInstances"
     found = [
         platform.airflow("GET", f"{tasks}/{task}/links")["extra_links"]
-        for task in ("register", "approve", "deploy", "verify")
+        for task in ("register", "approve", "stage", "promote")
     ]
 
     links = found[0]
@@ -164,7 +164,7 @@ def test_a_rejected_approval_deploys_nothing(platform: PlatformClient):
     assert "not deployed" in status["message"]
     (run,) = platform.runs("lab", "declined")
     states = {t["task_id"]: t["state"] for t in platform.tasks("lab", "declined", run["dag_run_id"])}
-    assert (states["deploy"], states["verify"]) == ("skipped", "skipped")
+    assert (states["stage"], states["promote"]) == ("skipped", "skipped")
 
 
 def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClient):

@@ -12,6 +12,7 @@ from airflow.sdk import Context
 
 from dmls_core.airflow.jobs.grid import Grid, grid_of
 from dmls_core.airflow.jobs.inputs import RunInputs
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import PlatformError, SpecError, ValidationIssue
 from dmls_core.spec import Spec
 from dmls_core.store import DataObject, JobRecord, layout
@@ -132,7 +133,7 @@ def job_of(context: Context | Mapping[str, Any]) -> Job:
         job = replace(job, spec=change.spec, changes=changes, deploy=change.deploy)
     if job.grid is None and not job.changed:
         return job
-    chosen = context["task_instance"].xcom_pull(task_ids="validate", key=INPUTS)
+    chosen = context["task_instance"].xcom_pull(task_ids=TaskId.VALIDATE.value, key=INPUTS)
     return replace(job, inputs=RunInputs.from_json(chosen) if chosen else None)
 
 

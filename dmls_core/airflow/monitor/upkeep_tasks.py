@@ -10,9 +10,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.task_id import TaskId
 
 LIVE = frozenset({"running", "deferred", "restarting"})
-SEARCH = "search"
 
 
 class CollectOperator(BaseOperator):
@@ -64,7 +64,7 @@ class ReapOperator(BaseOperator):
 
         def lives(dag: str, run: str) -> bool:
             if (dag, run) not in known:
-                states = task.get_task_states(dag_id=dag, run_ids=[run], task_ids=[SEARCH])
+                states = task.get_task_states(dag_id=dag, run_ids=[run], task_ids=[TaskId.SEARCH.value])
                 known[dag, run] = any(state in LIVE for state in states.get(run, {}).values())
             return known[dag, run]
 

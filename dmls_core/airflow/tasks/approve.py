@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.base import JobRun, open_run
 from dmls_core.airflow.tasks.decision import Decision, decide, mismatch, record
 from dmls_core.airflow.telling.links import LINKS
@@ -39,7 +40,7 @@ class ApproveOperator(ApprovalOperator):
         from dmls_core.tracking import champion_of
 
         run = open_run(context)
-        evaluated, tracked = run.result_of("evaluate"), run.result_of("register")
+        evaluated, tracked = run.result_of(TaskId.EVALUATE), run.result_of(TaskId.REGISTER)
         run.reporter.links |= {"mlflow": tracked["url"], "report": tracked["report"]}
         champion = champion_of(run.settings.mlflow_uri, run.job.model_name)
         gist = f"{evaluated['metric']} {evaluated['score']:.4f} on the holdout"
@@ -55,7 +56,7 @@ class ApproveOperator(ApprovalOperator):
 
     def _ask(self, run: JobRun, evaluated: Mapping[str, Any], champion: Champion | None, gist: str) -> Any:
         """Put both models' numbers on the page, and wait for a person."""
-        tracked, timeout = run.result_of("register"), run.job.spec.deploy.approval_timeout
+        tracked, timeout = run.result_of(TaskId.REGISTER), run.job.spec.deploy.approval_timeout
         self.subject = f"Deploy {run.job.model_name} version {tracked['model_version']}?"
         told = side_by_side(run, evaluated, champion)
         self.body = f"{told}\n\n[The report]({tracked['report']}) · [The run in MLflow]({tracked['url']})"
@@ -75,7 +76,7 @@ class ApproveOperator(ApprovalOperator):
         run = open_run(context)
         rejected = self.REJECT in event.get("chosen_options", ())
         if "error" not in event:
-            found = run.result_of("evaluate").get("comparison") or {}
+            found = run.result_of(TaskId.EVALUATE).get("comparison") or {}
             late = bool(event.get("timedout"))
             who = (event.get("responded_by_user") or {}).get("name") or "a user"
             reason = (
@@ -90,14 +91,14 @@ class ApproveOperator(ApprovalOperator):
             )
             record(run, decision)
             if rejected:
-                version = run.result_of("register")["model_version"]
+                version = run.result_of(TaskId.REGISTER)["model_version"]
                 # Before the base class, which ends the task by skipping what follows.
                 run.reporter.report("accepted", NOT_DEPLOYED.format(version=version, reason=reason))
         return super().execute_complete(context, event)
 
     def _decline(self, run: JobRun, reason: str) -> None:
         """Say why nothing is deployed, and end the task by skipping what follows."""
-        version = run.result_of("register")["model_version"]
+        version = run.result_of(TaskId.REGISTER)["model_version"]
         run.reporter.report("accepted", NOT_DEPLOYED.format(version=version, reason=reason))
         self.log.info("Not deployed: %s", reason)
         self.skip(ti=run.context["ti"], tasks=run.context["task"].get_direct_relatives(upstream=False))

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.jobs.job import Job, job_of
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.telling.status import StatusReporter, report_failure
 from dmls_core.errors import UserError
 from dmls_core.store import Store
@@ -36,9 +37,9 @@ class JobRun:
         """Writer of ``_status`` for this run."""
         return StatusReporter(self.job, self.store, self.context["run_id"])
 
-    def result_of(self, task_id: str) -> Any:
+    def result_of(self, task_id: TaskId) -> Any:
         """Return what the task ``task_id`` of this run returned."""
-        return self.context["task_instance"].xcom_pull(task_ids=task_id)
+        return self.context["task_instance"].xcom_pull(task_ids=task_id.value)
 
 
 def open_run(context: Context) -> JobRun:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.base import JobRun
 from dmls_core.errors import TrackingError
 from dmls_core.store import layout
@@ -111,7 +112,7 @@ def record(run: JobRun, decision: Decision) -> None:
 
     A deployment is written there when it has succeeded, by ``tag_decision``.
     """
-    version = run.result_of("register")["model_version"]
+    version = run.result_of(TaskId.REGISTER)["model_version"]
     document = {
         "schema": 1,
         "decision": decision.word,

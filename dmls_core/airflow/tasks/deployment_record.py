@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.base import JobRun
 from dmls_core.errors import ObjectMissingError, TrackingError
 from dmls_core.store import layout
@@ -66,7 +67,7 @@ def _tag(run: JobRun, choice: Choice) -> None:
     """Tell on the model's version in MLflow how it is served, if MLflow answers."""
     from dmls_core.tracking import tag_version
 
-    version = run.result_of("register")["model_version"]
+    version = run.result_of(TaskId.REGISTER)["model_version"]
     try:
         tag_version(run.settings.mlflow_uri, run.job.model_name, version, {SERVING_TAG: choice.text[:5000]})
     except TrackingError as error:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
+from dmls_core.airflow.task_id import TaskId
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
@@ -35,7 +37,7 @@ class ReportLink(BaseOperatorLink):
 def _answered(ti_key: TaskInstanceKey, key: str) -> str:
     # Airflow asks for a link once, as the task ends: what a later task returns is not known then.
     answer: dict[str, Any] | None = XCom.get_one(
-        key="return_value", task_id="register", dag_id=ti_key.dag_id, run_id=ti_key.run_id
+        key="return_value", task_id=TaskId.REGISTER.value, dag_id=ti_key.dag_id, run_id=ti_key.run_id
     )
     return answer.get(key, "") if answer else ""
 

@@ -13,6 +13,7 @@ from airflow.sdk.configuration import conf
 from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.jobs.job import Job, job_of, unchanged_job_of
 from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.telling.notify import notify
 from dmls_core.errors import DmlsError, StoreError, UserError
 from dmls_core.intake import State, update_run_status
@@ -84,7 +85,7 @@ def report_failure(context: Mapping[str, Any]) -> None:
     except UserError as error:
         job, issues = unchanged_job_of(context), [issue.as_json() for issue in error.issues]
     store = open_root(airflow_settings())
-    if task.task_id == "search":
+    if task.task_id == TaskId.SEARCH:
         try:
             answer = json.loads(store.get(job.run_file("error.json")))
             message, issues = answer["message"], answer["issues"]

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.store import layout
 from dmls_core.web.airflow_calls import AirflowCalls
 from dmls_core.web.api.passed import pass_page
@@ -143,7 +144,7 @@ async def run_log(
     caller: LogReader,
     request: Request,
     run_id: RunId,
-    task: Annotated[str, Query(max_length=100)] = "search",
+    task: Annotated[str, Query(max_length=100)] = TaskId.SEARCH.value,
     lines: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> list[str]:
     """Return the last lines of a task's latest try, as Airflow has them."""

@@ -13,9 +13,10 @@ from airflow.models.xcom import XComModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.web.index.waits import PREFIX, Wait, read_waits
 
-TELLING = ("evaluate", "register", "verify")
+TELLING = (TaskId.EVALUATE.value, TaskId.REGISTER.value, TaskId.PROMOTE.value)
 """Tasks whose answers tell what a run came to, in their order."""
 
 KEPT_RUNS = 20
@@ -51,11 +52,11 @@ class Outcomes:
 
     def take(self, run_id: str, task: str, answer: Mapping[str, Any]) -> None:
         """Note what one of ``TELLING`` answered."""
-        if task == "evaluate":
+        if task == TaskId.EVALUATE:
             self.metric, self.direction = str(answer.get("metric", "")), str(answer.get("direction", ""))
             if isinstance(answer.get("score"), int | float):
                 self.scores[run_id] = float(answer["score"])
-        elif task == "register":
+        elif task == TaskId.REGISTER:
             if isinstance(answer.get("model_version"), int):
                 self.registered[run_id] = answer["model_version"]
         elif isinstance(answer.get("version"), int) and run_id in self.registered:

@@ -14,8 +14,9 @@ from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from dmls_core.airflow.task_id import TaskId
+
 PREFIX = "dmls."
-SEARCH = "search"
 
 WAITING = ("scheduled", "queued")
 HOLDING = ("queued", "running")
@@ -172,7 +173,7 @@ def _run_reason(*, paused: bool, behind: bool) -> str:
 
 def _searches(states: Iterable[str]) -> tuple[ColumnElement[bool], ...]:
     return (
-        TaskInstance.task_id == SEARCH,
+        TaskInstance.task_id == TaskId.SEARCH.value,
         TaskInstance.state.in_(list(states)),
         TaskInstance.dag_id.startswith(PREFIX, autoescape=True),
     )

@@ -6,8 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from dmls_core import approval
-from dmls_core.approval import Answer
+from dmls_core.airflow import approval
+from dmls_core.airflow.approval import Answer
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ConflictError
 from dmls_core.web.airflow_calls import AirflowCalls, part
 
@@ -39,7 +40,7 @@ async def answer_approval(airflow: AirflowCalls, dag_id: str, answer: Answer) ->
                 end = time.monotonic() + SETTLING_SECONDS
             subject = asked["subject"]
             run = part(asked["task_instance"]["dag_run_id"])
-            task = f"/dags/{part(dag_id)}/dagRuns/{run}/taskInstances/{approval.TASK}"
+            task = f"/dags/{part(dag_id)}/dagRuns/{run}/taskInstances/{TaskId.APPROVE}"
             await asyncio.sleep(approval.PAUSE_SECONDS)
             await airflow.call("PATCH", f"{task}/-1/hitlDetails", approval.body_of(answer))
         late = time.monotonic() > end

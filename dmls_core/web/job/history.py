@@ -17,11 +17,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from dmls_core.airflow.jobs.job import INPUTS, PARAM
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.store import JobRecord, layout
 from dmls_core.web.backend import open_store
 
-ANSWERS = ("validate", "plan", "evaluate", "register", "verify")
+ANSWERS = tuple(
+    task.value for task in (TaskId.VALIDATE, TaskId.PLAN, TaskId.EVALUATE, TaskId.REGISTER, TaskId.PROMOTE)
+)
 """Tasks whose answers tell of a run."""
 
 MAX_RUNS = 200
@@ -157,16 +160,20 @@ def _read_answers(session: Session, dag_id: str, run_ids: list[str]) -> dict[str
     for run_id, task_id, key, value in session.execute(query):
         if isinstance(value, Mapping):
             found[run_id].by_task[INPUTS if key == INPUTS else task_id] = value
-        elif task_id == "plan" and isinstance(value, list) and value:
-            found[run_id].by_task["plan"] = {"engine": value[0]["engine"], "trainers": len(value)}
+        elif task_id == TaskId.PLAN and isinstance(value, list) and value:
+            found[run_id].by_task[TaskId.PLAN] = {"engine": value[0]["engine"], "trainers": len(value)}
     return found
 
 
 def _run(team: str, name: str, row: DagRun, answers: _Answers) -> Run:
     # The run's own: what Airflow notes at the DAG's version may move on to a later registry.
     record = _record_at(row.bundle_version, team, name)
-    planned = answers.get("plan")
-    inputs, evaluated, tracked = answers.get(INPUTS), answers.get("evaluate"), answers.get("register")
+    planned = answers.get(TaskId.PLAN)
+    inputs, evaluated, tracked = (
+        answers.get(INPUTS),
+        answers.get(TaskId.EVALUATE),
+        answers.get(TaskId.REGISTER),
+    )
     asked = (row.conf or {}).get(PARAM)
     changes = asked if isinstance(asked, Mapping) else {}
     as_admitted = record.run_key if record and not changes.keys() - {"deploy"} else None
@@ -186,7 +193,7 @@ def _run(team: str, name: str, row: DagRun, answers: _Answers) -> Run:
         score=evaluated.get("score"),
         direction=evaluated.get("direction", ""),
         registered=tracked.get("model_version"),
-        served_as=answers.get("verify").get("version"),
+        served_as=answers.get(TaskId.PROMOTE).get("version"),
         mlflow=tracked.get("url", ""),
         engine=planned.get("engine", ""),
         trainers=planned.get("trainers"),

@@ -10,6 +10,7 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.models.metrics_catalogue import METRICS
 from dmls_core.store import Registry
 from dmls_core.web.api.job import Viewer, details, rights, version_list
@@ -25,9 +26,6 @@ from dmls_core.web.templating import render
 router = APIRouter(prefix="/jobs/{team}/{name}")
 
 SHOWN_TRIALS = 100
-STEPS = ("validate", "plan", "search", "evaluate", "register", "approve", "deploy", "verify")
-"""Tasks of a run, in their order."""
-
 RUNS = [Depends(job_may("GET", DagAccessEntity.RUN))]
 EVENTS = [Depends(job_may("GET", DagAccessEntity.AUDIT_LOG))]
 """What Airflow is asked besides, as by the API, for pages that show runs or who did what."""
@@ -109,7 +107,7 @@ def _run_values(about: About, view: RunDetails | None) -> dict[str, Any]:
     return {
         "view": view,
         "metric": metric,
-        "steps": [(step, states(step)) for step in STEPS],
+        "steps": [(step, states(step)) for step in TaskId],
         "trials": rank(view.trials, direction)[:SHOWN_TRIALS],
         "curve": curve(view.trials, direction),
         "live": view.run.state in {"queued", "running"},

@@ -94,7 +94,7 @@ def test_tasks_follow_one_another_and_none_is_templated(accept, bundle):
 
     dag = factory.load_shard(str(path))["dmls.lab.iris"]
 
-    order = ["validate", "plan", "search", "evaluate", "register", "approve", "deploy", "verify"]
+    order = ["validate", "plan", "search", "evaluate", "register", "approve", "stage", "promote"]
     assert [t.task_id for t in dag.topological_sort()] == order
     assert {t.task_id: list(t.template_fields) for t in dag.tasks} == {name: [] for name in order}
     assert all(t.on_failure_callback for t in dag.tasks if t.task_id != "search")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dmls_core import approval
+from dmls_core.airflow import approval
 from dmls_core.cli import airflow_api
 from dmls_core.cli.airflow_api import JobRuns
 from dmls_core.errors import NotFoundError, PlatformError

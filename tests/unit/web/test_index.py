@@ -39,7 +39,7 @@ def test_a_row_joins_registry_answer_airflow_and_triton(root: Path, accept: Call
     for run, score, model in (("a", 0.7, 4), ("b", 0.9, 5)):
         outcomes.take(run, "evaluate", {"score": score, "metric": "accuracy", "direction": "maximize"})
         outcomes.take(run, "register", {"model_version": model})
-    outcomes.take("b", "verify", {"version": 3})
+    outcomes.take("b", "promote", {"version": 3})
     scheduled = ScheduledJobs(
         dags={dag_id: Dag(paused=True, next_run=datetime(2026, 1, 2, tzinfo=UTC))},
         waits={dag_id: Wait(2, "dmls_cpu", "all 2 slots are in use")},

@@ -12,8 +12,6 @@ from typing import Any, Literal
 Answer = Literal["Approve", "Reject"]
 """Options of Airflow's approval; the first lets a run go on."""
 
-TASK = "approve"
-
 PAUSE_SECONDS = 2.0
 """Between the question and the answer: the scheduler has to see the task's pause before the answer, or it
 takes the task for a killed one, tries it once more, and asks again."""

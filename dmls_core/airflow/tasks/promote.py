@@ -1,4 +1,4 @@
-"""``deploy`` and ``verify``: load the candidate beside what is served, prove it, and serve it."""
+"""``stage`` and ``promote``: load the candidate beside what is served, prove it, and serve it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.airflow.connections import open_repository
 from dmls_core.airflow.jobs.model_files import download_model
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.base import JobRun, JobTask
 from dmls_core.airflow.tasks.decision import tag_decision
 from dmls_core.airflow.tasks.deployment_record import record_deployment
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dmls_core.spec import Spec
 
 
-class DeployOperator(JobTask):
+class StageOperator(JobTask):
     """Writes the candidate into the Triton repository and has Triton load it; what is served stays."""
 
     operator_extra_links = LINKS
@@ -39,7 +40,7 @@ class DeployOperator(JobTask):
         return {"version": deployment.version, "previous": deployment.previous}
 
 
-class VerifyOperator(JobTask):
+class PromoteOperator(JobTask):
     """Sends golden rows through the candidate's endpoint; then, and only then, it is served and champion."""
 
     operator_extra_links = LINKS
@@ -50,7 +51,7 @@ class VerifyOperator(JobTask):
         from dmls_core.serving import go_live, measure
         from dmls_core.tracking import promote
 
-        deployment, tracked = run.result_of("deploy"), run.result_of("register")
+        deployment, tracked = run.result_of(TaskId.STAGE), run.result_of(TaskId.REGISTER)
         name, version = run.job.model_name, deployment["version"]
 
         def make_champion(served: int, _: int | None) -> None:
@@ -78,7 +79,7 @@ class VerifyOperator(JobTask):
             raise
         count(run.store, run.job.team, run.job.name, "deployments")
         record_deployment(run, done, choice)
-        evaluated = run.result_of("evaluate")
+        evaluated = run.result_of(TaskId.EVALUATE)
         run.reporter.links |= {
             "mlflow": tracked["url"],
             "report": tracked["report"],
