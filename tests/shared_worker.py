@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from dmls_core.models import CATALOGUE
-from dmls_core.search import Fold, Problem, Space, Trial
-from dmls_core.search.arm import Arm
+from dmls_core.search import Fold, SearchTask, Space, Trial
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.shared import Member, SharedSearch, SharedStudy, StudyDatabase, remove_studies
-from dmls_core.search.strategies import Plan
+from dmls_core.search.strategies import SearchStrategy
 from dmls_core.spec.hyperparameters import Range
 from dmls_core.store import layout, open_store
 from dmls_core.training.run_folder import RunFolder
@@ -40,24 +40,24 @@ class Costly:
 
     def evaluate(
         self,
-        problem: Problem,
+        task: SearchTask,
         space: Space,  # noqa: ARG002 - as the protocol has it
         number: int,
         params: Mapping[str, Any],
         *,
-        give_up: Callable[[int, float], bool],
+        should_prune: Callable[[int, float], bool],
         stop: Callable[[], bool],  # noqa: ARG002
     ) -> Trial:
         (self._folder / f"{number}.{os.getpid()}").touch()
-        score = -abs(params["n_estimators"] - 300) / 1e6 - (problem.model.family == "extra-trees")
-        course: list[float] = []
+        score = -abs(params["n_estimators"] - 300) / 1e6 - (task.model.family == "extra-trees")
+        intermediate_values: list[float] = []
         for step in range(1, 4):
             time.sleep(self._seconds / 3)
-            course.append(score)
-            if step < 3 and give_up(step, score):
+            intermediate_values.append(score)
+            if step < 3 and should_prune(step, score):
                 break
         (self._folder / f"{number}.{os.getpid()}").write_text("done")
-        state = "finished" if len(course) == 3 else "pruned"
+        state = "complete" if len(intermediate_values) == 3 else "pruned"
         return Trial(
             number,
             state,
@@ -66,14 +66,14 @@ class Costly:
             score,
             (score,),
             self._seconds,
-            steps=len(course),
-            course=tuple(course),
+            steps=len(intermediate_values),
+            intermediate_values=tuple(intermediate_values),
         )
 
 
-def arm(model: str, plan: Plan, folder: Path, seconds: float) -> Arm:
+def candidate(model: str, plan: SearchStrategy, folder: Path, seconds: float) -> ModelCandidate:
     rows = np.arange(6)
-    problem = Problem(
+    task = SearchTask(
         model=CATALOGUE[model],
         engine=Engine(),  # type: ignore[arg-type]
         features=np.zeros((6, 1), np.float32),
@@ -86,8 +86,8 @@ def arm(model: str, plan: Plan, folder: Path, seconds: float) -> Arm:
         seed=0,
         threads=1,
     )
-    return Arm(
-        problem, Space({"n_estimators": Range(min=50, max=1_000_000)}, {}), plan, Costly(folder, seconds)
+    return ModelCandidate(
+        task, Space({"n_estimators": Range(min=50, max=1_000_000)}, {}), plan, Costly(folder, seconds)
     )
 
 
@@ -104,11 +104,11 @@ def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
     fits.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(open_store(str(out)))
     folder.claim("key")
-    plan = Plan(wanted.get("sampler", "tpe"), wanted.get("pruning", "none"))
+    plan = SearchStrategy(wanted.get("sampler", "tpe"), wanted.get("pruning", "none"))
     models = wanted.get("models", ["random-forest-classifier"])
-    arms = [arm(model, plan, fits, wanted.get("seconds", 0.05)) for model in models]
+    candidates = [candidate(model, plan, fits, wanted.get("seconds", 0.05)) for model in models]
     database = StudyDatabase(url, beat=1, grace=wanted.get("grace", 4))
-    study = SharedStudy(database, wanted.get("name", "key"), arms, wanted["n_trials"])
+    study = SharedStudy(database, wanted.get("name", "key"), candidates, wanted["n_trials"])
     member = Member(wanted["worker"], wanted["workers"])
 
     def kept() -> list[Trial]:

@@ -128,7 +128,7 @@ def _trial(number: int) -> dict[str, Any]:
     return {
         "schema": 1,
         "number": number,
-        "state": "failed" if failed else "finished",
+        "state": "failed" if failed else "complete",
         "engine": "cpu",
         "params": {"n_estimators": 5 + number},
         "value": None if failed else 0.8 + number / 1000,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
-from dmls_core.search.interface import Fold
+from dmls_core.search.task import Fold
 
 
 def make_folds(target: NDArray[Any], folds: int, *, n_classes: int, seed: int) -> tuple[Fold, ...]:

@@ -10,7 +10,7 @@ Pruning = Literal["none", "halving"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SearchStrategy:
     """How trials are chosen and given up.
 
     Attributes:

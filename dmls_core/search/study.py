@@ -15,45 +15,45 @@ from optuna.distributions import (
 )
 from optuna.trial import TrialState
 
-from dmls_core.search.evaluator import GiveUp
-from dmls_core.search.interface import Problem
+from dmls_core.search.objective import ShouldPrune
 from dmls_core.search.space import Space
-from dmls_core.search.strategies import REDUCTION, Plan
+from dmls_core.search.strategies import REDUCTION, SearchStrategy
+from dmls_core.search.task import SearchTask
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-STATES = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
 class StudySuggestions:
     """Iterates over what the sampler suggests after all ``trials`` there are at that moment.
 
-    Each suggestion is drawn with a seed of its own, made of the problem's seed and the trial's number, and
+    Each suggestion is drawn with a seed of its own, made of the task's seed and the trial's number, and
     trials of an earlier attempt are told again step by step: so a resumed search suggests what an unbroken
     one would have, and gives up the same trials.
 
     Args:
         plan: which sampler, and what gives trials up.
-        problem: gives the seed and the direction.
+        task: gives the seed and the direction.
         space: what to suggest from; it has at least one searched hyperparameter.
         trials: all trials so far; the caller appends each suggestion's outcome.
     """
 
-    def __init__(self, plan: Plan, problem: Problem, space: Space, trials: list[Trial]) -> None:
+    def __init__(self, plan: SearchStrategy, task: SearchTask, space: Space, trials: list[Trial]) -> None:
         self._plan = plan
-        self._seed = problem.seed
+        self._seed = task.seed
         self._words = {name: words_of(wanted) for name, wanted in space.searched.items()}
         self._distributions = {
             name: distribution_of(wanted, self._words[name]) for name, wanted in space.searched.items()
         }
         self._trials = trials
         # In memory, a tenth of what a journal or a database costs; the trials' own files are what stays.
-        self._study = optuna.create_study(direction=problem.direction, pruner=make_pruner(plan))
+        self._study = optuna.create_study(direction=task.direction, pruner=make_pruner(plan))
 
-    def __iter__(self) -> Iterator[tuple[int, dict[str, Scalar], GiveUp]]:
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Scalar], ShouldPrune]]:
         for number, trial in enumerate(self._trials):
             # CMA-ES learns from its own suggestions alone: they are made again, and are the same.
             if self._plan.sampler != "cma-es":
@@ -76,9 +76,9 @@ class StudySuggestions:
 
     def _tell(self, asked: optuna.Trial, outcome: Trial, *, again: bool) -> None:
         if again:
-            for steps, score in enumerate(outcome.course, start=1):
+            for steps, score in enumerate(outcome.intermediate_values, start=1):
                 reported(asked, steps, score)
-        value = outcome.value if outcome.state == "finished" else None
+        value = outcome.value if outcome.state == "complete" else None
         self._study.tell(asked, value, STATES[outcome.state])
 
     def _value(self, name: str, word: Scalar) -> Scalar:
@@ -96,7 +96,7 @@ def reported(asked: optuna.Trial, steps: int, value: float) -> bool:
     return asked.should_prune()
 
 
-def make_sampler(plan: Plan, seed: int, *, together: bool = False) -> optuna.samplers.BaseSampler:
+def make_sampler(plan: SearchStrategy, seed: int, *, together: bool = False) -> optuna.samplers.BaseSampler:
     """Return the sampler that suggests the next trial.
 
     Args:
@@ -113,7 +113,7 @@ def make_sampler(plan: Plan, seed: int, *, together: bool = False) -> optuna.sam
             return optuna.samplers.TPESampler(seed=seed, constant_liar=together)
 
 
-def make_pruner(plan: Plan) -> optuna.pruners.BasePruner:
+def make_pruner(plan: SearchStrategy) -> optuna.pruners.BasePruner:
     """Return what gives trials up."""
     if plan.pruning == "halving":
         return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)

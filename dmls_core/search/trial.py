@@ -41,13 +41,13 @@ class Trial:
         message: why it failed, or when it was given up.
         steps: how far it was taken (trees, rounds or folds), where a search takes trials in steps.
         surface: what else the same model answered; ``params`` is its best setting.
-        course: what pruning compares trials by: the score after each step, where there are steps; equal
-            scores may be told apart by a hair.
+        intermediate_values: the score after each step, where there are steps; pruning compares them. Equal
+            scores may differ by a tie break.
         model: the model that it tries, where several compete or several trainers search.
     """
 
     number: int
-    state: Literal["finished", "pruned", "failed"]
+    state: Literal["complete", "pruned", "failed"]
     engine: str
     params: Mapping[str, Scalar]
     value: float | None = None
@@ -57,7 +57,7 @@ class Trial:
     message: str = ""
     steps: int | None = None
     surface: Surface | None = None
-    course: tuple[float, ...] = field(default=())
+    intermediate_values: tuple[float, ...] = field(default=())
     model: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Trial:
                 **{
                     **known,
                     "values": tuple(known.get("values", ())),
-                    "course": tuple(known.get("course", ())),
+                    "intermediate_values": tuple(known.get("intermediate_values", ())),
                     "surface": surface and _surface(surface),
                 }
             )
@@ -88,7 +88,7 @@ class Trial:
             raise ValueError(f"not a trial: {error!r}") from error
 
 
-def unbroken(trials: Iterable[Trial]) -> list[Trial]:
+def contiguous_trials(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials from number 0 up to the first gap: what follows one depends on what is missing."""
     ordered = sorted(trials, key=lambda trial: trial.number)
     return [trial for position, trial in enumerate(ordered) if trial.number == position]

@@ -18,11 +18,11 @@ from dmls_core.compute.memory import parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import load_engine
 from dmls_core.search import Searcher, Space, choose_searcher
-from dmls_core.search.nested import NestedForestSearcher
+from dmls_core.search.forest import NestedForestSearcher
 from dmls_core.spec import Spec
 from dmls_core.spec.model import ModelSearch
+from dmls_core.training.cost_estimate import largest_fit, sizes_of
 from dmls_core.training.engine_choice import choose_engine, missing_for_gpu
-from dmls_core.training.pilot import largest_fit, sizes_of
 from dmls_core.training.prepare import Prepared, prepare
 
 MATRICES = 2.5

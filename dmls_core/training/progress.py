@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
-from dmls_core.search import Problem, Step, Trial
+from dmls_core.search import SearchTask, Step, Trial
 from dmls_core.training.run_folder import RunFolder
 
 SCHEMA = 1
@@ -54,7 +54,7 @@ class Progress:
         self._leads = leads
         self._known: set[int] = set()
         self._scored: set[int] = set()
-        self._any_finished = False
+        self._any_complete = False
         self._best: float | None = None
         self._state: State = "loading"
         self._written = 0.0
@@ -93,10 +93,10 @@ class Progress:
         """Say something that the user should know."""
         self._tell(f"warning: {message}")
 
-    def resume(self, problem: Problem, done: list[Trial]) -> None:
+    def resume(self, task: SearchTask, done: list[Trial]) -> None:
         """Count trials of an earlier attempt."""
         for trial in done:
-            self._count(problem, trial)
+            self._count(task, trial)
         if done:
             self._tell(f"found {len(done)} trials of an earlier attempt: they are not run again")
 
@@ -114,18 +114,18 @@ class Progress:
         self._tell(line)
         self._write(line)
 
-    def others(self, problem: Problem, trials: Iterable[Ended]) -> None:
+    def others(self, task: SearchTask, trials: Iterable[Ended]) -> None:
         """Count what other trainers have ended."""
         before = len(self._scored)
         for trial in trials:
-            self._count(problem, trial)
+            self._count(task, trial)
         if len(self._scored) > before and time.monotonic() - self._written >= REST:
             self._write(f"trial {len(self._scored)}/{self._total}")
 
-    def trial(self, problem: Problem, metric: str, trial: Trial) -> None:
+    def trial(self, task: SearchTask, metric: str, trial: Trial) -> None:
         """Tell about a trial that has just ended, or has gone further than it was told of before."""
         known = trial.number in self._known
-        self._count(problem, trial)
+        self._count(task, trial)
         if known and trial.same_as is not None:
             return  # the line of the trial that it repeats says it
         if trial.same_as is None and not known:
@@ -151,17 +151,17 @@ class Progress:
         self._said = time.monotonic()
         self._say(line)
 
-    def _count(self, problem: Problem, trial: Ended) -> None:
+    def _count(self, task: SearchTask, trial: Ended) -> None:
         self._known.add(trial.number)
         if trial.value is None:
             return
         self._scored.add(trial.number)
         # What was given up early is no measure, unless there is nothing else yet.
-        if trial.state == "finished" and not self._any_finished:
-            self._any_finished, self._best = True, None
-        if trial.state != "finished" and self._any_finished:
+        if trial.state == "complete" and not self._any_complete:
+            self._any_complete, self._best = True, None
+        if trial.state != "complete" and self._any_complete:
             return
-        if self._best is None or problem.better(trial.value, self._best):
+        if self._best is None or task.better(trial.value, self._best):
             self._best = trial.value
 
     def _eta(self) -> str:

@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from dmls_core.evaluate import Evidence, Insight, examine
 from dmls_core.evaluate.report import render_report
 from dmls_core.models.engines import Fitted
-from dmls_core.search import Problem, SearchOutcome
+from dmls_core.search import SearchOutcome, SearchTask
 from dmls_core.spec import Spec
 from dmls_core.training.prepare import Prepared
 
 
 def look_closer(
-    spec: Spec, data: Prepared, problem: Problem, fitted: Fitted, served: NDArray[Any], result: dict[str, Any]
+    spec: Spec, data: Prepared, task: SearchTask, fitted: Fitted, served: NDArray[Any], result: dict[str, Any]
 ) -> Insight:
     """Find out how far the score can be trusted and what it rests on.
 
     Args:
         spec: the spec.
         data: what was trained on, and what was held out.
-        problem: what was searched.
+        task: what was searched.
         fitted: the model.
         served: its answers for the held-out rows, as they will be served.
         result: ``result.json``; ``holdout.interval``, ``permutation`` and ``warnings`` are put into it.
@@ -33,7 +33,7 @@ def look_closer(
     evidence = Evidence(
         task=spec.task,
         metric=spec.search.metric,
-        direction=problem.direction,
+        direction=task.direction,
         features=data.encoder.feature_names,
         labels=data.labels,
         train=data.train,
@@ -44,13 +44,13 @@ def look_closer(
         importances=np.array([result["importances"][name] for name in data.encoder.feature_names]),
         cv_score=result["cv_score"],
         interval=None,
-        seed=problem.seed,
+        seed=task.seed,
     )
     trees = result["best_params"].get("n_estimators") or 1
     insight = examine(
         evidence,
-        lambda rows: fitted.predict(problem.engine.place(rows)),
-        trees=int(trees) * max(1, problem.n_classes if problem.n_classes > 2 else 1),
+        lambda rows: fitted.predict(task.engine.place(rows)),
+        trees=int(trees) * max(1, task.n_classes if task.n_classes > 2 else 1),
     )
     result["holdout"]["interval"] = list(insight.interval) if insight.interval else None
     result["permutation"] = {name: mean for name, (mean, _) in insight.permutation.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from dmls_core.data import content_hash
 from dmls_core.evaluate import HoldoutScores
 from dmls_core.models.engines import Fitted
-from dmls_core.search import Problem, SearchOutcome
+from dmls_core.search import SearchOutcome, SearchTask
 from dmls_core.training.prepare import Prepared
 from dmls_core.training.request import Job
 from dmls_core.training.versions import versions
@@ -22,7 +22,7 @@ LIBRARIES = ("optuna", "polars", "great-expectations")
 def describe_run(
     job: Job,
     data: Prepared,
-    problem: Problem,
+    task: SearchTask,
     outcome: SearchOutcome,
     fitted: Fitted,
     scores: HoldoutScores,
@@ -38,17 +38,17 @@ def describe_run(
         "run_key": job.key,
         "spec_sha256": spec.sha256,
         "task": spec.task,
-        "model": problem.model.name,
-        "engine": problem.engine.name,
+        "model": task.model.name,
+        "engine": task.engine.name,
         "metric": spec.search.metric,
-        "direction": problem.direction,
+        "direction": task.direction,
         "score": scores.score,
         "cv_score": outcome.best.value,
         "best_trial": outcome.best.number,
         "best_params": fitted.parameters(),
         "n_trials": outcome.scored,
-        "folds": len(problem.folds),
-        "seed": problem.seed,
+        "folds": len(task.folds),
+        "seed": task.seed,
         "labels": list(data.labels) if data.labels else None,
         "features": list(data.encoder.feature_names),
         "importances": dict(zip(data.encoder.feature_names, importances, strict=True)),
@@ -59,7 +59,7 @@ def describe_run(
         },
         "data": describe_data(job, data),
         "warnings": list(data.warnings),
-        "versions": versions((*problem.engine.libraries, *LIBRARIES)),
+        "versions": versions((*task.engine.libraries, *LIBRARIES)),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
 

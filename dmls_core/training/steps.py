@@ -8,8 +8,16 @@ from dmls_core.compute import available_cpus
 from dmls_core.evaluate import scorer
 from dmls_core.models import METRICS
 from dmls_core.models.engines import Engine, Fitted
-from dmls_core.search import Problem, SearchOutcome, Space, Trial, choose_searcher, make_folds, unbroken
-from dmls_core.search.early_stop import enough_of
+from dmls_core.search import (
+    SearchOutcome,
+    SearchTask,
+    Space,
+    Trial,
+    choose_searcher,
+    contiguous_trials,
+    make_folds,
+)
+from dmls_core.search.callbacks import early_stopping
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.training.clock import SearchClock
 from dmls_core.training.prepare import Prepared
@@ -17,9 +25,9 @@ from dmls_core.training.progress import Progress
 from dmls_core.training.run_folder import RunFolder
 
 
-def make_problem(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared) -> Problem:
+def make_task(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared) -> SearchTask:
     """Put the training rows on the engine's device and deal out the folds."""
-    return Problem(
+    return SearchTask(
         model=model,
         engine=engine,
         features=engine.place(data.train),
@@ -38,49 +46,49 @@ def make_problem(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepa
 
 def search(
     spec: Spec,
-    problem: Problem,
+    task: SearchTask,
     space: Space,
     folder: RunFolder,
     progress: Progress,
     stop: Callable[[], bool],
 ) -> SearchOutcome:
     """Search, keeping each trial as it ends; trials of an earlier attempt are taken up."""
-    done = unbroken(folder.trials(problem.engine.name))
-    progress.resume(problem, done)
+    done = contiguous_trials(folder.trials(task.engine.name))
+    progress.resume(task, done)
     progress.seconds["search"] = sum(trial.seconds for trial in done)
 
     def on_trial(trial: Trial) -> None:
         folder.keep(trial)
-        progress.trial(problem, spec.search.metric, trial)
+        progress.trial(task, spec.search.metric, trial)
 
-    searcher = choose_searcher(spec.search.strategy, problem.model)
+    searcher = choose_searcher(spec.search.strategy, task.model)
     clock = SearchClock(folder, spec.search.timeout)
     timeout = clock.left(done)
     progress.limit(clock.remaining)
     with clock:
         return searcher.run(
-            problem,
+            task,
             space,
             spec.n_trials,
             done=done,
             timeout=timeout,
-            enough=enough_of(spec.search.early_stop, problem.direction),
+            enough=early_stopping(spec.search.early_stop, task.direction),
             on_trial=on_trial,
             on_step=progress.step,
             stop=stop,
         )
 
 
-def refit(problem: Problem, outcome: SearchOutcome) -> Fitted:
+def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
     """Return the search's own model, or fit the best trial's hyperparameters on all training rows."""
     if outcome.fitted is not None:
         return outcome.fitted
-    return problem.engine.fit(
-        problem.model,
+    return task.engine.fit(
+        task.model,
         outcome.params,
-        problem.features,
-        problem.target,
-        n_classes=problem.n_classes,
-        seed=problem.seed,
-        threads=problem.threads,
+        task.features,
+        task.target,
+        n_classes=task.n_classes,
+        seed=task.seed,
+        threads=task.threads,
     )

@@ -8,17 +8,17 @@ from dmls_core.compute.allocator import return_freed
 from dmls_core.evaluate import score_holdout
 from dmls_core.serving.card import write_card
 from dmls_core.store import layout
-from dmls_core.training.contest import contest
-from dmls_core.training.entrants import describe, enter
+from dmls_core.training.candidates import describe, enter
+from dmls_core.training.compare import contest
+from dmls_core.training.depth_analysis import describe_size
+from dmls_core.training.distributed_search import remove_study, search_models, share
 from dmls_core.training.model_folder import export_checkpoint, write_companions
 from dmls_core.training.progress import Progress, told
 from dmls_core.training.report import look_closer, write_report
 from dmls_core.training.request import Job
 from dmls_core.training.result import describe_run
 from dmls_core.training.run_folder import RunFolder
-from dmls_core.training.shallower import describe_size
 from dmls_core.training.steps import refit
-from dmls_core.training.together import remove_study, search_models, share
 from dmls_core.training.validation import SideBySide
 
 
@@ -32,7 +32,7 @@ def help_out(job: Job, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     with progress.phase("load"):
         entrants = enter(job)
     progress.enter("searching", describe(entrants))
-    share(job, [entrant.arm() for entrant in entrants], folder, progress, stop=lambda: False)
+    share(job, [entrant.candidate() for entrant in entrants], folder, progress, stop=lambda: False)
     return {"schema": 1, "status": "helped", "run_key": job.key, "worker": job.request.worker}
 
 
@@ -62,25 +62,25 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
             # Why the search was stopped matters more than what it says about that.
             validation.check()
     return_freed()
-    problem, data = winner.problem, winner.data
-    model, engine = problem.model, problem.engine
+    task, data = winner.task, winner.data
+    model, engine = task.model, task.engine
     with progress.phase("refit"):
         progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
-        fitted = refit(problem, outcome)
+        fitted = refit(task, outcome)
     model_folder = job.out / layout.MODEL
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
         own = fitted.predict(engine.place(data.test))
-        served = export_checkpoint(fitted, data.test, own, model_folder, threads=problem.threads)
+        served = export_checkpoint(fitted, data.test, own, model_folder, threads=task.threads)
     return_freed()
     with progress.phase("score"):
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, served, model, spec.search.metric, scores.score, model_folder)
-        result = describe_run(job, data, problem, outcome, fitted, scores)
+        result = describe_run(job, data, task, outcome, fitted, scores)
         result["comparison"] = contest(spec, data, served, entrants[0].data.rival)
     with progress.phase("report"):
-        insight = look_closer(spec, data, problem, fitted, served, result)
-        result["size"] = describe_size(data, problem, spec.search.metric, model_folder)
+        insight = look_closer(spec, data, task, fitted, served, result)
+        result["size"] = describe_size(data, task, spec.search.metric, model_folder)
     for warning in insight.warnings:
         progress.warn(warning)
     progress.seconds["validate"] = validation.finish()

@@ -25,6 +25,7 @@ STATE_KINDS = {
     "up_for_retry": "warn",
     # Of trials, drift and services
     "finished": "good",
+    "complete": "good",
     "pruned": "",
     "drifted": "bad",
     "steady": "good",

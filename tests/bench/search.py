@@ -24,7 +24,7 @@ from dmls_core.compute import available_cpus
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.engines import load_engine
-from dmls_core.search import Problem, Space, Trial, choose_searcher, make_folds
+from dmls_core.search import SearchTask, Space, Trial, choose_searcher, make_folds
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
 
@@ -131,7 +131,7 @@ def ours(setting: Setting) -> tuple[float, Any]:
     case, split = setting.case, setting.split
     model = CATALOGUE[case.model]
     classes = int(split.y.max()) + 1 if model.task == "classification" else 0
-    problem = Problem(
+    task = SearchTask(
         model=model,
         engine=load_engine("cpu", model.family),
         features=split.x,
@@ -149,17 +149,17 @@ def ours(setting: Setting) -> tuple[float, Any]:
         return
 
     searcher = choose_searcher("auto", model)
-    outcome = searcher.run(problem, Space.of(case.space), setting.trials, on_trial=ignore, stop=lambda: False)
-    fitted = outcome.fitted or problem.engine.fit(
+    outcome = searcher.run(task, Space.of(case.space), setting.trials, on_trial=ignore, stop=lambda: False)
+    fitted = outcome.fitted or task.engine.fit(
         model,
         outcome.params,
         split.x,
         split.y,
         n_classes=classes,
         seed=setting.seed,
-        threads=problem.threads,
+        threads=task.threads,
     )
-    return problem.score(split.y_held, fitted.predict(split.x_held)), outcome.params
+    return task.score(split.y_held, fitted.predict(split.x_held)), outcome.params
 
 
 def one_fit(setting: Setting, params: dict[str, Any]) -> tuple[float, Any]:

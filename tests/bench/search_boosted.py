@@ -27,7 +27,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score, tra
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import load_engine
-from dmls_core.search import Problem, Space, choose_searcher, make_folds
+from dmls_core.search import SearchTask, Space, choose_searcher, make_folds
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
 
@@ -60,7 +60,7 @@ def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: in
     x, rest, y, truth = data
     engine = load_engine("cpu", model.family)
     metric = model.default_metric
-    problem = Problem(
+    task = SearchTask(
         model=model,
         engine=engine,
         features=x,
@@ -75,7 +75,7 @@ def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: in
     )
     started, cpu = time.perf_counter(), time.process_time()
     outcome = choose_searcher("auto", model).run(
-        problem, Space.of(space_of(model)), trials, on_trial=lambda _: None, stop=lambda: False
+        task, Space.of(space_of(model)), trials, on_trial=lambda _: None, stop=lambda: False
     )
     spent = time.perf_counter() - started, time.process_time() - cpu
     options = {"n_classes": classes, "seed": seed, "threads": threads}

@@ -67,7 +67,7 @@ def test_the_trainer(platform: PlatformClient):
         now = json.loads(platform.get(key) or b"{}")
         # What went on to more trees kept what it had.
         assert now == trial or now["steps"] > trial["steps"], "a finished trial was paid twice"
-        assert now["course"][: len(trial["course"])] == trial["course"]
+        assert now["intermediate_values"][: len(trial["intermediate_values"])] == trial["intermediate_values"]
 
 
 def test_services_of_airflow(platform: PlatformClient):

@@ -8,10 +8,10 @@ import pytest
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.engines import load_engine
-from dmls_core.search import Problem, Space, choose_searcher, make_folds
-from dmls_core.search.nested.axes import lay_out
-from dmls_core.search.nested.blocks import BlockForest, seed_of_block
-from dmls_core.search.nested.ground import survey
+from dmls_core.search import SearchTask, Space, choose_searcher, make_folds
+from dmls_core.search.forest.block_forest import BlockForest, seed_of_block
+from dmls_core.search.forest.scoring import prepare_scoring
+from dmls_core.search.forest.space import partition_space
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Choice, Range
 from tests.unit.engines.conftest import make_data
@@ -19,10 +19,10 @@ from tests.unit.engines.conftest import make_data
 MODELS = {"random-forest-classifier": "multiclass", "random-forest-regressor": "regression"}
 
 
-def make_problem(name: str, rows: int = 8000) -> Problem:
+def make_task(name: str, rows: int = 8000) -> SearchTask:
     model, data = CATALOGUE[name], make_data(MODELS[name], rows=rows)
     engine = load_engine("gpu", model.family)
-    return Problem(
+    return SearchTask(
         model=model,
         engine=engine,
         features=engine.place(data.x),
@@ -37,7 +37,7 @@ def make_problem(name: str, rows: int = 8000) -> Problem:
     )
 
 
-def search(problem: Problem):
+def search(task: SearchTask):
     space = Space(
         {
             "n_estimators": Range(min=10, max=60),
@@ -46,58 +46,58 @@ def search(problem: Problem):
         },
         {},
     )
-    searcher = choose_searcher("auto", problem.model)
-    return searcher.run(problem, space, 2, on_trial=lambda _: None, stop=lambda: False)
+    searcher = choose_searcher("auto", task.model)
+    return searcher.run(task, space, 2, on_trial=lambda _: None, stop=lambda: False)
 
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_cut_is_the_forest_that_cuml_grows_with_that_limit(name: str):
-    problem = make_problem(name)
+    task = make_task(name)
     sizes, depths = (5, 20), (1, 3, 6, 10)
     space = Space({"n_estimators": Choice(values=sizes), "max_depth": Choice(values=depths)}, {})
-    layout = lay_out(problem, space)
-    ground = survey(problem, space, len(layout.cuts)).grounds[0]
-    forest = BlockForest(problem, layout, ground, {}, threads=4)
-    assert not isinstance(ground.probe, np.ndarray)
+    layout = partition_space(task, space)
+    split = prepare_scoring(task, space, len(layout.cuts)).splits[0]
+    forest = BlockForest(task, layout, split, {}, threads=4)
+    assert not isinstance(split.probe, np.ndarray)
     sums = [0.0 for _ in layout.cuts]
 
     for before, size in ((0, sizes[0]), sizes):
         forest.grow(size)
         for cut, setting in enumerate(layout.cuts):
-            real = problem.engine.fit(
-                problem.model,
+            real = task.engine.fit(
+                task.model,
                 {"n_estimators": size - before, **setting},
-                ground.features,
-                ground.target,
-                n_classes=problem.n_classes,
-                seed=seed_of_block(problem.seed, before),
+                split.features,
+                split.target,
+                n_classes=task.n_classes,
+                seed=seed_of_block(task.seed, before),
                 threads=4,
             )
-            sums[cut] = sums[cut] + real.predict(ground.probe) * (size - before)
-            found = forest.prediction(cut, np.arange(len(ground.truth)))
+            sums[cut] = sums[cut] + real.predict(split.probe) * (size - before)
+            found = forest.prediction(cut, np.arange(len(split.truth)))
             np.testing.assert_allclose(found, sums[cut] / size, atol=1e-4 * np.abs(found).max())
 
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_search_ends_with_a_model_that_is_exported_as_it_was_fitted(name: str, tmp_path):
-    problem = make_problem(name)
+    task = make_task(name)
 
-    outcome, again = search(problem), search(problem)
+    outcome, again = search(task), search(task)
 
-    assert not isinstance(problem.features, np.ndarray)
+    assert not isinstance(task.features, np.ndarray)
     assert outcome.finished == 1
     assert outcome.best.value > 0.5
     assert set(outcome.best.surface.axes) == {"n_estimators", "max_depth"}
     assert [trial.params for trial in again.trials] == [trial.params for trial in outcome.trials]
-    fitted = problem.engine.fit(
-        problem.model,
+    fitted = task.engine.fit(
+        task.model,
         outcome.params,
-        problem.features,
-        problem.target,
-        n_classes=problem.n_classes,
+        task.features,
+        task.target,
+        n_classes=task.n_classes,
         seed=0,
         threads=4,
     )
     loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
-    own = fitted.predict(problem.features)
-    checkpoint.check_parity(own, checkpoint.predict(loaded, problem.engine.fetch(problem.features)))
+    own = fitted.predict(task.features)
+    checkpoint.check_parity(own, checkpoint.predict(loaded, task.engine.fetch(task.features)))

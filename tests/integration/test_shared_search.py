@@ -160,7 +160,7 @@ def test_workers_prune_by_each_others_trials(start: Start, tmp_path: Path):
     ended(tmp_path, *(start(worker, 2, 16, pruning="halving", sampler="random") for worker in range(2)))
 
     states = Counter(trial["state"] for trial in trials(tmp_path))
-    assert states["finished"] >= 1
+    assert states["complete"] >= 1
     assert states["pruned"] >= 4
     assert states.total() == 16
 

@@ -229,7 +229,9 @@ def test_killed_and_started_again_it_pays_no_trial_twice(iris: Path):
         # What went on to more trees kept what it had; nothing else was touched.
         went_on += before != now
         assert before == now or before["steps"] < now["steps"]
-        assert now["course"][: len(before["course"])] == before["course"]
+        assert (
+            now["intermediate_values"][: len(before["intermediate_values"])] == before["intermediate_values"]
+        )
         assert now["seconds"] >= before["seconds"]
     assert went_on < len(paid)
     assert result["n_trials"] == 6

@@ -59,13 +59,13 @@ def on_equal_terms(scored: Sequence[Mapping[str, Any]], direction: str, *, fores
     begun = [
         {
             "number": trial["number"],
-            "value": trial["course"][0],
+            "value": trial["intermediate_values"][0],
             "params": _without_length(trial["params"]) if read else trial["params"],
         }
         for trial in scored
-        if trial.get("course")
+        if trial.get("intermediate_values")
     ]
-    return Compared(begun, begun, "each as it stood when the first were given up")
+    return Compared(begun, begun, "each as it stood when the first were pruned")
 
 
 def _common_sizes(trials: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -17,12 +17,12 @@ MORE = 200
 COLUMNS = 12
 """Hyperparameters of the leaderboard."""
 
-WORDS = {"finished": "finished", "pruned": "given up early", "failed": "failed"}
+STATES = ("complete", "pruned", "failed")
 """How a trial may have ended."""
 
 
 def leaderboard(trials: Sequence[Mapping[str, Any]], metric: str, direction: str) -> str:
-    """Return the HTML: the best trial first, what was given up early after all that was not.
+    """Return the HTML: the best trial first, pruned trials after completed ones.
 
     Args:
         trials: those that have a score, none of which repeats another.
@@ -49,7 +49,7 @@ def leaderboard(trials: Sequence[Mapping[str, Any]], metric: str, direction: str
             *([trial.get("model", "")] if several else []),
             _score(trial["value"], digits),
             *([_spread(trial, digits)] if folds else []),
-            WORDS[trial.get("state", "finished")],
+            trial.get("state", "complete"),
             Shown(f"{trial['seconds']:,.2f}"),
             *([_told(trial)] if several else [_set(trial, name) for name in names]),
         ]

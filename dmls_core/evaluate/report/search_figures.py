@@ -39,7 +39,7 @@ def history(figures: Figures, trials: Sequence[TrialData], metric: str, directio
     pruned = [trial for trial in scored if trial.get("state") == "pruned"]
     pruned = pruned[:: max(1, math.ceil(len(pruned) / POINTS))]
     traces = [
-        _dots("finished", [finished[at] for at in kept], {"color": "@accent", "size": 7, "opacity": 0.75})
+        _dots("complete", [finished[at] for at in kept], {"color": "@accent", "size": 7, "opacity": 0.75})
     ]
     text = "In the order in which they were suggested"
     if len(finished) > 1:
@@ -58,7 +58,7 @@ def history(figures: Figures, trials: Sequence[TrialData], metric: str, directio
         text += "; the line is the best so far"
     if pruned:
         style = {"color": "@muted", "size": 6, "symbol": "circle-open"}
-        traces.insert(0, _dots("given up early", pruned, style))
+        traces.insert(0, _dots("pruned", pruned, style))
     return figures.add(
         "Score of each trial",
         f"{text}.",

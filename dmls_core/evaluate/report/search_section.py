@@ -11,7 +11,7 @@ from dmls_core.evaluate.report import search_figures
 from dmls_core.evaluate.report.equal_terms import LENGTH, on_equal_terms
 from dmls_core.evaluate.report.figures import Figures
 from dmls_core.evaluate.report.importance import hyperparameter_importances
-from dmls_core.evaluate.report.leaderboard import WORDS, leaderboard, scored_by
+from dmls_core.evaluate.report.leaderboard import STATES, leaderboard, scored_by
 from dmls_core.evaluate.report.parts import folded, paragraph, table
 from dmls_core.evaluate.report.surface import surface
 from dmls_core.models import CATALOGUE
@@ -59,15 +59,15 @@ def _spaces(spec: Mapping[str, Any], model: str) -> Mapping[str, Mapping[str, An
 
 def _states(trials: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> str:
     """Say how the trials ended, and what ended the search where trials are missing."""
-    counts = Counter(trial.get("state", "finished") for trial in trials)
-    told = ", ".join(f"{counts[state]:,} {word}" for state, word in WORDS.items() if counts[state])
-    text = f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {told}."
+    counts = Counter(trial.get("state", "complete") for trial in trials)
+    ended = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
+    text = f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {ended}."
     if repeats := sum(trial.get("same_as") is not None for trial in trials):
         text += f" {repeats:,} of them repeat another, cost nothing and are not listed."
     if len(trials) - counts["failed"] < spec["n_trials"]:
         rules = [name for name in ("timeout", "early_stop") if spec["search"].get(name) is not None]
-        ended = f": the search was ended by {' or '.join(rules)}" if rules else ""
-        text += f" {spec['n_trials']:,} were asked for{ended}."
+        reason = f": the search was ended by {' or '.join(rules)}" if rules else ""
+        text += f" {spec['n_trials']:,} were asked for{reason}."
     return text
 
 
@@ -99,8 +99,8 @@ def _scoring(
     text = f"Scores are of {'; of '.join(ways)}."
     if any(trial.get("state") == "pruned" for trial in scored):
         text += (
-            " What was given up early keeps the score that it had then, of fewer trees, rounds or folds: it "
-            "stands below the others and does not compare with them."
+            " Pruned trials keep the score of their last step, of fewer trees, rounds or folds. It "
+            "is not comparable, and they rank below completed trials."
         )
     return text
 

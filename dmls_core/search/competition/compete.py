@@ -6,29 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmls_core.errors import DataError
-from dmls_core.search.arm import Arm
+from dmls_core.search.callbacks import ShouldStop, never_stop
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.competition.rungs import Entry, next_turn
-from dmls_core.search.early_stop import Enough, never_enough
-from dmls_core.search.plain import PlainSearcher
-from dmls_core.search.trial import Trial, unbroken
+from dmls_core.search.sequential import SequentialSearcher
+from dmls_core.search.trial import Trial, contiguous_trials
 
 
 def compete(
-    arms: Sequence[Arm],
+    candidates: Sequence[ModelCandidate],
     n_trials: int,
     *,
     done: Sequence[Trial] = (),
     timeout: float | None = None,
-    enough: Enough = never_enough,
+    enough: ShouldStop = never_stop,
     on_trial: Callable[[Trial], None],
     stop: Callable[[], bool],
 ) -> list[Trial]:
     """Search until ``n_trials`` trials of all models together have a value; see ``Searcher.run``.
 
-    The same arms, seeds and trials give the same trials, whether in one go or resumed.
+    The same candidates, seeds and trials give the same trials, whether in one go or resumed.
 
     Args:
-        arms: the models; each has one trial at least.
+        candidates: the models; each has one trial at least.
         n_trials: trials wanted in all.
         done: trials of an earlier attempt, numbered over all models.
         timeout: seconds after which no trial is started, those of ``done`` included.
@@ -39,17 +39,17 @@ def compete(
     Returns:
         All trials, numbered over all models; each names its model.
     """
-    field = {arm.model: _Contestant(arm) for arm in arms}
-    trials = unbroken(done)
+    field = {candidate.model: _Contestant(candidate) for candidate in candidates}
+    trials = contiguous_trials(done)
     for trial in trials:
         field[trial.model].trials.append(trial)
 
     def over(_: Sequence[Trial] = ()) -> bool:
-        return len({trial.model for trial in trials}) == len(arms) and enough(trials)
+        return len({trial.model for trial in trials}) == len(candidates) and enough(trials)
 
     while not stop() and not over():
         entries = [contestant.entry() for contestant in field.values()]
-        turn = next_turn(entries, n_trials, arms[0].problem.better)
+        turn = next_turn(entries, n_trials, candidates[0].task.better)
         if isinstance(turn, str):
             break
         left = None if timeout is None else timeout - sum(trial.seconds for trial in trials)
@@ -60,13 +60,13 @@ def compete(
 class _Contestant:
     """One model: its trials under the numbers that they have among all, and its own search under its own."""
 
-    def __init__(self, arm: Arm) -> None:
+    def __init__(self, candidate: ModelCandidate) -> None:
         self.trials: list[Trial] = []
-        self._arm = arm
+        self._arm = candidate
         self._closed = False
 
     def entry(self) -> Entry:
-        values = [t.value if t.state == "finished" else None for t in self.trials if t.state != "failed"]
+        values = [t.value if t.state == "complete" else None for t in self.trials if t.state != "failed"]
         return Entry(self._arm.model, tuple(values), closed=self._closed)
 
     def go_on(
@@ -74,7 +74,7 @@ class _Contestant:
         until: int,
         trials: list[Trial],
         left: float | None,
-        enough: Enough,
+        enough: ShouldStop,
         on_trial: Callable[[Trial], None],
         stop: Callable[[], bool],
     ) -> None:
@@ -90,8 +90,8 @@ class _Contestant:
         # A search for its own trials that failed altogether leaves the field to the others.
         spent = sum(trial.seconds for trial in self.trials)
         try:
-            PlainSearcher(self._arm.plan, self._arm.evaluator).run(
-                self._arm.problem,
+            SequentialSearcher(self._arm.plan, self._arm.evaluator).run(
+                self._arm.task,
                 self._arm.space,
                 until,
                 done=self._own(),

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from dmls_core.search.early_stop import Enough, never_enough
-from dmls_core.search.plain import effective_key, repeat_of
-from dmls_core.search.shared.slots import Slot
+from dmls_core.search.callbacks import ShouldStop, never_stop
+from dmls_core.search.sequential import effective_key, repeat_of
+from dmls_core.search.shared.slots import TrialRecord
 from dmls_core.search.shared.study import Claim, Kept, SharedStudy
 from dmls_core.search.trial import Trial
 
@@ -52,9 +52,9 @@ class SharedSearch:
         self,
         *,
         timeout: float | None,
-        enough: Enough = never_enough,
+        enough: ShouldStop = never_stop,
         on_trial: Callable[[Trial], None],
-        on_slots: Callable[[Mapping[int, Slot]], None],
+        on_slots: Callable[[Mapping[int, TrialRecord]], None],
         stop: Callable[[], bool],
         leave: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -73,7 +73,7 @@ class SharedSearch:
             stop: asked between steps.
             leave: asked of a helper after each of its trials: whether another run waits for its place.
         """
-        slots: Mapping[int, Slot] = self.study.slots()
+        slots: Mapping[int, TrialRecord] = self.study.slots()
         paid = sum(slot.seconds for slot in slots.values()) / self.member.workers
         started = time.monotonic() - paid
         on_slots(slots)
@@ -96,36 +96,38 @@ class SharedSearch:
     def _work(
         self,
         claim: Claim,
-        slots: Mapping[int, Slot],
+        slots: Mapping[int, TrialRecord],
         on_trial: Callable[[Trial], None],
         stop: Callable[[], bool],
     ) -> None:
         suggestions = claim.suggestions
-        arm = suggestions.arm
+        candidate = suggestions.candidate
         params = suggestions.params(claim.asked)
         with self.study.at_work(claim):
-            trial = self._repeated(claim, slots) or arm.evaluator.evaluate(
-                arm.problem,
-                arm.space,
+            trial = self._repeated(claim, slots) or candidate.evaluator.evaluate(
+                candidate.task,
+                candidate.space,
                 claim.number,
                 params,
-                give_up=suggestions.give_up(claim.asked),
+                should_prune=suggestions.should_prune(claim.asked),
                 stop=stop,
             )
             if trial is not None:
-                self.study.finish(claim, replace(trial, model=arm.model), on_trial)
+                self.study.finish(claim, replace(trial, model=candidate.model), on_trial)
 
-    def _repeated(self, claim: Claim, slots: Mapping[int, Slot]) -> Trial | None:
+    def _repeated(self, claim: Claim, slots: Mapping[int, TrialRecord]) -> Trial | None:
         """Return the outcome of a trial that has been run with other words for the same hyperparameters."""
         suggestions = claim.suggestions
-        arm = suggestions.arm
+        candidate = suggestions.candidate
         params = suggestions.params(claim.asked)
 
         def key(values: Mapping[str, object]) -> str:
-            return effective_key(arm.problem, arm.space, suggestions.space, values)  # type: ignore[arg-type]
+            return effective_key(candidate.task, candidate.space, suggestions.space, values)  # type: ignore[arg-type]
 
         wanted = key(params)
-        ended = (s for s in slots.values() if s.model == arm.model and s.state in ("finished", "pruned"))
+        ended = (
+            s for s in slots.values() if s.model == candidate.model and s.state in ("complete", "pruned")
+        )
         same = next((s.number for s in ended if key(suggestions.decode(s.params)) == wanted), None)
         if same is None:
             return None

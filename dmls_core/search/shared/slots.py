@@ -25,11 +25,11 @@ SAME_AS = "dmls:same_as"
 SECONDS = "dmls:seconds"
 """Attribute: what the trial took."""
 
-Ending = Literal["running", "finished", "pruned", "failed", "lost"]
+Ending = Literal["running", "complete", "pruned", "failed", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TrialRecord:
     """One trial number.
 
     Attributes:
@@ -55,7 +55,7 @@ class Slot:
     @property
     def scored(self) -> bool:
         """Whether it has a value, so that ``n_trials`` counts it."""
-        return self.state in ("finished", "pruned")
+        return self.state in ("complete", "pruned")
 
     def as_trial(self) -> Trial:
         """Return what is known of a trial that has ended.
@@ -77,17 +77,17 @@ class Slot:
         )
 
 
-def read_slots(model: str, trials: Iterable[FrozenTrial]) -> dict[int, Slot]:
+def read_records(model: str, trials: Iterable[FrozenTrial]) -> dict[int, TrialRecord]:
     """Return what is known of each number; the latest Optuna trial of a number stands for it.
 
     To be called under the study's lock: whoever claims a trial marks it before it leaves the lock, so one
     that waits or runs without the mark lost its trainer in between.
     """
-    slots: dict[int, Slot] = {}
+    slots: dict[int, TrialRecord] = {}
     for trial in trials:
         number = trial.user_attrs.get(NUMBER)
         if number is not None:
-            slots[number] = Slot(
+            slots[number] = TrialRecord(
                 number,
                 model,
                 _state(trial),
@@ -103,7 +103,7 @@ def read_slots(model: str, trials: Iterable[FrozenTrial]) -> dict[int, Slot]:
 def _state(trial: FrozenTrial) -> Ending:
     match trial.state:
         case TrialState.COMPLETE:
-            return "finished"
+            return "complete"
         case TrialState.PRUNED:
             return "pruned"
         case TrialState.RUNNING if trial.user_attrs.get(CLAIMED):

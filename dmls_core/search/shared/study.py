@@ -9,13 +9,13 @@ from typing import Literal
 
 import optuna
 
-from dmls_core.search.arm import Arm
+from dmls_core.search.callbacks import ShouldStop, never_stop
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.competition import Entry, next_turn
-from dmls_core.search.early_stop import Enough, never_enough
-from dmls_core.search.plain import FAILURES
+from dmls_core.search.sequential import FAILURES
 from dmls_core.search.shared.database import StudyDatabase
 from dmls_core.search.shared.heartbeat import Heartbeat
-from dmls_core.search.shared.slots import Slot
+from dmls_core.search.shared.slots import TrialRecord
 from dmls_core.search.shared.suggest import SharedSuggestions
 from dmls_core.search.trial import Trial
 
@@ -41,14 +41,16 @@ class SharedStudy:
     Args:
         database: where the study is.
         name: the run's name, the same for all its trainers.
-        arms: the models.
+        candidates: the models.
         n_trials: trials wanted in all, as ``Searcher.run`` counts them.
     """
 
-    def __init__(self, database: StudyDatabase, name: str, arms: Sequence[Arm], n_trials: int) -> None:
+    def __init__(
+        self, database: StudyDatabase, name: str, candidates: Sequence[ModelCandidate], n_trials: int
+    ) -> None:
         self._database = database
         self._name = name
-        self._arms = arms
+        self._arms = candidates
         self._n_trials = n_trials
         self._suggestions: dict[str, SharedSuggestions] = {}
 
@@ -64,8 +66,10 @@ class SharedStudy:
             if finished():
                 return False
             self._suggestions = {
-                arm.model: SharedSuggestions(arm, self._database.storage, study_of(self._name, arm.model))
-                for arm in self._arms
+                candidate.model: SharedSuggestions(
+                    candidate, self._database.storage, study_of(self._name, candidate.model)
+                )
+                for candidate in self._arms
             }
             slots = self._slots()
             for trial in kept():
@@ -77,8 +81,8 @@ class SharedStudy:
         return True
 
     def claim(
-        self, kept: Kept, *, late: bool, enough: Enough = never_enough
-    ) -> tuple[Mapping[int, Slot], Claim | Literal["wait", "others", "end"]]:
+        self, kept: Kept, *, late: bool, enough: ShouldStop = never_stop
+    ) -> tuple[Mapping[int, TrialRecord], Claim | Literal["wait", "others", "end"]]:
         """Take the next trial: a lost one first.
 
         Args:
@@ -112,7 +116,7 @@ class SharedStudy:
                     suggestions.adopt(known[number])
                 slots = self._slots()
             entries = [self._entry(suggestions, slots) for suggestions in self._suggestions.values()]
-            better = self._arms[0].problem.better
+            better = self._arms[0].task.better
             turn = next_turn(entries, self._n_trials, better)
             if isinstance(turn, str):
                 return slots, rest if turn == "end" else turn
@@ -140,7 +144,7 @@ class SharedStudy:
             claim.suggestions.tell(claim.asked, trial)
         return True
 
-    def slots(self) -> dict[int, Slot]:
+    def slots(self) -> dict[int, TrialRecord]:
         """Return what has become of each number."""
         with self._database.locked(self._name):
             return self._slots()
@@ -150,7 +154,7 @@ class SharedStudy:
         with self._database.locked(self._name):
             self._first.note(STOPPED, True)
 
-    def _over(self, slots: Mapping[int, Slot], enough: Enough) -> bool:
+    def _over(self, slots: Mapping[int, TrialRecord], enough: ShouldStop) -> bool:
         ended = [
             slot.as_trial() for _, slot in sorted(slots.items()) if slot.state not in ("running", "lost")
         ]
@@ -160,20 +164,20 @@ class SharedStudy:
     def _first(self) -> SharedSuggestions:
         return next(iter(self._suggestions.values()))
 
-    def _slots(self) -> dict[int, Slot]:
+    def _slots(self) -> dict[int, TrialRecord]:
         return {
             number: slot
             for suggestions in self._suggestions.values()
             for number, slot in suggestions.slots().items()
         }
 
-    def _entry(self, suggestions: SharedSuggestions, slots: Mapping[int, Slot]) -> Entry:
-        own = [slot for _, slot in sorted(slots.items()) if slot.model == suggestions.arm.model]
+    def _entry(self, suggestions: SharedSuggestions, slots: Mapping[int, TrialRecord]) -> Entry:
+        own = [slot for _, slot in sorted(slots.items()) if slot.model == suggestions.candidate.model]
         ended = [slot.state == "failed" for slot in own if slot.state != "running"]
         hopeless = sum(ended) > self._n_trials or sum(ended[-FAILURES:]) == FAILURES
         return Entry(
-            model=suggestions.arm.model,
-            values=tuple(slot.value if slot.state == "finished" else None for slot in own if slot.scored),
+            model=suggestions.candidate.model,
+            values=tuple(slot.value if slot.state == "complete" else None for slot in own if slot.scored),
             running=sum(slot.state == "running" for slot in own),
             closed=hopeless or suggestions.exhausted(len(own)),
         )
@@ -182,10 +186,10 @@ class SharedStudy:
         self,
         suggestions: SharedSuggestions,
         number: int,
-        slots: Mapping[int, Slot],
-        lost: Slot | None,
+        slots: Mapping[int, TrialRecord],
+        lost: TrialRecord | None,
     ) -> Claim:
-        position = sum(s.model == suggestions.arm.model and s.number < number for s in slots.values())
+        position = sum(s.model == suggestions.candidate.model and s.number < number for s in slots.values())
         return Claim(number, suggestions, suggestions.claim(number, position, lost))
 
 

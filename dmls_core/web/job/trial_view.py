@@ -32,7 +32,7 @@ class Curve:
 def rank(trials: Sequence[Mapping[str, Any]], direction: str) -> list[Mapping[str, Any]]:
     """Return the trials, the best first; pruned ones after those that were finished, failed ones last."""
     sign = -1 if direction == "maximize" else 1
-    order = {"finished": 0, "pruned": 1}
+    order = {"complete": 0, "pruned": 1}
 
     def key(trial: Mapping[str, Any]) -> tuple[int, float, int]:
         value = trial.get("value")
@@ -63,9 +63,9 @@ def curve(trials: Sequence[Mapping[str, Any]], direction: str) -> Curve | None:
     better = max if direction == "maximize" else min
     points, best = [], None
     # What was given up early counts only until something was not.
-    finished = any(trial.get("state") == "finished" for trial in scored)
+    finished = any(trial.get("state") == "complete" for trial in scored)
     for trial in scored:
-        if trial.get("state") == "finished" or not finished:
+        if trial.get("state") == "complete" or not finished:
             new = float(trial["value"]) if best is None else better(best, float(trial["value"]))
             if best is not None and new != best:
                 points.append((x(int(trial["number"])), y(best)))

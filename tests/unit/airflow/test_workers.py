@@ -25,8 +25,8 @@ from dmls_core.errors import RunnerError, SpecError
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
 from dmls_core.store.line import somebody_waits
+from dmls_core.training.distributed_search import LINE_VARIABLE as LINE_READ_BY_THE_TRAINER
 from dmls_core.training.run import STUDY_VARIABLE as READ_BY_THE_TRAINER
-from dmls_core.training.together import LINE_VARIABLE as LINE_READ_BY_THE_TRAINER
 
 SPEC = """model = {models}
 n_trials = 3

@@ -127,7 +127,7 @@ def spec(models: tuple[str, ...] = ("random-forest-classifier",)) -> dict[str, A
 def trial(number: int, value: float | None, **changes: Any) -> dict[str, Any]:
     return {
         "number": number,
-        "state": "failed" if value is None else "finished",
+        "state": "failed" if value is None else "complete",
         "value": value,
         "values": [] if value is None else [value - 0.01, value + 0.01],
         "params": {

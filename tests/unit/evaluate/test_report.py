@@ -85,7 +85,7 @@ def test_what_matters_is_readable_without_scripts():
     text = Outline(Case(3).page(TRIALS)).text
 
     for expected in (
-        *("lab/iris", "0.9500", "2 finished, 1 failed", "class 1", "3.11.7", "50 to 500", "species"),
+        *("lab/iris", "0.9500", "2 complete, 1 failed", "class 1", "3.11.7", "50 to 500", "species"),
         *("95 % confidence interval", "A model that knows no feature"),
     ):
         assert expected in text
@@ -201,7 +201,12 @@ def test_forests_that_were_given_up_are_compared_with_as_many_trees():
 
 def test_other_trials_are_compared_as_they_stood_when_the_first_were_given_up():
     trials = [
-        trial(number, 0.9, state="pruned" if number else "finished", course=[0.5 + number / 10, 0.9])
+        trial(
+            number,
+            0.9,
+            state="pruned" if number else "complete",
+            intermediate_values=[0.5 + number / 10, 0.9],
+        )
         for number in range(3)
     ]
 
@@ -225,7 +230,7 @@ def test_a_search_with_one_finished_trial_still_explains_itself():
         trial(
             number,
             0.9 if number else 0.95,
-            state="pruned" if number else "finished",
+            state="pruned" if number else "complete",
             surface=surface(0.7 + number / 100),
             params={"criterion": ["gini", "entropy"][number % 2], "max_features": number / 10},
         )
@@ -244,7 +249,7 @@ def test_the_best_trial_comes_first_and_what_was_given_up_last(direction: str, f
 
     rows = re.findall(r'<tr.*?><td class="n">(\d)</td><td class="n">(\d)</td><td class="n">0\.', page)
     assert rows == [("1", str(first)), ("2", str(1 - first)), ("3", "3")]
-    assert "2 finished, 1 given up early, 1 failed" in page
+    assert "2 complete, 1 pruned, 1 failed" in page
 
 
 def test_repeats_are_counted_and_not_listed():
@@ -322,7 +327,7 @@ def test_a_single_trial_has_no_history():
     page = Case(3).page([trial(0, 0.9)])
 
     assert "Score of each trial" not in page
-    assert "1 trial: 1 finished" in page
+    assert "1 trial: 1 complete" in page
 
 
 def test_the_page_stays_small():

@@ -1,4 +1,4 @@
-"""A problem whose fits cost nothing: the score is a function of the hyperparameters."""
+"""A task whose fits cost nothing: the score is a function of the hyperparameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
-from dmls_core.search import Fold, Problem
+from dmls_core.search import Fold, SearchTask
 
 Params = dict[str, Any]
 
@@ -41,9 +41,9 @@ class FakeEngine:
         return FakeFitted(self.function(dict(params)))
 
 
-def make_problem(function: Callable[[Params], float], **changes: Any) -> Problem:
+def make_task(function: Callable[[Params], float], **changes: Any) -> SearchTask:
     rows = np.arange(6)
-    problem = Problem(
+    task = SearchTask(
         model=CATALOGUE["random-forest-classifier"],
         engine=FakeEngine(function),
         features=np.zeros((6, 1), np.float32),
@@ -56,7 +56,7 @@ def make_problem(function: Callable[[Params], float], **changes: Any) -> Problem
         seed=0,
         threads=1,
     )
-    return replace(problem, **changes)
+    return replace(task, **changes)
 
 
 @pytest.fixture

@@ -8,55 +8,55 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dmls_core.errors import DataError
-from dmls_core.search.evaluator import GiveUp
-from dmls_core.search.interface import Problem
+from dmls_core.search.objective import ShouldPrune
 from dmls_core.search.space import Space
+from dmls_core.search.task import SearchTask
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
 
 
 class CrossValidation:
-    """Fits and scores every fold; its steps are folds. See ``Evaluator``."""
+    """Fits and scores every fold; its steps are folds. See ``Objective``."""
 
     def suggested(self, space: Space) -> Space:
-        """Return all of ``space``; see ``Evaluator.suggested``."""
+        """Return all of ``space``; see ``Objective.suggested``."""
         return space
 
     def evaluate(
         self,
-        problem: Problem,
+        task: SearchTask,
         space: Space,
         number: int,
         params: Mapping[str, Scalar],
         *,
-        give_up: GiveUp,
+        should_prune: ShouldPrune,
         stop: Callable[[], bool],
     ) -> Trial | None:
-        """Score one trial; see ``Evaluator.evaluate``."""
+        """Score one trial; see ``Objective.evaluate``."""
         started = time.monotonic()
-        engine = problem.engine
+        engine = task.engine
         values: list[float] = []
-        course: list[float] = []
+        intermediate_values: list[float] = []
         pruned = False
         try:
-            for fold in problem.folds:
-                if values and (pruned := give_up(len(values), course[-1])):
+            for fold in task.folds:
+                if values and (pruned := should_prune(len(values), intermediate_values[-1])):
                     break
                 if values and stop():
                     return None
                 train, test = engine.place(fold.train), engine.place(fold.test)
                 fitted = engine.fit(
-                    problem.model,
+                    task.model,
                     {**space.fixed, **params},
-                    problem.features[train],
-                    problem.target[train],
-                    n_classes=problem.n_classes,
-                    seed=problem.seed,
-                    threads=problem.threads,
+                    task.features[train],
+                    task.target[train],
+                    n_classes=task.n_classes,
+                    seed=task.seed,
+                    threads=task.threads,
                 )
-                prediction = fitted.predict(problem.features[test])
-                values.append(problem.score(problem.truth[fold.test], prediction))
-                course.append(float(np.mean(values)))
+                prediction = fitted.predict(task.features[test])
+                values.append(task.score(task.truth[fold.test], prediction))
+                intermediate_values.append(float(np.mean(values)))
         except DataError as error:
             seconds = time.monotonic() - started
             return Trial(
@@ -66,17 +66,17 @@ class CrossValidation:
                 params,
                 seconds=seconds,
                 message=str(error),
-                course=tuple(course),
+                intermediate_values=tuple(intermediate_values),
             )
         return Trial(
             number,
-            "pruned" if pruned else "finished",
+            "pruned" if pruned else "complete",
             engine.name,
             params,
-            value=course[-1],
+            value=intermediate_values[-1],
             values=tuple(values),
             seconds=time.monotonic() - started,
-            message=f"given up after {len(values)} of {len(problem.folds)} folds" if pruned else "",
+            message=f"given up after {len(values)} of {len(task.folds)} folds" if pruned else "",
             steps=len(values),
-            course=tuple(course),
+            intermediate_values=tuple(intermediate_values),
         )

@@ -10,11 +10,11 @@ import pytest
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
 from dmls_core.search import Space, Trial
-from dmls_core.search.arm import Arm
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.competition import Entry, Turn, compete, next_turn, pick_winner
-from dmls_core.search.strategies import Plan
+from dmls_core.search.strategies import SearchStrategy
 from dmls_core.spec.hyperparameters import Choice, Range
-from tests.unit.search.conftest import make_problem, refuses
+from tests.unit.search.conftest import make_task, refuses
 from tests.unit.search.cross_validation import CrossValidation
 
 
@@ -67,13 +67,13 @@ def test_what_an_exhausted_winner_leaves_is_the_others():
     assert next_turn([exhausted, replace(open_one, closed=True)], 8, more) == "end"
 
 
-def arms(*functions, **changes):
+def candidates(*functions, **changes):
     names = ["random-forest-classifier", "extra-trees-classifier", "xgboost-classifier"]
     return [
-        Arm(
-            make_problem(function, model=CATALOGUE[name], **changes),
+        ModelCandidate(
+            make_task(function, model=CATALOGUE[name], **changes),
             Space({"n_estimators": Range(min=50, max=100_000)}, {}),
-            Plan("tpe"),
+            SearchStrategy("tpe"),
             CrossValidation(),
         )
         for name, function in zip(names, functions, strict=False)
@@ -89,7 +89,7 @@ def run(field, n_trials, **more_options):
 
 
 def test_the_better_model_gets_the_rest_and_wins():
-    field = arms(lambda p: p["n_estimators"] / 1e6, lambda p: 1 + p["n_estimators"] / 1e6)
+    field = candidates(lambda p: p["n_estimators"] / 1e6, lambda p: 1 + p["n_estimators"] / 1e6)
 
     trials, kept = run(field, 12)
 
@@ -106,8 +106,8 @@ def test_the_better_model_gets_the_rest_and_wins():
 @pytest.mark.parametrize("cut", range(12))
 def test_resumed_at_any_trial_it_goes_on_as_it_would_have(cut):
     functions = (lambda p: p["n_estimators"] / 1e6, lambda p: 0.1 - p["n_estimators"] / 1e6)
-    whole, _ = run(arms(*functions), 12)
-    field = arms(*functions)
+    whole, _ = run(candidates(*functions), 12)
+    field = candidates(*functions)
 
     trials, kept = run(field, 12, done=whole[:cut])
 
@@ -120,8 +120,8 @@ def test_resumed_at_any_trial_it_goes_on_as_it_would_have(cut):
 
 def test_a_repeat_points_to_the_number_among_all():
     field = [
-        replace(arm, space=Space({"criterion": Choice(values=("gini", "entropy"))}, {}))
-        for arm in arms(lambda _: 0.1, lambda _: 0.2)
+        replace(candidate, space=Space({"criterion": Choice(values=("gini", "entropy"))}, {}))
+        for candidate in candidates(lambda _: 0.1, lambda _: 0.2)
     ]
 
     trials, _ = run(field, 12)
@@ -134,16 +134,16 @@ def test_a_repeat_points_to_the_number_among_all():
 
 
 def test_a_model_that_always_fails_leaves_its_trials_to_the_other():
-    field = arms(refuses("no"), lambda _: 0.5)
+    field = candidates(refuses("no"), lambda _: 0.5)
 
     trials, _ = run(field, 8)
 
-    assert Counter(t.model for t in trials if t.state == "finished") == {"extra-trees-classifier": 8}
+    assert Counter(t.model for t in trials if t.state == "complete") == {"extra-trees-classifier": 8}
     assert pick_winner(field, trials)[0] is field[1]
 
 
 def test_if_all_fail_it_says_why():
-    field = arms(refuses("no"), refuses("never"))
+    field = candidates(refuses("no"), refuses("never"))
     trials, _ = run(field, 4)
     with pytest.raises(DataError, match="no trial finished: (no|never)"):
         pick_winner(field, trials)
@@ -151,7 +151,7 @@ def test_if_all_fail_it_says_why():
 
 def test_every_model_has_a_trial_when_the_time_is_up_or_enough_is_found():
     for options in ({"timeout": 0.0}, {"enough": lambda _: True}):
-        trials, _ = run(arms(lambda _: 0.1, lambda _: 0.2, lambda _: 0.3), 30, **options)
+        trials, _ = run(candidates(lambda _: 0.1, lambda _: 0.2, lambda _: 0.3), 30, **options)
         assert Counter(trial.model for trial in trials).keys() == {
             "random-forest-classifier",
             "extra-trees-classifier",
@@ -161,4 +161,4 @@ def test_every_model_has_a_trial_when_the_time_is_up_or_enough_is_found():
 
 
 def test_it_stops_at_once_when_told_to():
-    assert run(arms(lambda _: 0.1, lambda _: 0.2), 8, stop=lambda: True) == ([], [])
+    assert run(candidates(lambda _: 0.1, lambda _: 0.2), 8, stop=lambda: True) == ([], [])

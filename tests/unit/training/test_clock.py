@@ -29,7 +29,7 @@ with SearchClock(RunFolder(open_store(sys.argv[1])), 3600):
 
 
 def trial(seconds: float) -> Trial:
-    return Trial(0, "finished", "cpu", {}, value=0.5, values=(0.5,), seconds=seconds)
+    return Trial(0, "complete", "cpu", {}, value=0.5, values=(0.5,), seconds=seconds)
 
 
 @pytest.fixture

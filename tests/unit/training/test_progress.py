@@ -16,11 +16,11 @@ from dmls_core.training.progress import Progress, duration
 from dmls_core.training.progress import told as score_text
 from dmls_core.training.run_folder import RunFolder
 
-PROBLEM = SimpleNamespace(better=lambda one, other: one > other)
+TASK = SimpleNamespace(better=lambda one, other: one > other)
 
 
 def trial(number: int, value: float | None, **more: object) -> Trial:
-    state = "failed" if value is None else "finished"
+    state = "failed" if value is None else "complete"
     return Trial(number, state, "cpu", {}, value, seconds=2.0, **more)
 
 
@@ -36,10 +36,10 @@ def told(tmp_path: Path):
 def test_lines_for_people(told):
     progress, lines, _ = told
     progress.enter("searching", "searching n_estimators")
-    progress.trial(PROBLEM, "accuracy", trial(0, 0.95))
-    progress.trial(PROBLEM, "accuracy", trial(1, None, message="max_features is too large"))
-    progress.trial(PROBLEM, "accuracy", trial(2, 0.9))
-    progress.trial(PROBLEM, "accuracy", trial(3, 0.95, same_as=0))
+    progress.trial(TASK, "accuracy", trial(0, 0.95))
+    progress.trial(TASK, "accuracy", trial(1, None, message="max_features is too large"))
+    progress.trial(TASK, "accuracy", trial(2, 0.9))
+    progress.trial(TASK, "accuracy", trial(3, 0.95, same_as=0))
 
     assert lines == [
         "searching n_estimators",
@@ -54,10 +54,10 @@ def test_trials_that_are_given_up_or_go_on(told):
     progress, lines, read = told
     early = {"state": "pruned", "message": "given up after 20 rounds"}
     for number, value in enumerate((0.97, 0.8)):
-        progress.trial(PROBLEM, "r2", replace(trial(number, value), **early))
-    progress.trial(PROBLEM, "r2", trial(2, 0.9))
-    progress.trial(PROBLEM, "r2", replace(trial(3, 0.99), **early))
-    progress.trial(PROBLEM, "r2", trial(0, 0.93))
+        progress.trial(TASK, "r2", replace(trial(number, value), **early))
+    progress.trial(TASK, "r2", trial(2, 0.9))
+    progress.trial(TASK, "r2", replace(trial(3, 0.99), **early))
+    progress.trial(TASK, "r2", trial(0, 0.93))
 
     assert lines == [
         "trial 1/5  r2 0.9700  best 0.9700  eta 8 s  (given up after 20 rounds)",
@@ -73,13 +73,13 @@ def test_trials_that_are_given_up_or_go_on(told):
 def test_what_a_search_foresees_is_the_time_left(told, monkeypatch):
     progress, lines, read = told
     progress.step(Step(80, 3, 24))
-    progress.trial(PROBLEM, "r2", replace(trial(0, 0.5), state="pruned"))
+    progress.trial(TASK, "r2", replace(trial(0, 0.5), state="pruned"))
     progress.step(Step(60, 2, 50, 0.6))  # nobody has waited for it
     monkeypatch.setattr(progress_module, "QUIET", 0)
     progress.step(Step(40, 2, 50, 0.6))
     progress.step(Step(9, 1, 100, 0.7))
     progress.step(Step(0, 1, 150))
-    progress.trial(PROBLEM, "r2", trial(0, 0.71))
+    progress.trial(TASK, "r2", trial(0, 0.71))
 
     assert lines == [
         "trial 1/5  r2 0.5000  best 0.5000  eta 80 s",
@@ -96,8 +96,8 @@ def test_progress_for_programs(told):
     assert read()["state"] == "searching"
     assert (read()["finished"], read()["best"]) == (0, None)
 
-    progress.resume(PROBLEM, [trial(n, 0.5 + n / 10) for n in range(4)])
-    progress.trial(PROBLEM, "accuracy", trial(4, 0.6))
+    progress.resume(TASK, [trial(n, 0.5 + n / 10) for n in range(4)])
+    progress.trial(TASK, "accuracy", trial(4, 0.6))
 
     found = read()
     assert (found["schema"], found["finished"], found["total"]) == (1, 5, 5)
@@ -127,7 +127,7 @@ def test_durations():
 def test_no_longer_time_left_is_told_than_the_timeout_leaves(told):
     progress, lines, _ = told
     progress.limit(0.0)
-    progress.trial(PROBLEM, "accuracy", trial(0, 0.95))
+    progress.trial(TASK, "accuracy", trial(0, 0.95))
 
     assert lines == ["trial 1/5  accuracy 0.9500  best 0.9500  eta 0 s"]
 

@@ -17,14 +17,14 @@ from dmls_core.data import content_hash
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.engines import load_engine
 from dmls_core.spec import Spec
-from dmls_core.training.contest import contest
+from dmls_core.training.compare import contest
 from dmls_core.training.inputs import cut_data, fetch_data
 from dmls_core.training.model_folder import export_checkpoint
 from dmls_core.training.prepare import prepare
 from dmls_core.training.request import Contender, Job, TrainRequest
 from dmls_core.training.result import describe_data
 from dmls_core.training.rival import find_rival
-from dmls_core.training.steps import make_problem
+from dmls_core.training.steps import make_task
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1
@@ -94,7 +94,7 @@ def run(
     rival = find_rival(job) if request.champion else None
     prepared = prepare(spec, model, [file.path for file in files], rival=rival)
     engine = load_engine("cpu", model.family)
-    problem = make_problem(spec, model, engine, prepared)
+    problem = make_task(spec, model, engine, prepared)
     fitted = engine.fit(
         model,
         spec.models[0].fixed,

@@ -60,10 +60,10 @@ def test_the_first_result_stays_and_clears_the_error(folder: RunFolder, tmp_path
 
 
 def test_trials_are_read_back_but_not_strangers(folder: RunFolder, tmp_path: Path):
-    kept = [Trial(n, "finished", "cpu", {"n_estimators": n}, n / 10, (n / 10,), 1.0) for n in range(3)]
+    kept = [Trial(n, "complete", "cpu", {"n_estimators": n}, n / 10, (n / 10,), 1.0) for n in range(3)]
     for trial in kept:
         folder.keep(trial)
-    folder.keep(Trial(3, "finished", "gpu", {"n_estimators": 9}, 0.5))
+    folder.keep(Trial(3, "complete", "gpu", {"n_estimators": 9}, 0.5))
     (tmp_path / "out/trials/00004.json").write_text("{}")
     (tmp_path / "out/trials/00005.json").write_text("not JSON")
     folder.keep(replace(kept[0], number=6, surface=Surface({}, ())))

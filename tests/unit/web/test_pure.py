@@ -33,7 +33,7 @@ def test_a_line_needs_two_scores_and_takes_equal_ones():
     assert len({point.split(",")[1] for point in line.points.split()}) == 1
 
 
-def trial(number: int, value: float | None, state: str = "finished") -> dict[str, object]:
+def trial(number: int, value: float | None, state: str = "complete") -> dict[str, object]:
     return {"number": number, "value": value, "state": state}
 
 

@@ -1,0 +1,142 @@
+"""Scores a trial of boosted trees in growing steps: rounds on the first fold, then the other folds."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from dmls_core.errors import DataError
+from dmls_core.models.engines import Growing, effective
+from dmls_core.search.boosting.binned_folds import BinnedFolds
+from dmls_core.search.boosting.learning_curve import Curve, loss_share
+from dmls_core.search.boosting.rounds import ROUNDS, compared, grown_enough, readings
+from dmls_core.search.objective import ShouldPrune
+from dmls_core.search.space import Space
+from dmls_core.search.task import SearchTask
+from dmls_core.search.trial import Trial
+from dmls_core.spec.definitions import Scalar
+
+EARLY_STEPS = 2
+"""Steps on the first fold before it is grown to the end."""
+
+
+class _StoppedError(Exception):
+    """The search was stopped within a trial."""
+
+
+class BoostingObjective:
+    """Reads ``n_estimators`` from boosters that grow; see ``Objective``.
+
+    A trial's first two steps are the first fold's booster after few and after more rounds; then follow the
+    first fold grown to the end, and each further fold. The first fold decides how far the others are grown.
+    """
+
+    def __init__(self) -> None:
+        self._binned = BinnedFolds()
+
+    def suggested(self, space: Space) -> Space:
+        """Return ``space`` without ``n_estimators``; see ``Objective.suggested``."""
+        searched = {name: wanted for name, wanted in space.searched.items() if name != ROUNDS}
+        return Space(searched, space.fixed)
+
+    def evaluate(
+        self,
+        task: SearchTask,
+        space: Space,
+        number: int,
+        params: Mapping[str, Scalar],
+        *,
+        should_prune: ShouldPrune,
+        stop: Callable[[], bool],
+    ) -> Trial | None:
+        """Score one trial; see ``Objective.evaluate``."""
+        started = time.monotonic()
+        read = readings(task.model, space)
+        curve = Curve(read, task)
+        intermediate_values: list[float] = []
+        steps = EARLY_STEPS + len(task.folds)
+        engine = task.engine.name
+        pruned = False
+        try:
+            for _ in self._steps(task, {**space.fixed, **params}, read, curve, stop):
+                intermediate_values.append(curve.compared())
+                if len(intermediate_values) < steps and (
+                    pruned := should_prune(len(intermediate_values), intermediate_values[-1])
+                ):
+                    break
+        except _StoppedError:
+            return None
+        except DataError as error:
+            return Trial(
+                number,
+                "failed",
+                engine,
+                params,
+                seconds=time.monotonic() - started,
+                message=str(error),
+                intermediate_values=tuple(intermediate_values),
+            )
+        searched = ROUNDS in space.searched
+        return Trial(
+            number,
+            "pruned" if pruned else "complete",
+            engine,
+            {**params, ROUNDS: curve.chosen()} if searched else params,
+            value=curve.score(),
+            values=curve.at_best(),
+            seconds=time.monotonic() - started,
+            message=f"given up after {curve.reached()}" if pruned else "",
+            steps=len(intermediate_values),
+            surface=curve.surface(ROUNDS) if searched else None,
+            intermediate_values=tuple(intermediate_values),
+        )
+
+    def _steps(
+        self,
+        task: SearchTask,
+        settings: dict[str, Scalar],
+        read: tuple[int, ...],
+        curve: Curve,
+        stop: Callable[[], bool],
+    ) -> Iterator[None]:
+        """Grow and score step by step; ``curve`` holds what was found."""
+        rate = float(effective(task.model, task.engine.name, settings)["learning_rate"])
+        last = read[-1]
+        targets = (*compared(rate, last), last)
+        # Between values that ``n_estimators`` may take, growing stops at the last one: it is compared there.
+        ahead = deque(sorted({*read, *(target for target in targets if target < read[0])}))
+        grown: list[int] = []
+        growing = self._start(task, 0, settings)
+        for target in targets:
+            while ahead and ahead[0] <= target:
+                rounds = ahead.popleft()
+                self._score(task, 0, growing, rounds, curve, stop)
+                if rounds in read:
+                    grown.append(rounds)
+                    if grown_enough(rounds, curve.earliest(), rate):
+                        ahead.clear()
+            yield
+        for fold in range(1, len(task.folds)):
+            growing = self._start(task, fold, settings)
+            for rounds in grown:
+                self._score(task, fold, growing, rounds, curve, stop)
+            yield
+
+    def _start(self, task: SearchTask, fold: int, settings: Mapping[str, Scalar]) -> Growing:
+        return self._binned.get(task, fold, settings).start(settings)
+
+    def _score(
+        self,
+        task: SearchTask,
+        fold: int,
+        growing: Growing,
+        rounds: int,
+        curve: Curve,
+        stop: Callable[[], bool],
+    ) -> None:
+        if stop():
+            raise _StoppedError
+        truth = task.truth[task.folds[fold].test]
+        prediction = growing.grow(rounds)
+        curve.add(fold, rounds, task.score(truth, prediction), loss_share(truth, prediction))

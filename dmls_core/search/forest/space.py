@@ -1,0 +1,141 @@
+"""Which part of a forest's space one grown forest answers, and which part needs forests of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from dmls_core.models.engines import effective
+from dmls_core.search.space import Space
+from dmls_core.search.task import SearchTask
+from dmls_core.spec.definitions import NONE, Scalar
+from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
+
+TREES = "n_estimators"
+
+PRUNING = ("max_depth", "min_samples_split", "min_impurity_decrease")
+"""Hyperparameters that only say where a tree stops: scikit-learn's depth-first growth looks at them once
+the best split of a node is known, or before it looks for one, and never chooses another split for them."""
+
+ENGINES: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
+"""What of them is known of a grown tree, by engine: cuML's tell their nodes' rows but no gain of impurity.
+They grow level by level; a node's draw of columns depends on how many nodes were split before it, so that
+of depth no draw depends at all."""
+
+TREE_POINTS = 10
+"""Sizes of the forest that are scored, where the space holds more."""
+
+CUT_POINTS = {1: 20, 2: 6, 3: 4}
+"""Values of each pruning hyperparameter that are scored, by how many of these are searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedSpace:
+    """A space, taken apart.
+
+    Attributes:
+        structural: what needs a forest of its own: the sampler suggests from its ``searched``.
+        sizes: numbers of trees that are scored, ascending; the last is what a forest grows to.
+        axes: pruning hyperparameters that are searched -> the values that are scored.
+        cuts: every combination of these, in the order of a surface; one empty one where there are none.
+        loosest: the values to grow with, so that every cut is a pruning of what has grown.
+    """
+
+    structural: Space
+    sizes: tuple[int, ...]
+    axes: Mapping[str, tuple[Scalar, ...]]
+    cuts: tuple[Mapping[str, Scalar], ...]
+    loosest: Mapping[str, Scalar]
+
+    @property
+    def searched_sizes(self) -> bool:
+        """Whether the number of trees is searched at all."""
+        return TREES not in self.structural.fixed
+
+    def grown(self, params: Mapping[str, Scalar], trees: int) -> dict[str, Scalar]:
+        """Return the hyperparameters to grow a forest with."""
+        return {**self.structural.fixed, **params, **self.loosest, TREES: trees}
+
+
+def structural(space: Space, engine: str) -> Space:
+    """Return the part of a space that needs a forest for each of its values on an engine.
+
+    Cuts are exact for trees that grow depth first, or level by level, and are not pruned afterwards: with
+    ``max_leaf_nodes`` or ``ccp_alpha`` every hyperparameter but the number of trees is structural. So it is
+    where nothing tells the weight of a node's rows: on cuML, where classes weigh and rows are not drawn.
+    """
+    limits: dict[str, Scalar] = {"max_leaf_nodes": NONE, "ccp_alpha": 0.0}
+    if engine == "gpu" and not always(space, "bootstrap", True):
+        limits["class_weight"] = NONE
+    plain = all(always(space, name, default) for name, default in limits.items())
+    answered = {TREES, *(ENGINES[engine] if plain else ())}
+    return Space({k: v for k, v in space.searched.items() if k not in answered}, space.fixed)
+
+
+def always(space: Space, name: str, default: Scalar) -> bool:
+    """Say whether a hyperparameter has its default in all of a space."""
+    return name not in space.searched and bool(space.fixed.get(name, default) == default)
+
+
+def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
+    """Take ``space`` apart; see ``structural``."""
+    split = structural(space, task.engine.name)
+    pruning = [name for name in PRUNING if name in space.searched and name not in split.searched]
+    points = CUT_POINTS.get(len(pruning), 1)
+    axes = {name: axis(space.searched[name], points) for name in pruning}
+    cuts = tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
+    rows = len(task.truth)
+    fixed = dict(split.fixed)
+    if TREES in space.searched:
+        found = axis(space.searched[TREES], TREE_POINTS)
+        sizes = tuple(sorted({int(value) for value in found}))
+    else:
+        sizes = (int(effective(task.model, task.engine.name, fixed)[TREES]),)
+        fixed[TREES] = sizes[0]
+    loosest = {
+        name: min(values, key=lambda value: restrictiveness(name, value, rows))
+        for name, values in axes.items()
+    }
+    return PartitionedSpace(Space(split.searched, fixed), sizes, axes, cuts, loosest)
+
+
+def restrictiveness(name: str, value: Scalar, rows: int) -> float:
+    """Return a number that is the larger the earlier a tree stops.
+
+    Args:
+        name: one of ``PRUNING``.
+        value: as a spec writes it.
+        rows: rows of the matrix that the forest is grown on.
+    """
+    if name == "max_depth":
+        return -math.inf if value == NONE else -float(value)
+    if name == "min_samples_split" and isinstance(value, float):
+        return float(max(2, math.ceil(value * rows)))
+    return float(value)
+
+
+def axis(wanted: Hyperparameter, points: int) -> tuple[Scalar, ...]:
+    """Return at most ``points`` values of a range, both ends among them; of a choice all."""
+    if isinstance(wanted, Choice):
+        return tuple(wanted.values)
+    size = wanted.size
+    if size is not None and size <= points:
+        return tuple(wanted.min + number * (wanted.step or 1) for number in range(size))
+    if wanted.log:
+        found = np.geomspace(wanted.min, wanted.max, points)
+        inner = [float(value) for value in found[1:-1]]
+        if wanted.integer:
+            inner = [round(value) for value in inner]
+        return tuple(dict.fromkeys((wanted.min, *inner, wanted.max)))
+    return _even(wanted, size, points)
+
+
+def _even(wanted: Range, size: int | None, points: int) -> tuple[Scalar, ...]:
+    if size is None:
+        return tuple(float(value) for value in np.linspace(wanted.min, wanted.max, points))
+    steps = sorted({round(value) for value in np.linspace(0, size - 1, points)})
+    return tuple(wanted.min + step * (wanted.step or 1) for step in steps)

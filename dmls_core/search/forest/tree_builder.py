@@ -1,0 +1,189 @@
+"""Grows further trees of a scikit-learn forest, without the checks that its estimators repeat for each tree.
+
+On few rows these take several times longer than the trees. The builder, the splitter and the criterion are
+scikit-learn's own; since it does not promise that they stay as they are, one tree of each kind of forest is
+compared with what the forest itself has grown, and wherever they differ the forest grows all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.search.forest.tree_pruning import Tree
+
+DRAWN = np.iinfo(np.int32).max
+"""scikit-learn draws the seeds of trees below this."""
+
+AHEAD = 2
+"""Trees for each thread that are grown, or wait, at once: what is known of more would only fill memory."""
+
+Result = TypeVar("Result")
+
+_own = threading.local()
+
+_agreed: dict[str, bool] = {}
+"""By kind of forest, whether a tree that was grown here was the one that scikit-learn grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeBuilder:
+    """How the trees of one fitted forest are grown.
+
+    Attributes:
+        forest: fitted to one tree at least.
+        features: what it was fitted to.
+        target: (n_rows, 1) float64: class codes from 0, or values.
+    """
+
+    forest: Any
+    features: NDArray[np.float32]
+    target: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, forest: Any, features: NDArray[np.float32], target: NDArray[Any]) -> TreeBuilder | None:  # noqa: ANN401
+        """Return the builder of a forest with two trees; ``None`` where it must grow its trees itself."""
+        template = forest.estimators_[0]
+        plain = template.max_leaf_nodes is None and template.ccp_alpha == 0
+        if not plain or not np.isfinite(features.sum(dtype=np.float64)):
+            return None
+        codes = np.unique(target, return_inverse=True)[1] if hasattr(template, "classes_") else target
+        builder = cls(forest, features, np.ascontiguousarray(codes.reshape(-1, 1), np.float64))
+        weights = getattr(forest, "class_weight", None)
+        kind = str((type(forest), template.criterion, forest.bootstrap, weights))
+        if kind not in _agreed:
+            _agreed[kind] = builder.agrees()
+        return builder if _agreed[kind] else None
+
+    def agrees(self) -> bool:
+        """Say whether the forest's second tree comes out the same here."""
+        try:
+            tree, _ = self.grow(self.seeds(1, 2)[0])
+        except (ImportError, AttributeError, TypeError, ValueError):
+            return False
+        return same_tree(tree, self.forest.estimators_[1].tree_)
+
+    def seeds(self, first: int, last: int) -> list[int]:
+        """Return the seeds of the trees from ``first`` up to ``last``."""
+        generator = np.random.RandomState(self.forest.random_state)
+        return [int(seed) for seed in generator.randint(DRAWN, size=last)[first:]]
+
+    def drawn(self, seed: int) -> NDArray[np.int64] | None:
+        """Return how often a tree sees each row; ``None`` where it sees every row once."""
+        if not self.forest.bootstrap:
+            return None
+        from sklearn.ensemble import _forest
+
+        rows = len(self.features)
+        weights, size = self.forest._sample_weight, self.forest._n_samples_bootstrap
+        drawn = _forest._generate_sample_indices(_seeded(seed), rows, size, weights)
+        return np.bincount(drawn, minlength=rows)
+
+    def grow(self, seed: int) -> tuple[Tree, NDArray[np.int64] | None]:
+        """Grow one tree; return it, and how often it saw each row."""
+        from sklearn.tree import _classes
+
+        template = self.forest.estimators_[0]
+        counts = self.drawn(seed)
+        weights = self._weights(counts)
+        rows = len(self.features)
+        if self._classes:
+            criterion = _classes.CRITERIA_CLF[template.criterion](1, np.array([self._classes], np.intp))
+        else:
+            criterion = _classes.CRITERIA_REG[template.criterion](1, rows)
+        leaf = _count(template.min_samples_leaf, rows, least=1)
+        split = max(_count(template.min_samples_split, rows, least=2), 2 * leaf)
+        lightest = template.min_weight_fraction_leaf * (rows if weights is None else weights.sum())
+        splitter = _classes.DENSE_SPLITTERS[template.splitter](
+            criterion, template.max_features_, leaf, lightest, _seeded(seed), None
+        )
+        depth = np.iinfo(np.int32).max if template.max_depth is None else template.max_depth
+        tree = _classes.Tree(self.features.shape[1], np.array([max(1, self._classes)], np.intp), 1)
+        builder = _classes.DepthFirstTreeBuilder(
+            splitter, split, leaf, lightest, depth, template.min_impurity_decrease
+        )
+        builder.build(tree, self.features, self.target, weights, None)
+        return tree, counts
+
+    @property
+    def _classes(self) -> int:
+        return int(getattr(self.forest.estimators_[0], "n_classes_", 0))
+
+    def _weights(self, counts: NDArray[np.int64] | None) -> NDArray[np.float64] | None:
+        if counts is None:
+            weights: NDArray[np.float64] | None = self.forest._sample_weight
+            return weights
+        if getattr(self.forest, "class_weight", None) != "balanced_subsample":
+            return counts.astype(np.float64)
+        drawn = np.bincount(self.target[:, 0].astype(np.intp), counts, minlength=self._classes)
+        present = drawn > 0
+        each = np.zeros(self._classes)
+        each[present] = drawn.sum() / (present.sum() * drawn[present])
+        return np.asarray(counts * each[self.target[:, 0].astype(np.intp)])
+
+
+def grow_all(
+    builder: TreeBuilder,
+    seeds: Sequence[int],
+    threads: int,
+    then: Callable[[Tree, NDArray[np.int64] | None], Result],
+) -> Iterator[Result]:
+    """Grow trees and do something with each, on several threads; the answers come in the order of the seeds.
+
+    Args:
+        builder: of their forest.
+        seeds: of the trees.
+        threads: how many to use.
+        then: called, in the thread that grew the tree, with it and with how often it saw each row.
+    """
+    if threads == 1:
+        yield from (_grow_then(builder, seed, then) for seed in seeds)
+        return
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for seed in seeds:
+            if len(waiting) == AHEAD * threads:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(_grow_then, builder, seed, then))
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _seeded(seed: int) -> np.random.RandomState:
+    """Return this thread's generator in the state of a new one, which would take ten times longer to make."""
+    if not hasattr(_own, "generator"):
+        _own.generator = np.random.RandomState()
+    generator: np.random.RandomState = _own.generator
+    generator.seed(seed)
+    return generator
+
+
+def _grow_then(
+    builder: TreeBuilder, seed: int, then: Callable[[Tree, NDArray[np.int64] | None], Result]
+) -> Result:
+    return then(*builder.grow(seed))
+
+
+def same_tree(one: Tree, other: Tree) -> bool:
+    """Say whether two trees are equal in every node."""
+    mine, theirs = one.__getstate__(), other.__getstate__()
+    nodes, others = mine["nodes"], theirs["nodes"]
+    return bool(
+        len(nodes) == len(others)
+        and all(np.array_equal(nodes[name], others[name]) for name in nodes.dtype.names)
+        and np.array_equal(mine["values"], theirs["values"])
+    )
+
+
+def _count(value: float, rows: int, *, least: int) -> int:
+    """Return a number of rows that may be written as a share of them."""
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    return max(least, int(np.ceil(value * rows)))

@@ -1,0 +1,72 @@
+"""The models of a run, each with its data, its space and its searcher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmls_core.models.engines import load_engine
+from dmls_core.search import Searcher, SearchTask, Space, choose_searcher
+from dmls_core.search.candidate import ModelCandidate
+from dmls_core.training.prepare import Prepared, prepare
+from dmls_core.training.request import Job
+from dmls_core.training.rival import find_rival
+from dmls_core.training.steps import make_task
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """One model of a run.
+
+    Attributes:
+        task: what its trials are scored on.
+        space: what is searched.
+        searcher: what searches it where it is the only one.
+        data: encoded as it needs it.
+    """
+
+    task: SearchTask
+    space: Space
+    searcher: Searcher
+    data: Prepared
+
+    def candidate(self) -> ModelCandidate:
+        """Return the model as a search takes it that has several models or several trainers."""
+        return ModelCandidate.of(self.task, self.space, self.searcher)
+
+
+def enter(job: Job) -> list[Entrant]:
+    """Read the data and make every model of the spec ready.
+
+    Models that take missing values and models that do not have matrices of their own; models of one kind on
+    one engine share them.
+
+    Raises:
+        DataError: the data does not fit the spec, or there is too little of it.
+    """
+    spec = job.spec
+    rival = find_rival(job) if job.request.champion and job.request.leads else None
+    paths = [file.path for file in job.files]
+    prepared: dict[bool, Prepared] = {}
+    tasks: dict[tuple[bool, str], SearchTask] = {}
+    entrants: list[Entrant] = []
+    for contender in job.contenders:
+        model, kind = contender.model, contender.model.missing_values
+        if kind not in prepared:
+            prepared[kind] = prepare(spec, model, paths, contender.engine, rival)
+        data, engine = prepared[kind], load_engine(contender.engine, model.family)
+        shared = tasks.get((kind, contender.engine))
+        task = replace(shared, model=model, engine=engine) if shared else make_task(spec, model, engine, data)
+        tasks[kind, contender.engine] = task
+        searcher = choose_searcher(spec.search.strategy, model)
+        entrants.append(Entrant(task, Space.of(contender.hyperparameters), searcher, data))
+    return entrants
+
+
+def describe(entrants: Sequence[Entrant]) -> str:
+    """Say what is searched: ``searching max_depth of xgboost-classifier``."""
+    parts = (
+        f"{', '.join(entrant.space.searched) or 'nothing'} of {entrant.task.model.name}"
+        for entrant in entrants
+    )
+    return f"searching {'; '.join(parts)}"

@@ -1,0 +1,272 @@
+"""Boosted trees: what one booster answers, what is given up, and that a search can be taken up again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmls_core.errors import DataError
+from dmls_core.evaluate import scorer
+from dmls_core.models import CATALOGUE, METRICS
+from dmls_core.models.engines import load_engine
+from dmls_core.search import SearchTask, Space, Trial, choose_searcher, make_folds
+from dmls_core.search.boosting import BoostingObjective
+from dmls_core.search.boosting.binned_folds import KEPT, BinnedFolds
+from dmls_core.search.boosting.rounds import READINGS, compared, grown_enough, readings
+from dmls_core.spec import Choice, Range
+
+FAMILIES = ["xgboost", "lightgbm"]
+ROUNDS = Range(min=5, max=40)
+SPACE = Space(
+    {
+        "n_estimators": ROUNDS,
+        "learning_rate": Range(min=0.05, max=0.5, log=True),
+        "max_depth": Range(min=2, max=5),
+        "subsample": Range(min=0.5, max=1.0),
+    },
+    {"reg_lambda": 2.0},
+)
+
+
+def make_task(family: str, classes: int = 2, metric: str = "", **changes: Any) -> SearchTask:
+    generator = np.random.default_rng(classes)
+    features = generator.normal(size=(180, 5)).astype(np.float32)
+    value = features[:, 0] + features[:, 1] * features[:, 2] + 0.5 * generator.normal(size=180)
+    features[generator.random(features.shape) < 0.05] = np.nan
+    cuts = np.quantile(value, np.arange(1, classes) / classes) if classes else []
+    target = np.digitize(value, cuts).astype(np.int32) if classes else value
+    model = CATALOGUE[f"{family}-{'classifier' if classes else 'regressor'}"]
+    metric = metric or model.default_metric
+    task = SearchTask(
+        model=model,
+        engine=load_engine("cpu", family),
+        features=features,
+        target=target,
+        truth=target,
+        n_classes=classes,
+        folds=make_folds(target, 3, n_classes=classes, seed=0),
+        score=scorer(metric),
+        direction=METRICS[metric].direction,
+        seed=0,
+        threads=1,
+    )
+    return replace(task, **changes)
+
+
+def evaluate(task: SearchTask, params: dict[str, Any], space: Space = SPACE, **options: Any) -> Trial | None:
+    options = {"should_prune": lambda _steps, _score: False, "stop": lambda: False} | options
+    return BoostingObjective().evaluate(task, space, 0, params, **options)
+
+
+def run(task: SearchTask, strategy: str = "auto", n_trials: int = 8, space: Space = SPACE, **options: Any):
+    kept: list[Trial] = []
+    options = {"stop": lambda: False} | options
+    searcher = choose_searcher(strategy, task.model)
+    return searcher.run(task, space, n_trials, on_trial=kept.append, **options), kept
+
+
+def told(trials: Any) -> list[Any]:
+    """Return all that must not depend on when the search was broken off."""
+    return [replace(trial, seconds=0.0) for trial in trials]
+
+
+PARAMS = {"learning_rate": 0.1, "max_depth": 3, "subsample": 0.8}
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_score_is_that_of_boosters_really_fitted_so(family, classes):
+    task = make_task(family, classes)
+    trial = evaluate(task, PARAMS)
+    (sizes,) = trial.surface.axes.values()
+    assert sizes[0] == 5
+    assert trial.value == pytest.approx(max(trial.surface.values))
+    assert trial.params.keys() == {*PARAMS, "n_estimators"}
+    assert trial.surface.values[sizes.index(trial.params["n_estimators"])] == pytest.approx(trial.value)
+
+    for place in (0, len(sizes) // 2, -1):
+        scores = []
+        for fold in task.folds:
+            fitted = task.engine.fit(
+                task.model,
+                {**SPACE.fixed, **PARAMS, "n_estimators": sizes[place]},
+                task.features[fold.train],
+                task.target[fold.train],
+                n_classes=classes,
+                seed=0,
+                threads=1,
+            )
+            scores.append(task.score(task.truth[fold.test], fitted.predict(task.features[fold.test])))
+        assert trial.surface.values[place] == pytest.approx(np.mean(scores), abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "roc_auc", "f1_macro", "rmse", "median_ae"])
+def test_any_metric_is_read_whichever_way_is_better(metric):
+    regression = METRICS[metric].task == "regression"
+    trial = evaluate(make_task("lightgbm", 0 if regression else 2, metric), PARAMS)
+
+    best = max if METRICS[metric].direction == "maximize" else min
+    assert trial.value == pytest.approx(best(trial.surface.values))
+    assert trial.value == pytest.approx(np.mean(trial.values))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_same_seed_gives_the_same_answer_in_one_go_or_resumed(family):
+    whole, kept = run(make_task(family), n_trials=12)
+    assert {"complete", "pruned"} == {trial.state for trial in kept}
+    assert len(kept) == whole.scored == 12
+    assert whole.best.state == "complete"
+
+    again, _ = run(make_task(family), n_trials=12)
+    assert told(again.trials) == told(whole.trials)
+    for cut in (1, 5, 11):
+        text = json.dumps([trial.as_json() for trial in whole.trials[:cut]])
+        done = [Trial.from_json(trial) for trial in json.loads(text)]
+        resumed, paid = run(make_task(family), n_trials=12, done=done)
+
+        assert told(resumed.trials) == told(whole.trials)
+        assert [trial.number for trial in paid] == list(range(cut, 12))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "tpe", "random", "grid", "halving", "cma-es"])
+def test_every_strategy_meets_n_trials(strategy):
+    outcome, kept = run(make_task("xgboost"), strategy)
+
+    assert len(kept) == outcome.scored == 8
+    assert outcome.params.keys() == {*SPACE.searched, *SPACE.fixed}
+    assert all(5 <= trial.params["n_estimators"] <= 40 for trial in kept)
+    again, _ = run(make_task("xgboost"), strategy, done=kept[:4])
+    assert told(again.trials) == told(outcome.trials)
+
+
+def test_n_estimators_is_read_and_not_suggested():
+    assert set(BoostingObjective().suggested(SPACE).searched) == {"learning_rate", "max_depth", "subsample"}
+    outcome, kept = run(make_task("xgboost"), space=Space({"n_estimators": ROUNDS}, {}), n_trials=5)
+    assert len(kept) == 1
+    assert outcome.best.surface is not None
+
+
+def test_a_fixed_number_of_rounds_stays_what_it_is():
+    space = Space({"max_depth": Range(min=2, max=5)}, {"n_estimators": 30})
+    trial = evaluate(make_task("xgboost"), {"max_depth": 3}, space)
+
+    assert trial.params == {"max_depth": 3}
+    assert trial.surface is None
+    assert trial.value == pytest.approx(np.mean(trial.values))
+
+
+def test_a_trial_given_up_says_how_far_it_came():
+    asked: list[tuple[int, float]] = []
+
+    def should_prune(steps: int, score: float) -> bool:
+        asked.append((steps, score))
+        return steps == 3
+
+    early = evaluate(make_task("xgboost"), PARAMS, should_prune=should_prune)
+    whole = evaluate(make_task("xgboost"), PARAMS)
+
+    assert (early.state, early.steps) == ("pruned", 3)
+    assert early.value == pytest.approx(asked[2][1], abs=1e-5)
+    grown = max(early.surface.axes["n_estimators"])
+    assert early.message == f"given up after {grown} rounds of the first fold"
+    assert early.intermediate_values == whole.intermediate_values[:3] == tuple(score for _, score in asked)
+    assert (whole.state, whole.steps) == ("complete", 2 + 3)
+
+
+def test_a_trial_is_compared_twice_before_the_first_fold_is_grown_to_the_end():
+    task = make_task("xgboost")
+    slow = PARAMS | {"learning_rate": 0.05}
+    read = readings(task.model, SPACE)
+    for step, target in enumerate(compared(0.05, 40), start=1):
+        early = evaluate(task, slow, should_prune=lambda steps, _score, at=step: steps == at)
+
+        grown = max(rounds for rounds in read if rounds <= target)
+        assert early.message == f"given up after {grown} rounds of the first fold"
+        assert max(early.surface.axes["n_estimators"]) == grown
+
+
+def test_a_search_that_is_stopped_within_a_trial_keeps_the_others():
+    task = make_task("xgboost")
+    kept: list[Trial] = []
+    asked_since = 0
+
+    def stop() -> bool:
+        nonlocal asked_since
+        asked_since += len(kept) == 2
+        return asked_since > 3
+
+    outcome = choose_searcher("auto", task.model).run(task, SPACE, 8, on_trial=kept.append, stop=stop)
+
+    assert asked_since == 4
+    assert [trial.number for trial in outcome.trials] == [0, 1]
+
+
+def test_what_the_library_refuses_is_a_failed_trial():
+    class Refusing:
+        name = "cpu"
+
+        def place(self, array: Any) -> Any:
+            return array
+
+        def binning(self, _model: Any, _params: Any) -> tuple[()]:
+            return ()
+
+        def bin(self, *_arguments: Any, **_options: Any) -> Any:
+            raise DataError("too many bins")
+
+    trial = evaluate(make_task("xgboost", engine=Refusing()), PARAMS)
+
+    assert (trial.state, trial.message, trial.value) == ("failed", "too many bins", None)
+
+
+def test_bins_and_weights_can_be_searched_and_do_not_pile_up():
+    task = make_task("lightgbm")
+    bins = BinnedFolds()
+    first = bins.get(task, 0, {"max_bin": 15})
+    assert bins.get(task, 0, {"max_bin": 15, "num_leaves": 9}) is first
+    assert bins.get(task, 0, {"max_bin": 15, "class_weight": "balanced"}) is not first
+    for number in range(KEPT):
+        bins.get(task, 0, {"max_bin": 20 + number})
+    assert bins.get(task, 0, {"max_bin": 15}) is not first
+
+    searched = {
+        **SPACE.searched,
+        "max_bin": Range(min=8, max=64),
+        "class_weight": Choice(values=("none", "balanced")),
+    }
+    outcome, _ = run(task, space=Space(searched, {}))
+    assert outcome.scored == 8
+
+
+@given(low=st.integers(1, 50), width=st.integers(1, 3000), step=st.none() | st.integers(1, 60))
+def test_readings_are_legal_ascending_and_few(low, width, step):
+    wanted = Range(min=low, max=low + width, step=step)
+    found = readings(CATALOGUE["xgboost-classifier"], Space({"n_estimators": wanted}, {}))
+
+    assert list(found) == sorted(set(found))
+    assert 1 <= len(found) <= READINGS
+    assert found[0] == low
+    assert found[-1] == low + (step or 1) * (width // (step or 1))
+    assert all((value - low) % (step or 1) == 0 for value in found)
+
+
+def test_all_values_of_a_choice_are_read():
+    chosen = Space({"n_estimators": Choice(values=tuple(range(500, 0, -5)))}, {})
+    assert readings(CATALOGUE["xgboost-classifier"], chosen) == tuple(range(5, 501, 5))
+
+
+def test_slow_learners_get_more_rounds_before_they_are_compared_and_stopped():
+    assert compared(0.3, 500)[0] < compared(0.03, 500)[0] < compared(0.01, 500)[0]
+    assert compared(0.01, 500) == (159, 318)
+    assert compared(0.001, 300) == (100, 200)
+    assert compared(1.0, 2) == (1, 2)
+    assert compared(1.0, 1) == (1, 1)
+    assert grown_enough(60, 30, 0.3)
+    assert not grown_enough(60, 40, 0.01)
+    assert not grown_enough(400, 350, 0.3)

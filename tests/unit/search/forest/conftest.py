@@ -1,0 +1,68 @@
+"""Small tasks that real forests are grown for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dmls_core.evaluate import scorer
+from dmls_core.models import CATALOGUE, METRICS
+from dmls_core.models.engines import load_engine
+from dmls_core.search import SearchTask, Space, Trial, make_folds
+from dmls_core.search.forest import NestedForestSearcher
+from dmls_core.spec import Choice, Range
+
+CLASSIFIER = "random-forest-classifier"
+REGRESSOR = "random-forest-regressor"
+
+SPACE = {
+    "n_estimators": Range(min=4, max=24),
+    "max_depth": Range(min=1, max=6),
+    "max_features": Choice(values=("sqrt", 0.7, 1.0)),
+    "min_samples_leaf": Choice(values=(1, 3)),
+}
+
+
+def make_task(
+    model: str = CLASSIFIER,
+    *,
+    metric: str = "",
+    rows: int = 200,
+    columns: int = 5,
+    classes: int = 3,
+    seed: int = 0,
+) -> SearchTask:
+    """A target that follows the first two columns, with noise."""
+    definition = CATALOGUE[model]
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, columns)).astype(np.float32)
+    signal = x[:, 0] + x[:, min(1, columns - 1)] ** 2 + rng.normal(scale=0.5, size=rows)
+    if definition.task == "regression":
+        y, classes = signal.astype(np.float64) + 10, 0
+    else:
+        y = np.digitize(signal, np.quantile(signal, np.arange(1, classes) / classes)).astype(np.int32)
+    metric = metric or definition.default_metric
+    return SearchTask(
+        model=definition,
+        engine=load_engine("cpu", definition.family),
+        features=x,
+        target=y,
+        truth=y,
+        n_classes=classes,
+        folds=make_folds(y, 3, n_classes=classes, seed=seed),
+        score=scorer(metric),
+        direction=METRICS[metric].direction,
+        seed=seed,
+        threads=1,
+    )
+
+
+def search(task: SearchTask, space: dict | None = None, n_trials: int = 8, **options: Any):
+    """Search, and return the outcome and every trial that was told, in order."""
+    told: list[Trial] = []
+    options = {"stop": lambda: False} | options
+    outcome = NestedForestSearcher().run(
+        task, Space.of(space or SPACE), n_trials, on_trial=told.append, **options
+    )
+    return outcome, told

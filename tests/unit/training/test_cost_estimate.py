@@ -1,0 +1,54 @@
+"""Small fits foretell the large one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmls_core.models import CATALOGUE
+from dmls_core.models.engines import load_engine
+from dmls_core.monitoring import Profile
+from dmls_core.search import Space
+from dmls_core.spec.hyperparameters import Choice, Range
+from dmls_core.training.cost_estimate import largest_fit, sizes_of
+from dmls_core.training.prepare import Prepared
+
+ROWS, TREES = 12_000, 30
+
+
+@pytest.fixture(scope="module")
+def data() -> Prepared:
+    draw = np.random.default_rng(5)
+    train = draw.normal(size=(ROWS, 6)).astype(np.float32)
+    target = (train[:, :2].sum(axis=1) + draw.normal(size=ROWS) > 0).astype(np.int32)
+    nothing = np.empty((0, 6), np.float32)
+    return Prepared(None, train, target, nothing, target[:0], {}, ("no", "yes"), (), Profile(ROWS, ()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["random-forest-classifier", "xgboost-classifier"])
+def test_the_foretold_checkpoint_is_about_as_large_as_the_real_one(data: Prepared, name: str) -> None:
+    model = CATALOGUE[name]
+    engine = load_engine("cpu", model.family)
+    space = Space.of({"n_estimators": Range(min=10, max=TREES), "max_depth": Choice(values=(9,))})
+    foretold = largest_fit(engine, model, space, data, seed=0)
+    real = engine.fit(
+        model,
+        {"n_estimators": TREES, "max_depth": 9},
+        data.train,
+        data.train_target,
+        n_classes=2,
+        seed=0,
+        threads=2,
+    )
+    size = len(real.to_treelite().serialize_bytes())
+    # Trees of limited depth fill up, so that their size grows more slowly than the rows.
+    assert size / 2 < foretold.model_bytes < 4 * size
+    assert foretold.seconds > 0
+
+
+def test_sizes_are_the_ends_of_what_is_searched() -> None:
+    model = CATALOGUE["random-forest-classifier"]
+    assert sizes_of(model, Space.of({"n_estimators": Range(min=3, max=70)})) == (3, 70)
+    assert sizes_of(model, Space.of({"n_estimators": Choice(values=(5, 9))})) == (5, 9)
+    assert sizes_of(model, Space.of({"n_estimators": Choice(values=(8,))})) == (8,)
+    assert sizes_of(model, Space.of({})) == (100,)
