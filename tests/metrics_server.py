@@ -14,7 +14,7 @@ from airflow.utils.session import create_session
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from dmls_core.airflow.telling.metrics import PREFIX, app
+from dmls_core.airflow.metrics_endpoint import PREFIX, app
 
 STATES = ("success", "success", "failed", "running")
 SECONDS = 30

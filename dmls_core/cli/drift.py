@@ -45,7 +45,7 @@ def drift(
 ) -> None:
     """Compare new data with what the served model was trained on; exit code 1 if it has drifted."""
     from dmls_core.cli.jobs import open_root
-    from dmls_core.monitoring import check_files, drift_page, fetch_model
+    from dmls_core.monitoring import check_files, drift_page, fetch_baseline
     from dmls_core.serving import checkpoint
     from dmls_core.store import layout
     from dmls_core.tracking import find_champion
@@ -55,7 +55,7 @@ def drift(
     threshold = _threshold(store, name)
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
     with TemporaryDirectory(prefix="dmls-drift-") as scratch:
-        model = fetch_model(store, *name, run_key, Path(scratch))
+        model = fetch_baseline(store, *name, run_key, Path(scratch))
         found = check_files(
             model, data, threshold, lambda path, rows: checkpoint.predict(checkpoint.load(path), rows)
         )
@@ -108,4 +108,4 @@ def _print(found: Drift) -> None:
     out.print(table, soft_wrap=False)
     if (more := len(found.columns) - SHOWN) > 0:
         out.print(f"and {more:,} more columns on the page")
-    out.print(escape(found.gist))
+    out.print(escape(found.summary))

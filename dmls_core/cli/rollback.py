@@ -30,7 +30,7 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Serve an earlier version again, and make it the champion; to the served one: mend what disagrees."""
-    from dmls_core.monitoring.counts import count
+    from dmls_core.monitoring.counters import count
     from dmls_core.serving import Repository, triton_servers
     from dmls_core.serving import rollback as roll_back
     from dmls_core.store import layout, open_store

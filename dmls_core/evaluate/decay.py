@@ -121,7 +121,7 @@ class Decay:
     p_value: float | None = None
     unknown: int = 0
 
-    def gist(self, version: int) -> str:
+    def summary(self, version: int) -> str:
         """Return the outcome in one line."""
         about = f"{self.rows:,} labelled answers of version {version}"
         if self.verdict == "too few rows":

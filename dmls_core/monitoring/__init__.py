@@ -1,6 +1,6 @@
-"""Drift: a profile of what a model was trained on, kept with it, and new data compared with that.
+"""Drift, delayed labels, the inference log, metrics for Prometheus, and the monitor run that uses them all.
 
-Names are imported when they are first used: reading data needs polars, comparing needs SciPy.
+Names are imported on first use: reading data needs polars, and comparing it needs SciPy.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmls_core.monitoring.check import check_files, fetch_model
-    from dmls_core.monitoring.comparison import compare
-    from dmls_core.monitoring.drift import ColumnDrift, Drift
-    from dmls_core.monitoring.incoming import Incoming, read_incoming
-    from dmls_core.monitoring.page import drift_page
+    from dmls_core.monitoring.drift import ColumnDrift, Drift, compare
+    from dmls_core.monitoring.new_data import NewData, check_files, fetch_baseline, read_new_data
+    from dmls_core.monitoring.pages import drift_page
     from dmls_core.monitoring.profile import Column, Profile, Values, profile_table, with_predictions
-    from dmls_core.monitoring.prometheus import metrics_text
+    from dmls_core.monitoring.prometheus import drift_metrics
 
 __all__ = [
     "Column",
     "ColumnDrift",
     "Drift",
-    "Incoming",
+    "NewData",
     "Profile",
     "Values",
     "check_files",
     "compare",
+    "drift_metrics",
     "drift_page",
-    "fetch_model",
-    "metrics_text",
+    "fetch_baseline",
     "profile_table",
-    "read_incoming",
+    "read_new_data",
     "with_predictions",
 ]
 
@@ -38,16 +36,16 @@ _MODULES = {
     "Column": "profile",
     "ColumnDrift": "drift",
     "Drift": "drift",
-    "Incoming": "incoming",
+    "NewData": "new_data",
     "Profile": "profile",
     "Values": "profile",
-    "check_files": "check",
-    "compare": "comparison",
-    "drift_page": "page",
-    "fetch_model": "check",
-    "metrics_text": "prometheus",
+    "check_files": "new_data",
+    "compare": "drift",
+    "drift_metrics": "prometheus",
+    "drift_page": "pages",
+    "fetch_baseline": "new_data",
     "profile_table": "profile",
-    "read_incoming": "incoming",
+    "read_new_data": "new_data",
     "with_predictions": "profile",
 }
 

@@ -1,77 +1,208 @@
-"""A comparison as Prometheus reads it (text exposition format 0.0.4)."""
+"""Metrics of all jobs for Prometheus: counters and the latest comparisons, read from the store.
+
+Each comparison is stored as one file in the text exposition format 0.0.4; ``JobMetricsCollector`` puts the
+files of all jobs together. ``prometheus_client`` is imported when metrics are written or read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dmls_core.monitoring.drift import ColumnDrift, Drift
-from dmls_core.monitoring.families import Family, escaped, exposition_text
+from dmls_core.errors import ObjectMissingError
+from dmls_core.monitoring.counters import COUNTER_HELP, COUNTS_FILE
+from dmls_core.store import Store, layout
 
-COLUMNS = 100
-"""Columns that have series of their own, the most drifted ones: each series costs a Prometheus memory."""
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily, Metric
 
-_METRICS = {
-    "dmls_drift_detected": "1 if any column of the latest data has drifted from the training data.",
-    "dmls_drift_rows": "Rows of the latest data that was compared.",
-    "dmls_drift_columns_compared": "Columns that were compared.",
-    "dmls_drift_columns_drifted": "Columns that have drifted.",
-    "dmls_drift_timestamp_seconds": "When the latest data was compared.",
-}
+    from dmls_core.monitoring.drift import Drift
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+MAX_COLUMNS = 100
+"""Columns of a job with their own series, the most drifted columns: each series uses memory in Prometheus."""
+
+THREADS = 16
+"""Files that are read from the store at the same time."""
+
+SUFFIX = ".prom"
 
 
-def metrics_text(drift: Drift, team: str, job: str, source: str) -> str:
-    """Return the metrics of one job's latest comparison.
+def drift_file(team: str, job: str, source: str) -> str:
+    """Key of the metrics of a job's latest comparison of ``source``: ``requests`` or ``data``."""
+    return f"{layout.metrics_folder(team, job)}drift-{source}{SUFFIX}"
+
+
+def decay_file(team: str, job: str) -> str:
+    """Key of the metrics of a job's latest scores on delayed labels."""
+    return f"{layout.metrics_folder(team, job)}decay{SUFFIX}"
+
+
+def drift_metrics(drift: Drift, team: str, job: str, source: str) -> str:
+    """Return the metrics of a comparison in the exposition format.
 
     Args:
         drift: the comparison.
-        team: of the job.
-        job: its name.
-        source: what was compared: ``requests`` or ``data``.
+        team: team of the job.
+        job: name of the job.
+        source: the compared data: ``requests`` or ``data``.
     """
-    labels = f'team="{escaped(team)}",job="{escaped(job)}",source="{source}"'
-    values = (
-        int(drift.verdict == "drifted"),
-        drift.rows,
-        len(drift.compared),
-        len(drift.drifted),
-        int(datetime.fromisoformat(drift.at).timestamp()),
+    labels = {"team": team, "job": job, "source": source}
+    gauges = (
+        ("detected", "1 if any column of the latest data has drifted.", drift.verdict == "drifted"),
+        ("rows", "Rows of the latest data that was compared.", drift.rows),
+        ("columns_compared", "Columns that were compared.", len(drift.compared)),
+        ("columns_drifted", "Columns that have drifted.", len(drift.drifted)),
+        ("timestamp_seconds", "Time of the latest comparison.", _timestamp(drift.at)),
     )
-    lines = []
-    for (name, text), value in zip(_METRICS.items(), values, strict=True):
-        lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge", f"{name}{{{labels}}} {value}"]
-    name = "dmls_drift_psi"
-    lines += [f"# HELP {name} Population stability index of a column.", f"# TYPE {name} gauge"]
-    lines += [f"{name}{{{labels},{_column(column)}}} {column.psi:.6g}" for column in drift.compared[:COLUMNS]]
-    return "\n".join(lines) + "\n"
+    psi = [(labels | {"role": c.role, "column": c.name}, c.psi or 0.0) for c in drift.compared[:MAX_COLUMNS]]
+    families = [gauge(f"dmls_drift_{name}", text, [(labels, value)]) for name, text, value in gauges]
+    return exposition([*families, gauge("dmls_drift_psi", "Population stability index of a column.", psi)])
 
 
-def decay_text(document: Mapping[str, Any]) -> str:
-    """Return the metrics of one job's latest comparison of late labels.
+def decay_metrics(document: Mapping[str, Any]) -> str:
+    """Return the metrics of the scores on delayed labels in the exposition format.
 
     Args:
         document: content of ``decay.json``.
     """
-    whose = {"team": document["team"], "job": document["job"]}
-    at = datetime.fromisoformat(document["at"]).timestamp()
-    detected = Family(
-        "dmls_decay_detected", "gauge", "1 if a version does worse on labelled answers than at training."
-    ).add(int(document["verdict"] == "decayed"), whose)
-    checked = Family("dmls_decay_timestamp_seconds", "gauge", "When labels were last compared.").add(
-        at, whose
+    job = {"team": document["team"], "job": document["job"]}
+    versions = [
+        (job | {"version": str(version["version"]), "metric": version["metric"]}, version)
+        for version in document["versions"]
+    ]
+    scored = [(labels, version) for labels, version in versions if version["score"] is not None]
+    return exposition(
+        [
+            gauge(
+                "dmls_decay_detected",
+                "1 if the error of a version on labeled predictions is larger than in training.",
+                [(job, document["verdict"] == "decayed")],
+            ),
+            gauge(
+                "dmls_decay_timestamp_seconds",
+                "Time of the latest comparison of labels.",
+                [(job, _timestamp(document["at"]))],
+            ),
+            gauge(
+                "dmls_decay_rows",
+                "Labeled predictions of a version.",
+                [(labels, version["rows"]) for labels, version in versions],
+            ),
+            gauge(
+                "dmls_decay_score",
+                "Score of a version on labeled predictions.",
+                [(labels, version["score"]) for labels, version in scored],
+            ),
+            gauge(
+                "dmls_decay_trained_score",
+                "Score of the same version in training.",
+                [(labels, version["trained_score"]) for labels, version in scored],
+            ),
+        ]
     )
-    rows = Family("dmls_decay_rows", "gauge", "Labelled answers of a version.")
-    score = Family("dmls_decay_score", "gauge", "Score of a version on labelled answers.")
-    trained = Family("dmls_decay_trained_score", "gauge", "Score of the same version at training.")
-    for one in document["versions"]:
-        labels = whose | {"version": str(one["version"]), "metric": one["metric"]}
-        rows.add(one["rows"], labels)
-        if one["score"] is not None:
-            score.add(one["score"], labels)
-            trained.add(one["trained_score"], labels)
-    return exposition_text([detected, checked, rows, score, trained])
 
 
-def _column(column: ColumnDrift) -> str:
-    return f'role="{column.role}",column="{escaped(column.name)}"'
+def gauge(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> GaugeMetricFamily:
+    """Return a gauge with samples, each a pair of labels and value."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, text)
+    for labels, value in samples:
+        family.add_sample(name, {key: encodable(label) for key, label in labels.items()}, float(value))
+    return family
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates, which cannot be encoded in UTF-8."""
+    return re.sub(r"[\ud800-\udfff]", "\ufffd", text)
+
+
+class _Families:
+    """A collector of given families, merged by name as the format requires."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import Metric
+
+        merged: dict[str, Metric] = {}
+        for family in self._families:
+            known = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            known.samples.extend(family.samples)
+        yield from (family for _, family in sorted(merged.items()))
+
+
+def exposition(families: Iterable[Metric]) -> str:
+    """Return metric families in the text exposition format 0.0.4; families of one name are merged."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return generate_latest(registry).decode()
+
+
+class JobMetricsCollector:
+    """Collects the metrics of all jobs; reads only files that have changed. Thread-safe."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, tuple[str, Sequence[Metric]]] = {}
+        self._lock = threading.Lock()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families of every job; an unreadable file is skipped with a warning.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        with self._lock:
+            found = {info.key: info.etag for info in self._store.list(layout.METRICS)}
+            changed = [key for key, etag in found.items() if self._known.get(key, ("",))[0] != etag]
+            with ThreadPoolExecutor(THREADS) as threads:
+                for key, families in zip(changed, threads.map(self._read, changed), strict=True):
+                    self._known[key] = found[key], families
+            self._known = {key: known for key, known in self._known.items() if key in found}
+            every = [families for _, (_, families) in sorted(self._known.items())]
+        for families in every:
+            yield from families
+
+    def _read(self, key: str) -> Sequence[Metric]:
+        from prometheus_client.parser import text_string_to_metric_families
+
+        team, job, file = key.removeprefix(layout.METRICS).split("/", 2)
+        try:
+            data = self._store.get(key)
+            if file == COUNTS_FILE:
+                return _counter_families(data, team, job)
+            return list(text_string_to_metric_families(data.decode())) if file.endswith(SUFFIX) else []
+        except (ObjectMissingError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s cannot be read: %s", key, error)
+            return []
+
+
+def _counter_families(data: bytes, team: str, job: str) -> list[Metric]:
+    """Return a job's counters from the content of ``counts.json``; a counter without an entry is 0."""
+    from prometheus_client.core import CounterMetricFamily
+
+    counts = json.loads(data)["counts"]
+    families: list[Metric] = []
+    for name, text in COUNTER_HELP.items():
+        family = CounterMetricFamily(f"dmls_{name}", text, labels=["team", "job"])
+        family.add_metric([team, job], counts.get(name, 0))
+        families.append(family)
+    return families
+
+
+def _timestamp(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()

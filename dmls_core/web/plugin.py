@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from dmls_core.airflow.metrics_endpoint import METRICS_APPS
 from dmls_core.airflow.priority import LeadersFirst
 from dmls_core.airflow.telling.links import MlflowRunLink, ReportLink
-from dmls_core.airflow.telling.metrics import METRICS_APPS
 from dmls_core.airflow.timetable import IntervalTimetable, SubmissionTimetable
 from dmls_core.web.mount import EXTERNAL_VIEWS, FASTAPI_APPS
 

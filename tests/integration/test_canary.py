@@ -132,7 +132,7 @@ def test_a_shadow_is_compared_and_logged_while_the_live_version_answers(triton, 
     while not list(folder.glob("*.jsonl")):
         assert time.monotonic() < end
         time.sleep(0.05)
-    from dmls_core.monitoring.collect import _entries, _frame
+    from dmls_core.monitoring.inference_log import _entries, _frame
 
     entry = next(e for path in folder.glob("*.jsonl") for e in _entries(path) if e["id"] == "compared")
     frame = _frame(entry)

@@ -157,7 +157,7 @@ def test_a_handful_of_rows_is_no_alarm(drift):
 def test_wrong_input_says_so_and_prints_no_verdict(drift):
     code, out, err = drift("lab/classes", pl.DataFrame({"q": [1, 2]}), "--json")
     assert (code, out) == (1, "")
-    assert "no feature of the model" in err
+    assert "contains no feature of the model" in err
     code, out, err = drift("lab/nothing", stream(20, 3))
     assert (code, out) == (1, "")
     assert "there is no job lab/nothing" in err
@@ -333,8 +333,7 @@ def labelled(store, jobs, mlflow_uri) -> dict:
 def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflow_uri, tmp_path):
     from mlflow import MlflowClient
 
-    from dmls_core.monitoring.exposition import JobMetrics
-    from dmls_core.monitoring.families import exposition_text
+    from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
 
     right = labelled["score"]
     promote(mlflow_uri, "lab.classes", 1, triton_version=1)
@@ -385,7 +384,7 @@ def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflo
     assert "the model has decayed" in tags["dmls.decay"]
     page = read_status(store, "lab", "classes").links["labels"].removeprefix(f"{store.url}/")
     assert b"<svg" in store.get(page)
-    told = exposition_text(JobMetrics(store).families())
+    told = exposition(JobMetricsCollector(store).collect())
     assert 'dmls_decay_detected{team="lab",job="classes"} 1' in told
     assert 'dmls_decay_score{team="lab",job="classes",version="1",metric="accuracy"}' in told
     assert 'dmls_decays_total{team="lab",job="classes"} 1' in told

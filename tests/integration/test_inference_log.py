@@ -11,9 +11,14 @@ import polars as pl
 import pytest
 
 from dmls_core.monitoring import Values, check_files
-from dmls_core.monitoring.collect import collect
+from dmls_core.monitoring.inference_log import (
+    RequestCursor,
+    collect,
+    download_newest,
+    list_requests,
+    new_requests,
+)
 from dmls_core.monitoring.profile import profile_of
-from dmls_core.monitoring.requests import Seen, download_newest, list_requests, new_requests
 from dmls_core.serving import ServingOptions, checkpoint, deploy, rollback
 from dmls_core.store import layout, open_store
 from tests.table_endpoint import Served, request_body
@@ -85,7 +90,7 @@ def test_requests_reach_the_store_with_their_answers_and_drift_is_seen(triton, c
     team, job = served.name.split(".")
     found = collect(store, triton.context.inference_log)
     assert found.rows[served.name] == 4 * 90
-    files = new_requests(list_requests(store)[team, job], Seen())
+    files = new_requests(list_requests(store)[team, job], RequestCursor())
     paths = download_newest(store, files, tmp_path)
     frame = pl.concat([pl.read_parquet(path) for path in paths]).sort("dmls.time", "dmls.row")
     assert "colour" not in frame.columns

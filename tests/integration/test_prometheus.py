@@ -16,11 +16,10 @@ import pytest
 import yaml
 
 from dmls_core.devstack.service import http_answers, wait_until
-from dmls_core.monitoring import Values, compare, metrics_text
-from dmls_core.monitoring.counts import count
-from dmls_core.monitoring.exposition import decay_file, drift_file
+from dmls_core.monitoring import Values, compare, drift_metrics
+from dmls_core.monitoring.counters import count
 from dmls_core.monitoring.profile import profile_of
-from dmls_core.monitoring.prometheus import decay_text
+from dmls_core.monitoring.prometheus import decay_file, decay_metrics, drift_file
 from dmls_core.serving import ServingOptions, deploy
 from dmls_core.store import open_store
 from tests.services.prometheus_server import Prometheus
@@ -63,11 +62,11 @@ def write_metrics(root):
     draw = np.random.default_rng(0)
     old = profile_of([Values("size", "feature", draw.normal(size=500))], 500)
     new = {("feature", "size"): Values("size", "feature", draw.normal(size=500) + 2)}
-    text = metrics_text(compare(old, new, 500, 0.2), "lab", "told", "requests")
+    text = drift_metrics(compare(old, new, 500, 0.2), "lab", "told", "requests")
     store.put(drift_file("lab", "told", "requests"), text.encode())
     version = {"version": 3, "metric": "accuracy", "rows": 300, "score": 0.8, "trained_score": 0.9}
     labels = {"team": "lab", "job": "told", "at": "2026-02-01T00:00:00+00:00", "verdict": "decayed"}
-    store.put(decay_file("lab", "told"), decay_text(labels | {"versions": [version]}).encode())
+    store.put(decay_file("lab", "told"), decay_metrics(labels | {"versions": [version]}).encode())
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ from dmls_core.airflow.monitor.upkeep import repair_served
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.cli.main import app
 from dmls_core.devstack.doctor.deployed import check_served_versions
-from dmls_core.monitoring.exposition import JobMetrics
-from dmls_core.monitoring.families import exposition_text
+from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
 from dmls_core.serving import deploy
 from dmls_core.settings import load_settings
 from dmls_core.store import open_store
@@ -58,7 +57,7 @@ def own_check():
 
 def told(tmp_path):
     """Return what Prometheus is told of this job."""
-    return exposition_text(JobMetrics(open_store(str(tmp_path / "root"))).families())
+    return exposition(JobMetricsCollector(open_store(str(tmp_path / "root"))).families())
 
 
 def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_uri, tmp_path):

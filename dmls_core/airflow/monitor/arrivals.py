@@ -13,7 +13,7 @@ from typing import Any
 
 from dmls_core.errors import ObjectMissingError
 from dmls_core.intake import Partition, find_partitions
-from dmls_core.monitoring.requests import MAX_BYTES
+from dmls_core.monitoring.inference_log import MAX_BYTES
 from dmls_core.spec.partitions import has_fields, parse_pattern
 from dmls_core.store import ObjectInfo, Store, layout
 

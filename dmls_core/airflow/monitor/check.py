@@ -18,13 +18,13 @@ from dmls_core.airflow.monitor.telling import tell
 from dmls_core.errors import DmlsError, NotFoundError
 from dmls_core.monitoring import (
     Drift,
+    drift_metrics,
     drift_page,
-    fetch_model,
-    metrics_text,
-    requests,
+    fetch_baseline,
+    inference_log,
 )
 from dmls_core.monitoring.drift import now
-from dmls_core.monitoring.exposition import drift_file
+from dmls_core.monitoring.prometheus import drift_file
 from dmls_core.store import ObjectInfo, Registry, Store, layout
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def check_jobs(store: Store, mlflow_uri: str, memory: int = MEMORY) -> Look:
     Raises:
         StoreError: the jobs cannot be listed.
     """
-    logged = requests.list_requests(store)
+    logged = inference_log.list_requests(store)
     look = Look()
     with closing(Reader(memory)) as reader:
         for job in watched_jobs(store):
@@ -55,7 +55,7 @@ def check_jobs(store: Store, mlflow_uri: str, memory: int = MEMORY) -> Look:
             labels: LabelLook | None = None
             with _noting(look, job, "compared"):
                 for checked in _check_job(store, reader, mlflow_uri, job, files, look):
-                    log.info("%s/%s, %s: %s", job.team, job.name, checked.source, checked.drift.gist)
+                    log.info("%s/%s, %s: %s", job.team, job.name, checked.source, checked.drift.summary)
                     found.append(checked)
             with _noting(look, job, "judged by its labels"):
                 labels = look_at_labels(store, reader, mlflow_uri, job.team, job.name, job.spec, files)
@@ -124,14 +124,14 @@ def _check_requests(
     """
     from dmls_core.tracking import find_champion
 
-    seen = requests.read_seen(store, job.team, job.name)
-    new = requests.new_requests(files, seen)
+    seen = inference_log.read_cursor(store, job.team, job.name)
+    new = inference_log.new_requests(files, seen)
     if not new:
         return
     champion = find_champion(mlflow_uri, layout.model_name(job.team, job.name))
     with TemporaryDirectory(prefix="dmls-monitor-") as scratch:
-        paths = requests.download_newest(store, new, Path(scratch))
-        seen, state = seen.advance(new), layout.monitor_folder(job.team, job.name) + requests.STATE
+        paths = inference_log.download_newest(store, new, Path(scratch))
+        seen, state = seen.advance(new), layout.monitor_folder(job.team, job.name) + inference_log.STATE_FILE
         try:
             drift = _compare(store, reader, job, champion.run_key, paths, "requests")
         except EndedError:
@@ -195,7 +195,7 @@ def _compare(
     store: Store, reader: Reader, job: Watched, run_key: str, paths: Sequence[Path], source: str
 ) -> Drift:
     """Compare files with what a run's model was trained on, which is copied beside them."""
-    model = fetch_model(store, job.team, job.name, run_key, paths[0].parent)
+    model = fetch_baseline(store, job.team, job.name, run_key, paths[0].parent)
     found = reader.ask(
         "drift",
         job.spec,
@@ -227,7 +227,7 @@ def _write(store: Store, job: Watched, drift: Drift, name: str, run_key: str, so
     kind = "requests" if source == "requests" else "data"
     files = {
         "drift.html": drift_page(drift, f"{job.team}/{job.name}: {source}").encode(errors="replace"),
-        "drift.prom": metrics_text(drift, job.team, job.name, kind).encode(),
+        "drift.prom": drift_metrics(drift, job.team, job.name, kind).encode(),
         "drift.json": json.dumps(document, indent=1, allow_nan=False).encode(),
     }
     folder = layout.monitor_folder(job.team, job.name)

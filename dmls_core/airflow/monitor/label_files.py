@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core.errors import ObjectMissingError
-from dmls_core.monitoring.requests import MAX_BYTES
+from dmls_core.monitoring.inference_log import MAX_BYTES
 from dmls_core.spec.partitions import parse_names
 from dmls_core.store import ObjectInfo, Store, layout
 

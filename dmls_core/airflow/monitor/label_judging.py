@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dmls_core.airflow.monitor.apart import Reader
 from dmls_core.airflow.monitor.label_files import fetch, logged_files, newest_within
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, ValidationIssue
-from dmls_core.monitoring.requests import MAX_BYTES
+from dmls_core.monitoring.inference_log import MAX_BYTES
 from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:

@@ -33,14 +33,13 @@ def write_record(store: Store, document: Mapping[str, Any], name: str) -> str:
         name: of the comparison; the same one again has the same.
     """
     from dmls_core.evaluate.decay import RULE
-    from dmls_core.monitoring.decay_page import decay_page
-    from dmls_core.monitoring.exposition import decay_file
-    from dmls_core.monitoring.prometheus import decay_text
+    from dmls_core.monitoring.pages import decay_page
+    from dmls_core.monitoring.prometheus import decay_file, decay_metrics
 
     team, job = document["team"], document["job"]
     files = {
         "decay.html": decay_page(document, RULE).encode(errors="replace"),
-        "decay.prom": decay_text(document).encode(),
+        "decay.prom": decay_metrics(document).encode(),
         "decay.json": json.dumps(document, indent=1, allow_nan=False).encode(),
     }
     folder = layout.monitor_folder(team, job)

@@ -152,7 +152,7 @@ def _tell(
     state = LabelState(
         {**state.files, **{info.key: info.etag for info in new}}, history=[*state.history, *points]
     )
-    message = told.decay.gist(told.version)
+    message = told.decay.summary(told.version)
     document = {
         "schema": 1,
         "team": team,
@@ -173,7 +173,7 @@ def _too_few(met: Met, judged: Sequence[Judged]) -> str:
     """Say why nothing could be judged."""
     if judged:
         most = max(judged, key=lambda one: one.decay.rows)
-        return most.decay.gist(most.version)
+        return most.decay.summary(most.version)
     told = f"none of {met.labels:,} labels belongs to a logged answer"
     notes = left_out(met, ()) or [
         "is request_id what the requests gave as their id, and [drift] sample high enough?"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core.errors import DataError, DmlsError
-from dmls_core.monitoring.check import check_files
 from dmls_core.monitoring.labels import Met, meet, read_labels
+from dmls_core.monitoring.new_data import check_files
 from dmls_core.serving import checkpoint
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from dmls_core.airflow.monitor.late_labels import LabelLook
 from dmls_core.airflow.monitor.look import Checked, Watched
 from dmls_core.airflow.telling.notify import notify
 from dmls_core.intake import add_note
-from dmls_core.monitoring.counts import count
+from dmls_core.monitoring.counters import count
 from dmls_core.monitoring.drift import now
 from dmls_core.store import Store, layout
 
@@ -46,7 +46,7 @@ def _tell_drift(store: Store, mlflow_uri: str, job: Watched, found: Sequence[Che
     count(store, job.team, job.name, "drift_checks", len(found))
     if drifts := sum(checked.drift.verdict == "drifted" for checked in found):
         count(store, job.team, job.name, "drifts", drifts)
-    gist = told.drift.gist + ("" if told.source == "requests" else f" ({told.source})")
+    gist = told.drift.summary + ("" if told.source == "requests" else f" ({told.source})")
     tags = {DRIFT_TAG: gist[:500], CHECKED_TAG: told.drift.at}
     tag_version(mlflow_uri, layout.model_name(job.team, job.name), told.version, tags)
     if drifts:
@@ -66,7 +66,7 @@ def _tell_labels(store: Store, mlflow_uri: str, job: Watched, labels: LabelLook)
         count(store, job.team, job.name, "decay_checks")
         for one in labels.judged:
             if one.decay.score is not None:
-                tags = {DECAY_TAG: one.decay.gist(one.version)[:500], LABELS_TAG: now()}
+                tags = {DECAY_TAG: one.decay.summary(one.version)[:500], LABELS_TAG: now()}
                 tag_version(mlflow_uri, layout.model_name(job.team, job.name), one.version, tags)
         if told.decay.verdict == "decayed":
             count(store, job.team, job.name, "decays")

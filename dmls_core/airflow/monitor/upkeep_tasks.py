@@ -22,7 +22,7 @@ class CollectOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return the rows and the dropped files by model, and how many old objects were removed."""
-        from dmls_core.monitoring.collect import collect
+        from dmls_core.monitoring.inference_log import collect
 
         settings = airflow_settings()
         if not settings.inference_log:

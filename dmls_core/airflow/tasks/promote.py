@@ -47,7 +47,7 @@ class PromoteOperator(JobTask):
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return how many rows agreed over HTTP and gRPC, and how long one takes."""
-        from dmls_core.monitoring.counts import count
+        from dmls_core.monitoring.counters import count
         from dmls_core.serving import go_live, measure
         from dmls_core.tracking import promote
 

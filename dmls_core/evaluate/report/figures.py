@@ -8,10 +8,10 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from dmls_core.evaluate.report.parts import cut
+from dmls_core.html import template_source
 
 LABEL = 28
 """Characters of a name within a figure."""
@@ -80,7 +80,7 @@ class Figures:
         """Return the scripts that draw the figures, and the hashes by which a policy allows them."""
         if not self._figures:
             return "", []
-        drawing = _resource("report.js")
+        drawing = template_source("report.js")
         data = json.dumps(self._figures, separators=(",", ":"), allow_nan=False)
         # Within a script element only "<" could end it or begin a comment.
         quiet = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
@@ -142,12 +142,7 @@ def bar_figure(
 
 def style() -> str:
     """Return the page's style sheet."""
-    return _resource("report.css")
-
-
-@cache
-def _resource(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return template_source("base.css") + template_source("report.css")
 
 
 @cache

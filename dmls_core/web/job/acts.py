@@ -29,7 +29,7 @@ def roll_back(team: str, name: str, version: int | None, by: str) -> Deployment:
         NotFoundError: there is no such version to go back to.
         ServingError: it could not be served; what was served still is.
     """
-    from dmls_core.monitoring.counts import count
+    from dmls_core.monitoring.counters import count
     from dmls_core.serving import rollback, triton_servers
     from dmls_core.tracking import promote, registered_as
 

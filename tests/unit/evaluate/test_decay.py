@@ -47,7 +47,7 @@ def test_a_model_that_lost_much_has_decayed(metric):
     assert decay.verdict == "decayed"
     assert (decay.p_value, decay.growth) == (pytest.approx(0, abs=1e-3), pytest.approx(decay.growth))
     assert decay.growth > 0.1
-    assert "has decayed" in decay.gist(3)
+    assert "has decayed" in decay.summary(3)
 
 
 def test_a_loss_that_is_certain_and_small_is_no_decay():

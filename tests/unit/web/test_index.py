@@ -12,7 +12,7 @@ import pytest
 
 from dmls_core.errors import StoreError
 from dmls_core.intake.answers import write_status
-from dmls_core.monitoring.exposition import drift_file
+from dmls_core.monitoring.prometheus import drift_file
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.web.index.merge import merge
 from dmls_core.web.index.scheduled import Dag, Outcomes, ScheduledJobs

@@ -1,7 +1,7 @@
-"""``/dmls-metrics`` of Airflow's API server: DMLS's metrics for Prometheus.
+"""``/dmls-metrics`` on Airflow's API server: DMLS's metrics for Prometheus.
 
-Counters and drift come from the store, runs from Airflow's database. Nothing else has to run: no StatsD, no
-collector. Who asks shows a token, since Prometheus cannot log in to Airflow.
+Counters and comparisons come from the store, runs from Airflow's database; no StatsD or collector is needed.
+Prometheus cannot log in to Airflow, so it sends a bearer token.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dmls_core.errors import DmlsError
 from dmls_core.settings import METRICS_TOKEN
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-    from dmls_core.monitoring.exposition import JobMetrics
-    from dmls_core.monitoring.families import Family
+    from dmls_core.monitoring.prometheus import JobMetricsCollector
 
 PREFIX = "/dmls-metrics"
 FINISHED = ("success", "failed")
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one request. The plugin is loaded by every Airflow process: nothing is imported before."""
+    """Answer a request. Every Airflow process loads this plugin, so imports happen on the first request."""
     from starlette.requests import Request
 
     if scope["type"] == "http":
@@ -39,11 +39,11 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def answer(request: Request) -> Response:
-    """Return what a scrape gets."""
+    """Return the metrics, or an error if the bearer token is missing or wrong."""
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import PlainTextResponse, Response
 
-    from dmls_core.monitoring.families import CONTENT_TYPE
+    from dmls_core.monitoring.prometheus import CONTENT_TYPE
 
     token = os.environ.get(METRICS_TOKEN, "")
     if not token:
@@ -61,26 +61,26 @@ async def answer(request: Request) -> Response:
 
 
 def metrics_text() -> str:
-    """Return everything that Prometheus is told.
+    """Return all metrics in the exposition format.
 
     Raises:
         StoreError: the store does not answer.
     """
-    from dmls_core.monitoring.families import exposition_text
+    from dmls_core.monitoring.prometheus import exposition
 
-    return exposition_text([*_job_metrics().families(), *run_families()])
+    return exposition([*_job_metrics().collect(), *run_metrics()])
 
 
-def run_families() -> Iterator[Family]:
-    """Yield how many runs of each job there are in Airflow's database, and how long they took."""
+def run_metrics() -> Iterator[Metric]:
+    """Yield the number and duration of each job's runs from Airflow's database."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
+    from prometheus_client.core import GaugeMetricFamily, SummaryMetricFamily
     from sqlalchemy import func, select
 
-    from dmls_core.monitoring.families import Family
-
-    seconds = Family("dmls_run_duration_seconds", "summary", "Duration of finished runs.")
-    open_runs = Family("dmls_runs_open", "gauge", "Runs that are queued or run.")
+    labels = ("team", "job", "state")
+    durations = SummaryMetricFamily("dmls_run_duration_seconds", "Duration of finished runs.", labels=labels)
+    open_runs = GaugeMetricFamily("dmls_runs_open", "Queued and running runs.", labels=labels)
     query = (
         select(DagRun.dag_id, DagRun.state, func.count(), func.sum(DagRun.duration))
         .where(DagRun.dag_id.like("dmls.%.%"))
@@ -90,21 +90,21 @@ def run_families() -> Iterator[Family]:
     with create_session() as session:
         for dag_id, state, number, duration in session.execute(query):
             _, team, job = dag_id.split(".", 2)
-            labels = {"team": team, "job": job, "state": str(state)}
+            values = (team, job, str(state))
             if state in FINISHED:
-                seconds.add(float(duration or 0), labels, "_sum").add(number, labels, "_count")
+                durations.add_metric(values, count_value=number, sum_value=float(duration or 0))
             else:
-                open_runs.add(number, labels)
-    yield seconds
+                open_runs.add_metric(values, number)
+    yield durations
     yield open_runs
 
 
 @cache
-def _job_metrics() -> JobMetrics:
-    from dmls_core.monitoring.exposition import JobMetrics
+def _job_metrics() -> JobMetricsCollector:
+    from dmls_core.monitoring.prometheus import JobMetricsCollector
 
-    return JobMetrics(open_root(airflow_settings()))
+    return JobMetricsCollector(open_root(airflow_settings()))
 
 
 METRICS_APPS: list[dict[str, Any]] = [{"app": app, "url_prefix": PREFIX, "name": "DMLS metrics"}]
-"""As ``AirflowPlugin.fastapi_apps`` takes it."""
+"""Value of ``AirflowPlugin.fastapi_apps``."""

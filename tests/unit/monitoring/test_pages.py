@@ -1,4 +1,4 @@
-"""The page and the metrics say what was found, whatever the columns are called."""
+"""The monitor's pages show the findings, whatever the columns are called, and run nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from dmls_core.monitoring import Values, compare, drift_page, metrics_text
+from dmls_core.monitoring import Values, compare, drift_page
+from dmls_core.monitoring.pages import decay_page
 from dmls_core.monitoring.profile import profile_of
 
 HOSTILE = "</style><script>alert(1)</script>\"'&{{7*7}}\n\\ \ud800\u202e"
@@ -41,7 +42,7 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_the_page_runs_nothing_and_loads_nothing(drift):
+def test_the_drift_page_runs_nothing_and_loads_nothing(drift):
     page = drift_page(drift, f"team/{HOSTILE}")
     elements = Elements()
     elements.feed(page)
@@ -53,13 +54,14 @@ def test_the_page_runs_nothing_and_loads_nothing(drift):
     page.encode(errors="replace")
 
 
-def test_the_page_shows_what_drifted_first_and_plots_it(drift):
+def test_drifted_columns_come_first_and_are_plotted(drift):
     page = drift_page(drift, "lab/iris")
     assert "2 of 3 columns drifted in 500 rows" in page
     assert page.count("<svg") == 3
-    assert "Not in the new data, so not compared: gone" in page
+    assert "Missing from the new data and not compared: gone" in page
     body = page.partition("<tbody>")[2]
     assert body.index(">drifted<") < body.index(">steady<")
+    assert "significant at a false discovery rate of 0.001" in page
 
 
 def test_every_bar_fits_its_plot(drift):
@@ -70,12 +72,44 @@ def test_every_bar_fits_its_plot(drift):
     assert max(heights) == 120.0
 
 
-def test_metrics_are_text_that_prometheus_reads(drift):
-    text = metrics_text(drift, "lab", "iris", "data")
-    series = [line for line in text.splitlines() if not line.startswith("#")]
-    pattern = r'[a-z_]+\{([a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*\} -?[0-9.e+-]+'
-    assert [line for line in series if not re.fullmatch(pattern, line)] == []
-    assert 'dmls_drift_detected{team="lab",job="iris",source="data"} 1' in series
-    assert 'dmls_drift_columns_drifted{team="lab",job="iris",source="data"} 2' in series
-    assert sum(line.startswith("dmls_drift_psi{") for line in series) == 3
-    text.encode()
+def decay_document(**changes):
+    version = {
+        "version": 3,
+        "verdict": "decayed",
+        "metric": "accuracy",
+        "rows": 300,
+        "score": 0.8,
+        "interval": [0.75, 0.85],
+        "trained_score": 0.9,
+        "trained_interval": None,
+        "p_value": 1e-5,
+    }
+    point = version | {"at": "2026-02-01"}
+    document = {
+        "team": "lab",
+        "job": "iris",
+        "verdict": "decayed",
+        "message": f"the model has decayed {HOSTILE}",
+        "at": "2026-02-01",
+        "labels": 900,
+        "met": 600,
+        "notes": [HOSTILE],
+        "versions": [version, version | {"version": 2, "score": None, "interval": None, "p_value": None}],
+        "history": [point, point | {"interval": None, "verdict": "steady"}],
+    }
+    return document | changes
+
+
+def test_the_decay_page_shows_versions_and_draws_their_history():
+    page = decay_page(decay_document(), "a rule")
+    elements = Elements()
+    elements.feed(page)
+    assert not {tag for tag, _ in elements.found} & {"script", "img", "a"}
+    assert "600 of 900 labels belong to logged predictions" in page
+    assert "0.8 (0.75 to 0.85)" in page
+    assert page.count("<circle") == 2
+    page.encode(errors="replace")
+
+
+def test_a_decay_page_without_history_has_no_plot():
+    assert "<svg" not in decay_page(decay_document(history=[]), "a rule")

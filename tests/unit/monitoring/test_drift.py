@@ -68,7 +68,7 @@ def test_a_shift_of_one_deviation_in_one_of_fifty_features_is_found_and_named():
     assert [column.name for column in found.drifted] == ["c10"]
     assert found.columns[0].name == "c10"
     assert found.columns[0].change.startswith("mean ")
-    assert "1 of 50 columns drifted in 500 rows: c10" in found.gist
+    assert "1 of 50 columns drifted in 500 rows: c10" in found.summary
 
 
 @pytest.mark.parametrize("rows", [NEW, 100])
@@ -76,7 +76,7 @@ def test_a_hundred_draws_without_drift_raise_no_alarm(rows):
     draw = np.random.default_rng(11)
     baseline = profile_of(many(draw, TRAINED), TRAINED)
     alarms = [
-        found.gist
+        found.summary
         for _ in range(100)
         if (found := compare(baseline, keyed(many(draw, rows)), rows, THRESHOLD)).drifted
     ]
@@ -144,7 +144,7 @@ def test_values_beyond_the_range_of_the_training_are_told():
     data[:150] *= 1e6  # a unit was mixed up
     found, column = one(numbers("a", draw.normal(size=2000)), numbers("a", data))
     assert found.verdict == "drifted"
-    assert "beyond the baseline's range 0.0% → 15" in column.change
+    assert "outside the baseline's range 0.0% → 15" in column.change
 
 
 def test_infinite_values_count_as_beyond():
@@ -162,14 +162,14 @@ def test_tiny_batches_say_so_instead_of_raising_an_alarm(rows):
     found, column = one(numbers("a", draw.normal(size=500)), numbers("a", draw.normal(size=rows) + 9))
     assert found.verdict == column.verdict == "too few rows"
     assert column.psi is column.q_value is None
-    assert found.gist == f"too few rows to compare: {rows} with 500"
+    assert found.summary == f"too few rows to compare: {rows} with 500"
 
 
 def test_a_tiny_baseline_tells_nothing():
     draw = np.random.default_rng(0)
     found, column = one(numbers("a", draw.normal(size=49)), numbers("a", draw.normal(size=500) + 9))
     assert found.verdict == column.verdict == "too few rows"
-    assert found.gist == "too few rows to compare: 500 with 49"
+    assert found.summary == "too few rows to compare: 500 with 49"
 
 
 def test_constant_features():

@@ -8,7 +8,7 @@ import pytest
 
 from dmls_core.data.table import Table, TableColumn
 from dmls_core.errors import DataError
-from dmls_core.monitoring import Profile, compare, profile_table, read_incoming
+from dmls_core.monitoring import Profile, compare, profile_table, read_new_data
 from dmls_core.monitoring.profile import ROWS
 
 HEADER = "size,colour,flag,kind\n"
@@ -27,7 +27,7 @@ def baseline() -> Profile:
 def read(baseline, tmp_path, text: str):
     path = tmp_path / "new.csv"
     path.write_text(text)
-    found = read_incoming([path], baseline)
+    found = read_new_data([path], baseline)
     return found, {column.name: column for column in found.values}
 
 
@@ -55,7 +55,7 @@ def test_absent_columns_and_strange_ones_are_no_error(baseline, tmp_path):
 
 @pytest.mark.parametrize("header", ["a,b\n1,2\n", "kind\nyes\n"])
 def test_data_without_a_feature_is_refused(baseline, tmp_path, header):
-    with pytest.raises(DataError, match="no feature of the model"):
+    with pytest.raises(DataError, match="contains no feature of the model"):
         read(baseline, tmp_path, header)
 
 
@@ -75,7 +75,7 @@ def test_parquet_of_any_types(baseline, tmp_path):
         }
     )
     frame.write_parquet(tmp_path / "new.parquet")
-    found = read_incoming([tmp_path / "new.parquet"], baseline)
+    found = read_new_data([tmp_path / "new.parquet"], baseline)
     columns = {column.name: column for column in found.values}
     assert np.array_equal(columns["size"].data, [1.5, np.nan, np.nan], equal_nan=True)
     assert columns["colour"].texts == ("1", "2")
@@ -93,14 +93,14 @@ def test_rows_whose_target_is_not_known_yet_are_no_missing_values(baseline, tmp_
 
 def test_a_column_of_lists_is_absent(baseline, tmp_path):
     pl.DataFrame({"size": [1.0], "flag": [[1, 2]]}).write_parquet(tmp_path / "new.parquet")
-    found = read_incoming([tmp_path / "new.parquet"], baseline)
+    found = read_new_data([tmp_path / "new.parquet"], baseline)
     assert [column.name for column in found.values] == ["size"]
 
 
 def test_files_that_differ_share_what_both_have(baseline, tmp_path):
     (tmp_path / "a.csv").write_text("size,colour\n1,blue\n")
     (tmp_path / "b.csv").write_text("size\n2\n")
-    found = read_incoming([tmp_path / "a.csv", tmp_path / "b.csv"], baseline)
+    found = read_new_data([tmp_path / "a.csv", tmp_path / "b.csv"], baseline)
     assert found.rows == 2
     assert [column.name for column in found.values] == ["size"]
 

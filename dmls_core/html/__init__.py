@@ -1,0 +1,97 @@
+"""The HTML that DMLS writes: one Jinja2 environment for reports, model cards, monitor pages and the web app.
+
+Pages written by ``render_page`` are single files: styles and scripts are inside them, and a content security
+policy blocks everything else. All values are escaped. Jinja2 is imported when the first page is rendered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dmls_core.html.tables import Matrix, Table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+__all__ = ["Matrix", "Table", "create_environment", "render_fragment", "render_page", "template_source"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def create_environment(*folders: Path) -> Environment:
+    """Return a Jinja2 environment that escapes all values and rejects undefined ones.
+
+    Args:
+        folders: searched for templates before the folder of this package.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from dmls_core.html import formats
+
+    environment = Environment(
+        loader=FileSystemLoader([*folders, TEMPLATES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "brief": formats.brief,
+        "cell": formats.cell,
+        "setting": formats.setting,
+        "sentence": formats.sentence,
+        "shorten": formats.shorten,
+        "write_number": formats.number,
+    }
+    return environment
+
+
+@cache
+def _environment() -> Environment:
+    return create_environment()
+
+
+def render_page(template: str, title: str, *, scripts: Sequence[str] = (), **values: object) -> str:
+    """Render a self-contained HTML page.
+
+    Args:
+        template: file in ``dmls_core/html/templates`` that extends ``base.html``.
+        title: title of the page, and its heading unless the template replaces it.
+        scripts: trusted JavaScript to run at the end of the page; the policy allows these scripts only.
+        values: variables of the template.
+    """
+    from markupsafe import Markup
+
+    # A browser hashes a script after it has normalized line ends.
+    trusted = [Markup(script.replace("\r\n", "\n").replace("\r", "\n")) for script in scripts]  # noqa: S704
+    policy = Markup(_policy(trusted))  # noqa: S704
+    page = _environment().get_template(template)
+    return page.render(title=title, policy=policy, scripts=trusted, **values) + "\n"
+
+
+def render_fragment(template: str, **values: object) -> str:
+    """Render a template that is part of a page."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def template_source(name: str) -> str:
+    """Return the text of a file in the template folder, such as a script."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Return the content security policy of a page that runs the given scripts and loads nothing."""
+    allowed = ""
+    if scripts:
+        digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+        hashes = " ".join(f"'sha256-{b64encode(digest).decode()}'" for digest in digests)
+        # Plotly writes the image of a figure to a data or blob address.
+        allowed = f"script-src {hashes}; img-src data: blob:; "
+    return f"default-src 'none'; {allowed}style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -1,0 +1,219 @@
+"""New data for a drift comparison: read files as they come, and compare them with a model's baseline.
+
+A missing column or a text in a column of numbers is a finding of the comparison, not an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dmls_core.data import Encoder, encode_table
+from dmls_core.data.encoder import category_text
+from dmls_core.data.files import Files
+from dmls_core.data.limits import DataLimits
+from dmls_core.data.source import Look
+from dmls_core.data.table import Table, TableColumn
+from dmls_core.data.texts import Texts
+from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
+from dmls_core.monitoring.drift import Drift, compare
+from dmls_core.monitoring.profile import Column, Profile, Values, predicted
+from dmls_core.store import Store, layout
+
+BASELINE = "baseline.json"
+ENCODER = "encoder.json"
+CHECKPOINT = "checkpoint.tl"
+
+PREDICTED_ROWS = 50_000
+"""Rows of the new data for which the model predicts; a random sample of more."""
+
+Predict = Callable[[Path, NDArray[np.float32]], NDArray[np.float32]]
+"""(checkpoint, encoded rows) -> predictions, as ``serving.checkpoint.predict`` returns them."""
+
+
+def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path) -> Path:
+    """Copy the files of a run's model that a comparison needs to ``folder``; return that folder.
+
+    Raises:
+        NotFoundError: the run has no baseline.
+    """
+    base = layout.run_folder(team, job, run_key) + layout.MODEL
+    try:
+        for name in (BASELINE, ENCODER, CHECKPOINT):
+            store.download(base + name, folder / name)
+    except ObjectMissingError as error:
+        raise NotFoundError(
+            ValidationIssue(
+                f"the run {run_key} of {team}/{job} has no baseline to compare with",
+                hint="train the job again",
+            )
+        ) from error
+    return folder
+
+
+def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: Predict) -> Drift:
+    """Compare files of new data with the baseline of a model.
+
+    Args:
+        model: folder with ``baseline.json``, ``encoder.json`` and ``checkpoint.tl``.
+        paths: CSV or Parquet files.
+        threshold: population stability index from which a column has drifted.
+        predict: predicts with the checkpoint.
+
+    Raises:
+        DataError: the files cannot be read, or contain no feature of the model.
+        PlatformError: the baseline is damaged, or was written by a later release.
+    """
+    try:
+        baseline = Profile.from_json(json.loads((model / BASELINE).read_bytes()))
+        encoder = Encoder.from_json(json.loads((model / ENCODER).read_bytes()))
+    except ValueError as error:
+        raise PlatformError(f"the model's baseline cannot be read: {error}") from error
+    data = read_new_data(paths, baseline)
+    values = {(column.role, column.name): column for column in data.values}
+    if (rows := _encoded(encoder, data)) is not None:
+        predictions = predicted(predict(model / CHECKPOINT, rows), encoder.target.labels)
+        values[predictions.role, predictions.name] = predictions
+    return compare(baseline, values, data.rows, threshold)
+
+
+def _encoded(encoder: Encoder, data: NewData) -> NDArray[np.float32] | None:
+    """Return encoded rows of the new data; None if it lacks a feature or has no row."""
+    table = data.table()
+    if table is None or table.feature_names != encoder.feature_names or not table.n_rows:
+        return None
+    rows = np.arange(table.n_rows)
+    if len(rows) > PREDICTED_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, PREDICTED_ROWS, replace=False))
+    return encode_table(encoder, table, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class NewData:
+    """New data, in the columns that the baseline has.
+
+    Attributes:
+        rows: rows in which any column of the model has a value.
+        values: features of all rows, and the target of the rows in which it is known.
+    """
+
+    rows: int
+    values: tuple[Values, ...]
+
+    def table(self) -> Table | None:
+        """Return the features as a table; None if there are none."""
+        features = [column for column in self.values if column.role == "feature"]
+        if not features:
+            return None
+        matrix = np.stack([column.data for column in features], axis=1).astype(np.float32)
+        columns = tuple(TableColumn(column.name, column.texts) for column in features)
+        return Table(columns, matrix, "", np.zeros(0))
+
+
+def read_new_data(paths: Sequence[Path], baseline: Profile, limits: DataLimits | None = None) -> NewData:
+    """Read the columns that the baseline has; other columns are ignored.
+
+    A text in a column of numbers counts as missing.
+
+    Args:
+        paths: CSV or Parquet files, whose rows are concatenated.
+        baseline: profile of the training data.
+        limits: limits on the data; those of the environment if None.
+
+    Raises:
+        DataError: a file cannot be read, or contains no feature of the model.
+    """
+    files = Files(paths, None, limits or DataLimits.from_environment())
+    wanted = [column for column in baseline.columns if column.role != "prediction"]
+    names = [_unique_names(source.names, source.path.name, wanted) for source in files.sources]
+    looks = files.looks([column.name for column in wanted])
+    present = [
+        column
+        for column in wanted
+        if all(column.name in found for found in names) and looks[column.name] != "unusable"
+    ]
+    if not any(column.role == "feature" for column in present):
+        raise DataError(
+            ValidationIssue(
+                "the data contains no feature of the model",
+                file=paths[0].name,
+                found=", ".join(files.sources[0].names[:20]),
+                expected=", ".join([column.name for column in wanted if column.role == "feature"][:20]),
+                hint="use the column names that the model was trained with",
+            )
+        )
+    frame = files.read({column.name: _type(column, looks[column.name]) for column in present})
+    if len(present) > 1:  # skip blank lines of a CSV
+        frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+    return NewData(
+        frame.height,
+        tuple(_without_unknown_targets(_values(frame[column.name], column)) for column in present),
+    )
+
+
+def _without_unknown_targets(values: Values) -> Values:
+    """Leave out rows without a target, as training does: labels may be delayed."""
+    return replace(values, data=values.data[~np.isnan(values.data)]) if values.role == "target" else values
+
+
+def _unique_names(names: Sequence[str], file: str, wanted: Sequence[Column]) -> set[str]:
+    """Return the names of a file's columns.
+
+    Raises:
+        DataError: a column of the model appears more than once.
+    """
+    twice = [column.name for column in wanted if names.count(column.name) > 1]
+    if twice:
+        hint = "rename one of them"
+        raise DataError(
+            [ValidationIssue("the column appears more than once", file=file, key=n, hint=hint) for n in twice]
+        )
+    return set(names)
+
+
+def _type(column: Column, look: Look) -> pl.DataType:
+    if column.kind == "category" or look in ("time", "category", "text"):
+        return pl.Categorical()
+    return pl.Float64() if column.role == "target" else pl.Float32()
+
+
+def _values(series: pl.Series, column: Column) -> Values:
+    if column.kind == "number":
+        return Values(column.name, column.role, _numbers(series))
+    texts = series.cast(pl.String)
+    spelled = {text: category_text(text) for text in texts.unique().drop_nulls().to_list()}
+    categories = tuple(sorted({text for text in spelled.values() if text is not None}))
+    position = {text: float(code) for code, text in enumerate(categories)}
+    codes = pl.Series([position.get(text or "") for text in spelled.values()], dtype=pl.Float64)
+    data = texts.replace_strict(
+        pl.Series(list(spelled), dtype=pl.String), codes, default=None, return_dtype=pl.Float64
+    )
+    return Values(column.name, column.role, _array(data), categories)
+
+
+def _numbers(series: pl.Series) -> NDArray[np.floating]:
+    if not series.dtype.is_numeric():
+        # Each distinct text is parsed once; a text that is not a number becomes missing.
+        frame = Texts.of(series).frame.with_columns(
+            pl.when(pl.col("stripped").str.to_lowercase() == "true")
+            .then(1.0)
+            .when(pl.col("stripped").str.to_lowercase() == "false")
+            .then(0.0)
+            .otherwise(pl.col("number"))
+            .alias("number")
+        )
+        series = series.cast(pl.String).replace_strict(
+            frame["text"], frame["number"], default=None, return_dtype=pl.Float64
+        )
+    return _array(series)
+
+
+def _array(series: pl.Series) -> NDArray[np.floating]:
+    found: NDArray[np.floating] = series.fill_null(float("nan")).to_numpy()
+    return found

@@ -1,0 +1,82 @@
+"""Pages are self-contained: values are escaped and only given scripts may run."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from base64 import b64encode
+
+import pytest
+
+from dmls_core.html import Matrix, Table, create_environment, formats
+
+
+@pytest.fixture
+def render(tmp_path):
+    def render(text: str, **values) -> str:
+        (tmp_path / "t.html").write_text('{% import "components.html" as html %}' + text)
+        return create_environment(tmp_path).get_template("t.html").render(values)
+
+    return render
+
+
+def test_jinja_is_not_imported_before_a_page_is_rendered():
+    code = "import sys, dmls_core.html; sys.exit('jinja2' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_policy_allows_the_scripts_of_the_page_by_hash(tmp_path, monkeypatch):
+    from dmls_core import html
+
+    (tmp_path / "t.html").write_text('{% extends "base.html" %}{% block content %}{{ value }}{% endblock %}')
+    monkeypatch.setattr(html, "_environment", lambda: create_environment(tmp_path))
+    page = html.render_page("t.html", "<title>", value="<b>")
+    assert "script" not in page
+    assert "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'" in page
+    assert "<title>&lt;title&gt;</title>" in page
+    assert "&lt;b&gt;" in page
+    page = html.render_page("t.html", "t", scripts=["run(1 < 2);\r\n"], value="")
+    digest = b64encode(hashlib.sha256(b"run(1 < 2);\n").digest()).decode()
+    assert f"script-src 'sha256-{digest}'; img-src data: blob:; style-src" in page
+    assert "<script>run(1 < 2);\n</script>" in page
+
+
+def test_a_table_aligns_numbers_and_escapes_texts(render):
+    table = Table(["name", "value", "note"], [["a<b", 1234, None], ["c", None, formats.Formatted("0.50")]])
+    html = render("{{ html.table(t) }}", t=table)
+    assert '<td>a&lt;b</td><td class="n">1,234</td><td></td>' in html
+    assert '<td>c</td><td></td><td class="n">0.50</td>' in html
+
+
+def test_a_table_without_header_has_row_headers(render):
+    html = render("{{ html.table(t) }}", t=Table(["", ""], [["a", True]], style="s", highlighted=0))
+    assert '<table class="s">' in html
+    assert '<tr class="best"><th scope="row">a</th><td>True</td></tr>' in html
+    assert "<thead>" not in html
+
+
+def test_long_class_names_become_numbers_above_a_matrix(render):
+    labels = [f"department of affairs {letter}" for letter in "abcdefg"]
+    html = render("{{ html.matrix(m) }}", m=Matrix(labels, [[1] * 7] * 7))
+    assert all(f">{number}</th>" in html for number in range(1, 8))
+    assert html.count("department of affairs g") == 3
+    html = render("{{ html.matrix(m) }}", m=Matrix(["no", "yes"], [[3, 1], [0, 1]]))
+    assert ">no</th>" in html
+    assert 'var(--bad) 22%,transparent)" title="25.0% of the row">1</td>' in html
+    assert '<td class="zero">0</td>' in html
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5000"), (33_890.796, "33,891"), (345.678, "345.68"), (3.1142e-07, "3.114e-07"), (12, "12")],
+)
+def test_numbers_have_about_five_significant_digits(value: float, text: str):
+    assert formats.number(value) == text
+
+
+def test_settings_keep_their_type_and_long_names_their_ends():
+    assert [str(formats.setting(value)) for value in (1.0, 1, 0.06901651, None, True)] == [
+        *("1.0", "1", "0.06902", "none", "True"),
+    ]
+    assert formats.shorten("sensor number 17", 11) == "senso…er 17"
