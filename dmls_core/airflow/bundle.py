@@ -18,8 +18,7 @@ from airflow.configuration import conf
 from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.dag_files.shards import dag_ids, shard_file, write_dag_files
-from dmls_core.airflow.dag_files.static import static_dag_files
+from dmls_core.airflow.dag_files import dag_ids, shard_file, static_dag_files, write_dag_files
 from dmls_core.airflow.settings import split_kwargs
 from dmls_core.errors import ConflictError, DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
@@ -68,7 +67,7 @@ class DmlsBundle(BaseDagBundle):
         with self.lock():
             if self.version is None:
                 # Parsers are forked from this process: what it has imported they need not import.
-                import dmls_core.airflow.factory  # noqa: F401
+                import dmls_core.airflow.job_dag  # noqa: F401
 
                 if self._written_version() is None:
                     self._refresh()

@@ -1,4 +1,7 @@
-"""Which trainers go first where more wait than a pool has slots."""
+"""The order in which trainers get slots when more wait than a pool has.
+
+Airflow's database stores the strategy's class path.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,19 @@ from airflow.task.priority_strategy import PriorityWeightStrategy
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
 
-LEADER = 6
-"""What Airflow itself gives a search by the number of tasks that follow it."""
+LEADER_WEIGHT = 6
+"""Weight that Airflow itself gives the task ``search`` by the number of tasks after it."""
 
-HELPER = 1
+WORKER_WEIGHT = 1
 
 
-class LeadersFirst(PriorityWeightStrategy):
-    """The first trainer of every waiting run goes before the second of any."""
+class LeaderPriorityStrategy(PriorityWeightStrategy):
+    """Start the first trainer of every waiting run before the second trainer of any run."""
 
     def get_weight(self, ti: TaskInstance) -> int:
-        """Return the weight of a mapped search: the first of them leads."""
-        return HELPER if ti.map_index > 0 else LEADER
+        """Return the weight of one mapped ``search`` task; the one with map index 0 is the leader."""
+        return WORKER_WEIGHT if ti.map_index > 0 else LEADER_WEIGHT
 
 
-LEADERS_FIRST = f"{LeadersFirst.__module__}.{LeadersFirst.__qualname__}"
-"""The name under which the plugin registers it."""
+LEADER_PRIORITY = f"{LeaderPriorityStrategy.__module__}.{LeaderPriorityStrategy.__qualname__}"
+"""Class path under which the plugin registers the strategy."""

@@ -1,4 +1,4 @@
-"""What Airflow's list of providers shows of DMLS."""
+"""The entry point ``apache_airflow_provider``: what Airflow's list of providers shows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dmls_core import __version__
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the description that the entry point ``apache_airflow_provider`` promises."""
+    """Return the provider's name, description, version and operator links."""
     return {
         "package-name": "dmls",
         "name": "DMLS",
         "description": "Tuned, validated, served models from a TOML spec and a CSV.",
         "versions": [__version__],
         "extra-links": [
-            "dmls_core.airflow.telling.links.MlflowRunLink",
-            "dmls_core.airflow.telling.links.ReportLink",
+            "dmls_core.airflow.links.MlflowRunLink",
+            "dmls_core.airflow.links.ReportLink",
         ],
     }

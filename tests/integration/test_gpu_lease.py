@@ -10,11 +10,11 @@ import docker
 import pytest
 from docker.errors import APIError
 
+from dmls_core.airflow.runners import docker as docker_trainer
+from dmls_core.airflow.runners import docker_gpus as gpu
+from dmls_core.airflow.runners.command import ROOT_LABEL
+from dmls_core.airflow.runners.docker_gpus import create_on_gpu, least_held
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.airflow.trainer import docker as docker_trainer
-from dmls_core.airflow.trainer import gpu
-from dmls_core.airflow.trainer.command import ROOT_LABEL
-from dmls_core.airflow.trainer.gpu import create_on_gpu, least_held
 from tests.services.docker_engine import PYTHON_IMAGE
 
 
@@ -87,7 +87,7 @@ def test_the_operator_asks_for_one_gpu(engine, docker_engine, gpus, asked, monke
         root="s3://one", image=PYTHON_IMAGE, docker_url=docker_engine.host, docker_network="none"
     )
     monkeypatch.setattr(docker_trainer, "airflow_settings", lambda: settings)
-    operator = docker_trainer.TrainerOperator(task_id="search", plan={"engine": "gpu", "worker": 0})
+    operator = docker_trainer.DockerTrainerOperator(task_id="search", plan={"engine": "gpu", "worker": 0})
     operator.labels, operator.command = {gpu.LABEL: ""}, ["true"]
     operator._take_gpu(gpus)
     with suppress(APIError):  # the engine cannot start it without NVIDIA's toolkit
@@ -107,7 +107,7 @@ def test_only_what_a_try_of_the_same_run_left_is_removed(engine, docker_engine, 
     _, *foreign = (
         engine.create_container(PYTHON_IMAGE, ["true"], labels=own | other)["Id"] for other in ({}, *others)
     )
-    operator = docker_trainer.TrainerOperator(task_id="search", plan={"engine": "cpu", "worker": 0})
+    operator = docker_trainer.DockerTrainerOperator(task_id="search", plan={"engine": "cpu", "worker": 0})
     operator._remove_leftovers(own)
     left = engine.containers(all=True, filters={"label": gpu.LABEL})
     assert {found["Id"] for found in left} == set(foreign)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dmls_core.airflow.monitor.late_labels import LabelLook
 from dmls_core.airflow.monitor.look import Checked, Watched
-from dmls_core.airflow.telling.notify import notify
+from dmls_core.airflow.notifications import notify
 from dmls_core.intake import add_note
 from dmls_core.monitoring.counters import count
 from dmls_core.monitoring.drift import now

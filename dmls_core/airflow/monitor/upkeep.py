@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dmls_core.airflow.connections import open_repository
+from dmls_core.airflow.runners.command import ROOT_LABEL, RUN_MARK
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.airflow.trainer.command import ROOT_LABEL, RUN_MARK
 from dmls_core.errors import DmlsError
 from dmls_core.monitoring.counters import count
 from dmls_core.store import Store

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
+from dmls_core.airflow.links import LINKS
+from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.base import JobRun, open_run
 from dmls_core.airflow.tasks.decision import Decision, decide, mismatch, record
-from dmls_core.airflow.telling.links import LINKS
-from dmls_core.airflow.telling.status import report_failure
 
 if TYPE_CHECKING:
     from dmls_core.tracking import Champion

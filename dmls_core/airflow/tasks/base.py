@@ -11,10 +11,10 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.jobs.job import Job, job_of
+from dmls_core.airflow.job import Job, job_of
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.status import StatusReporter, report_failure
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.airflow.telling.status import StatusReporter, report_failure
 from dmls_core.errors import UserError
 from dmls_core.store import Store
 

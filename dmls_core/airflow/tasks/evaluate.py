@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dmls_core.airflow.run_files import read_result
 from dmls_core.airflow.tasks.base import JobRun, JobTask
-from dmls_core.airflow.trainer.outcome import read_result
 from dmls_core.errors import RunnerError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_core.airflow.jobs.engine import choose_engine
-from dmls_core.airflow.jobs.study import study_environment
+from dmls_core.airflow.placement import choose_engine
+from dmls_core.airflow.study_database import study_environment
 from dmls_core.airflow.tasks.base import JobRun, JobTask
 from dmls_core.store.line import stand_in_line
 

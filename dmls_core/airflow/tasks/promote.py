@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.airflow.connections import open_repository
-from dmls_core.airflow.jobs.model_files import download_model
+from dmls_core.airflow.links import LINKS
+from dmls_core.airflow.notifications import notify
+from dmls_core.airflow.run_files import download_model
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.base import JobRun, JobTask
 from dmls_core.airflow.tasks.decision import tag_decision
 from dmls_core.airflow.tasks.deployment_record import record_deployment
-from dmls_core.airflow.telling.links import LINKS
-from dmls_core.airflow.telling.notify import notify
 from dmls_core.errors import ServingError
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dmls_core.airflow.jobs.job import Job
-from dmls_core.airflow.jobs.model_files import download_run
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.links import LINKS
+from dmls_core.airflow.run_files import download_run, read_result
 from dmls_core.airflow.tasks.base import JobRun, JobTask
-from dmls_core.airflow.telling.links import LINKS
-from dmls_core.airflow.trainer.outcome import read_result
 from dmls_core.tracking.registry import INTERVAL_END_TAG
 
 CHANGES_TAG = "dmls.changes"

@@ -11,10 +11,16 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.timetables.base import DataInterval
 
-from dmls_core.airflow.jobs.inputs import Chooser, RunInputs, check_size, check_unchanged, choose_whole
-from dmls_core.airflow.jobs.job import INPUTS
-from dmls_core.airflow.partition_trigger import PartitionTrigger
+from dmls_core.airflow.job import INPUTS
+from dmls_core.airflow.run_inputs import (
+    InputSelector,
+    RunInputs,
+    check_size,
+    check_unchanged,
+    select_without_interval,
+)
 from dmls_core.airflow.tasks.base import JobRun, JobTask, open_run
+from dmls_core.airflow.triggers import PartitionTrigger
 from dmls_core.errors import ConflictError
 from dmls_core.intake import IntakeLimits
 from dmls_core.store import layout
@@ -62,14 +68,14 @@ class ValidateOperator(JobTask):
 
     def _choose(self, run: JobRun) -> RunInputs | None:
         """Return what this run reads where it is not simply what was admitted; wait for it if need be."""
-        record, spec, grid = run.job.record_of_run, run.job.spec, run.job.grid
-        chooser = Chooser(run.store, record, spec, grid) if grid else None
-        interval = _interval(run, chooser) if chooser else None
-        if chooser and interval:
-            return chooser.choose(interval) or self._wait(run, chooser, interval)
-        return choose_whole(run.store, record, spec) if run.job.changed else None
+        record, spec, intervals = run.job.record_of_run, run.job.spec, run.job.intervals
+        selector = InputSelector(run.store, record, spec, intervals) if intervals else None
+        interval = _interval(run, selector) if selector else None
+        if selector and interval:
+            return selector.select(interval) or self._wait(run, selector, interval)
+        return select_without_interval(run.store, record, spec) if run.job.changed else None
 
-    def _wait(self, run: JobRun, chooser: Chooser, interval: DataInterval) -> NoReturn:
+    def _wait(self, run: JobRun, selector: InputSelector, interval: DataInterval) -> NoReturn:
         """Leave the worker until a partition of the interval is there."""
         spec, pattern = run.job.spec, run.job.spec.partitions
         if pattern is None:
@@ -83,7 +89,7 @@ class ValidateOperator(JobTask):
             trigger=PartitionTrigger(
                 root=run.settings.root,
                 aws_conn_id=run.settings.aws_conn_id,
-                folder=chooser.folder,
+                folder=selector.folder,
                 path=pattern.text,
                 timezone=spec.timezone,
                 start=interval.start.isoformat(),
@@ -111,7 +117,7 @@ class ValidateOperator(JobTask):
             self.log.info("the run %s was begun before: it goes on where it was", inputs.run_key)
 
 
-def _interval(run: JobRun, chooser: Chooser) -> DataInterval | None:
+def _interval(run: JobRun, selector: InputSelector) -> DataInterval | None:
     """Return the interval that the run is for.
 
     That is the one which the schedule, a backfill or the user's date gave it. The run of an admission,
@@ -123,5 +129,5 @@ def _interval(run: JobRun, chooser: Chooser) -> DataInterval | None:
     if start is not None and end is not None and start < end:
         return DataInterval(pendulum.instance(start), pendulum.instance(end))
     if not run.job.spec.chosen_by_run:
-        return chooser.interval_of_record()
-    return chooser.latest_interval(pendulum.instance(dag_run.run_after))
+        return selector.admitted_interval()
+    return selector.latest_interval(pendulum.instance(dag_run.run_after))

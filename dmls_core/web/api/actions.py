@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.airflow.approval import Answer
-from dmls_core.airflow.jobs.job import PARAM
+from dmls_core.airflow.job import PARAM
 from dmls_core.errors import ConflictError, NotFoundError
 from dmls_core.intake import read_status
 from dmls_core.web.airflow_calls import AirflowCalls, part

@@ -10,7 +10,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from dmls_core.airflow.jobs.job import PARAM
+from dmls_core.airflow.job import PARAM
 from dmls_core.web.security import JobCaller
 
 SHOWN = {

@@ -16,7 +16,7 @@ from airflow.models.xcom import XComModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from dmls_core.airflow.jobs.job import INPUTS, PARAM
+from dmls_core.airflow.job import INPUTS, PARAM
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.store import JobRecord, layout

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dmls_core.airflow.jobs.inputs import RunInputs
-from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.run_inputs import RunInputs
 from dmls_core.airflow.tasks.approve import side_by_side
 from dmls_core.airflow.tasks.base import JobRun
 from dmls_core.airflow.tasks.decision import Decision, decide

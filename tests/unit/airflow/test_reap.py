@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from dmls_core.airflow.monitor import upkeep
+from dmls_core.airflow.runners.command import RUN_MARK
 from dmls_core.airflow.settings import airflow_settings
-from dmls_core.airflow.trainer.command import RUN_MARK
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from dmls_core.airflow.jobs.job import job_of
+from dmls_core.airflow.job import job_of
+from dmls_core.airflow.runners.command import trainer_arguments
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.airflow.tasks import base
 from dmls_core.airflow.tasks.validate import ValidateOperator
-from dmls_core.airflow.trainer.command import trainer_arguments
 from dmls_core.intake import admit, read_status
 from dmls_core.store import open_store
 

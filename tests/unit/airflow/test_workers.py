@@ -12,15 +12,15 @@ import pytest
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
-from dmls_core.airflow.jobs.engine import choose_engine, trainer_engine
-from dmls_core.airflow.jobs.job import Job
-from dmls_core.airflow.jobs.study import STUDY_VARIABLE, check_reach, study_environment, study_url
-from dmls_core.airflow.priority import HELPER, LEADER, LeadersFirst
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.placement import choose_engine, trainer_engine
+from dmls_core.airflow.priority import LEADER_WEIGHT, WORKER_WEIGHT, LeaderPriorityStrategy
+from dmls_core.airflow.runners.command import take_turn, trainer_arguments, trainer_labels
+from dmls_core.airflow.runners.outcome import answer, raise_failure, runner_file
+from dmls_core.airflow.runners.process import ProcessTrainerOperator
 from dmls_core.airflow.settings import AirflowSettings
+from dmls_core.airflow.study_database import STUDY_VARIABLE, check_reachable, study_environment, study_url
 from dmls_core.airflow.tasks.plan import PlanOperator
-from dmls_core.airflow.trainer.command import take_turn, trainer_arguments, trainer_labels
-from dmls_core.airflow.trainer.outcome import answer, raise_failure, runner_file
-from dmls_core.airflow.trainer.process import ProcessTrainerOperator
 from dmls_core.errors import RunnerError, SpecError
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
@@ -79,7 +79,7 @@ def test_several_workers_need_a_study_and_the_user_is_told_so(job, plan, monkeyp
     monkeypatch.setattr(Connection, "get", missing)
 
     assert plan(job(1)) == [{"worker": 0, "engine": "cpu"}]
-    with pytest.raises(SpecError, match="cannot share a search among trainers") as caught:
+    with pytest.raises(SpecError, match="no database for a search with several workers") as caught:
         plan(job(2))
     (issue,) = caught.value.issues
     assert (issue.key, issue.found, issue.expected) == ("search.workers", "2", "1")
@@ -155,34 +155,36 @@ def test_an_address_that_no_container_reaches_is_refused(address: str, network: 
     environment = {STUDY_VARIABLE: f"postgresql+psycopg://{address}"}
 
     if not reason:
-        check_reach(environment, network)
-        check_reach({}, network)
+        check_reachable(environment, network)
+        check_reachable({}, network)
         return
     with pytest.raises(RunnerError, match=reason) as caught:
-        check_reach(environment, network)
+        check_reachable(environment, network)
     assert "secret" not in str(caught.value)
 
 
 def test_the_first_trainer_of_every_run_goes_before_the_second_of_any():
-    weights = [LeadersFirst().get_weight(SimpleNamespace(map_index=index)) for index in (-1, 0, 1, 5)]
-    assert weights == [LEADER, LEADER, HELPER, HELPER]
-    assert LEADER > HELPER
+    weights = [
+        LeaderPriorityStrategy().get_weight(SimpleNamespace(map_index=index)) for index in (-1, 0, 1, 5)
+    ]
+    assert weights == [LEADER_WEIGHT, LEADER_WEIGHT, WORKER_WEIGHT, WORKER_WEIGHT]
+    assert LEADER_WEIGHT > WORKER_WEIGHT
 
 
 def test_the_scheduler_reads_that_priority_from_the_serialised_dag(accept, bundle):
     from airflow.serialization.serialized_objects import DagSerialization
 
-    from dmls_core.airflow import factory
+    from dmls_core.airflow import job_dag
 
     accept("lab", "iris", spec=SPEC.format(models=BOTH, workers=2).encode())
     made = bundle()
     made.initialize()
     (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.iris" in p.read_text()]
-    dag = factory.load_shard(str(path))["dmls.lab.iris"]
+    dag = job_dag.load_shard(str(path))["dmls.lab.iris"]
 
     again = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
 
-    assert isinstance(again.get_task("search").weight_rule, LeadersFirst)
+    assert isinstance(again.get_task("search").weight_rule, LeaderPriorityStrategy)
     assert again.get_task("evaluate").trigger_rule == "none_failed_min_one_success"
 
 

@@ -8,8 +8,8 @@ import pendulum
 import pytest
 from airflow.timetables.base import DataInterval
 
-from dmls_core.airflow.jobs.grid import grid_of
-from dmls_core.airflow.jobs.inputs import Chooser, RunInputs, check_size
+from dmls_core.airflow.intervals import intervals_of
+from dmls_core.airflow.run_inputs import InputSelector, RunInputs, check_size
 from dmls_core.errors import DataError
 from dmls_core.models import load_spec
 from dmls_core.store import Registry, open_store
@@ -36,7 +36,7 @@ def chooser(root):
 
     def _chooser(
         *files: str, path: str = "data/{date}.csv", window: object = 1, more: str = WEEKLY, columns: str = ""
-    ) -> Chooser:
+    ) -> InputSelector:
         infos = [store.put(f"incoming/lab/job/{name}", name.encode()) for name in files]
         store.put("incoming/lab/job/spec.toml", b"")
         window = f'"{window}"' if isinstance(window, str) else window
@@ -44,8 +44,8 @@ def chooser(root):
         pinned = [] if spec.chosen_by_run else infos[-1:]
         record = Registry(store).accept(spec, "lab", "job", pinned, datetime(2026, 2, 11, tzinfo=UTC))
         cron = spec.schedule.cron if spec.schedule else None
-        grid = grid_of(spec.data.path, cron, spec.timezone, has_time=spec.columns.time is not None)
-        return Chooser(store, record, spec, grid)
+        grid = intervals_of(spec.data.path, cron, spec.timezone, has_time=spec.columns.time is not None)
+        return InputSelector(store, record, spec, grid)
 
     return _chooser
 
@@ -61,44 +61,44 @@ WEEK = DataInterval(at("2026-01-12T06:00"), at("2026-01-19T06:00"))
 
 @pytest.mark.parametrize(("window", "first", "last"), [(1, 12, 18), (2, 5, 18), (100, 1, 18), ("all", 1, 18)])
 def test_a_run_reads_its_window_and_no_day_that_ends_later(chooser, window, first, last) -> None:
-    inputs = chooser(*DAYS, window=window).choose(WEEK)
+    inputs = chooser(*DAYS, window=window).select(WEEK)
     assert names(inputs) == DAYS[first - 1 : last]
 
 
 def test_every_day_is_of_one_week(chooser) -> None:
     made = chooser(*DAYS)
-    interval, read = made.grid.before(at("2026-01-05T06:00")), []
+    interval, read = made.intervals.before(at("2026-01-05T06:00")), []
     while interval.end < at("2026-02-09"):
-        read += names(made.choose(interval))
-        interval = made.grid.after(interval)
+        read += names(made.select(interval))
+        interval = made.intervals.after(interval)
     assert read == DAYS
 
 
 def test_what_arrives_later_changes_nothing_about_a_run(chooser) -> None:
-    before = chooser(*DAYS[:18], window="all").choose(WEEK)
-    after = chooser(*DAYS, "data/2026-02-01.csv", "data/2999-01-01.csv", window="all").choose(WEEK)
+    before = chooser(*DAYS[:18], window="all").select(WEEK)
+    after = chooser(*DAYS, "data/2026-02-01.csv", "data/2999-01-01.csv", window="all").select(WEEK)
     assert after == before
     assert RunInputs.from_json(after.as_json()) == after
 
 
 def test_runs_of_two_intervals_differ_even_on_the_same_files(chooser) -> None:
     made = chooser(*DAYS[:18], "data/2026-01-20.csv", window="all")
-    keys = {made.choose(interval).run_key for interval in (WEEK, made.grid.before(WEEK.start))}
+    keys = {made.select(interval).run_key for interval in (WEEK, made.intervals.before(WEEK.start))}
     assert len(keys) == 2
 
 
 def test_a_replaced_partition_makes_another_run(chooser, root) -> None:
     made = chooser(*DAYS[:18])
-    before = made.choose(WEEK)
+    before = made.select(WEEK)
     made.store.put("incoming/lab/job/data/2026-01-15.csv", b"better")
-    after = made.choose(WEEK)
+    after = made.select(WEEK)
     assert names(after) == names(before)
     assert after.run_key != before.run_key
 
 
 def test_a_partition_that_has_not_arrived_is_told(chooser) -> None:
     made = chooser(*DAYS[:11], *DAYS[20:], window="all")
-    assert made.choose(WEEK) is None
+    assert made.select(WEEK) is None
 
 
 def test_the_newest_ended_interval_with_data(chooser) -> None:
@@ -114,35 +114,35 @@ def test_an_interval_that_has_only_begun_is_better_than_none(chooser) -> None:
 
 def test_a_job_on_data_takes_the_partition_that_came(chooser) -> None:
     made = chooser(*DAYS[:20], more='[schedule]\non = "data"\n', window=3)
-    interval = made.interval_of_record()
+    interval = made.admitted_interval()
     assert interval == DataInterval(at("2026-01-20"), at("2026-01-21"))
-    assert names(made.choose(interval)) == DAYS[17:20]
+    assert names(made.select(interval)) == DAYS[17:20]
 
 
 def test_one_growing_file_is_read_as_it_is(chooser) -> None:
     made = chooser("data.csv", path="data.csv", columns='time = "t"')
-    first = made.choose(WEEK)
+    first = made.select(WEEK)
     assert names(first) == ["data.csv"]
     assert first.since == "2026-01-12T06:00:00+00:00"
     made.store.put("incoming/lab/job/data.csv", b"grown")
-    assert made.choose(WEEK).run_key != first.run_key
+    assert made.select(WEEK).run_key != first.run_key
     made.store.delete("incoming/lab/job/data.csv")
-    with pytest.raises(DataError, match="no longer there"):
-        made.choose(WEEK)
+    with pytest.raises(DataError, match="no longer exists"):
+        made.select(WEEK)
 
 
 def test_data_that_was_admitted_as_a_whole_must_be_unchanged(chooser) -> None:
     made = chooser("data.csv", path="data.csv", columns='time = "t"', more="")
-    day = made.grid.before(at("2026-01-15"))
-    assert names(made.choose(day)) == ["data.csv"]
-    assert made.interval_of_record() is None
+    day = made.intervals.before(at("2026-01-15"))
+    assert names(made.select(day)) == ["data.csv"]
+    assert made.admitted_interval() is None
     made.store.put("incoming/lab/job/data.csv", b"other")
     with pytest.raises(DataError, match="was replaced after"):
-        made.choose(day)
+        made.select(day)
 
 
 def test_a_window_has_a_limit(chooser) -> None:
-    data = chooser(*DAYS[:18]).choose(WEEK).data
+    data = chooser(*DAYS[:18]).select(WEEK).data
     check_size(data, sum(item.size for item in data))
     with pytest.raises(DataError, match=r"data\.window.*too large"):
         check_size(data, 10)

@@ -7,8 +7,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from dmls_core.airflow.jobs.job import Job
-from dmls_core.airflow.telling.status import StatusReporter
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.status import StatusReporter
 from dmls_core.errors import DmlsError, ObjectMissingError
 from dmls_core.store import Store
 

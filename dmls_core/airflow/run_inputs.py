@@ -1,4 +1,4 @@
-"""Which data a run of a job with intervals trains on."""
+"""Select the data that a run of a job reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pendulum
 from airflow.timetables.base import DataInterval
 
-from dmls_core.airflow.jobs.grid import Grid
+from dmls_core.airflow.intervals import Intervals
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import Partition, choose_data, find_partitions, group_submissions, partitions_between
 from dmls_core.spec import Spec
@@ -19,15 +19,15 @@ from dmls_core.store import DataObject, JobRecord, ObjectInfo, Store, layout, ru
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """What a run reads: chosen once, by its first task, and kept with the run.
+    """What a run reads. The run's first task selects it once; it stays with the run.
 
-    A run of a job without intervals has them only where a user changed something for it.
+    A run of a job without intervals has inputs of its own only if a user changed something for it.
 
     Attributes:
         run_key: hash of spec, ETags and interval.
-        data: the objects, in order of keys.
-        interval: its ends, ISO 8601 in UTC; ``None`` for data that is of no interval.
-        since: beginning of the window, ISO 8601 in UTC; ``None``: all rows until the interval's end.
+        data: the objects, sorted by key.
+        interval: start and end, ISO 8601 in UTC; ``None`` for data without an interval.
+        since: start of the window, ISO 8601 in UTC; ``None``: all rows up to the interval's end.
     """
 
     run_key: str
@@ -36,36 +36,29 @@ class RunInputs:
     since: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``from_json`` takes."""
+        """Return the fields as JSON, for ``from_json``."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> RunInputs:
-        """Build it from what ``as_json`` returned."""
-        ends = fields["interval"]
+        """Build the inputs from what ``as_json`` returned."""
+        interval = fields["interval"]
         return cls(
             run_key=fields["run_key"],
             data=tuple(DataObject(**item) for item in fields["data"]),
-            interval=(ends[0], ends[1]) if ends else None,
+            interval=(interval[0], interval[1]) if interval else None,
             since=fields["since"],
         )
 
 
 @dataclass(frozen=True)
-class Chooser:
-    """Chooses the data of runs of one version of a job.
-
-    Args:
-        store: holds what was dropped.
-        record: the version.
-        spec: its spec.
-        grid: the intervals.
-    """
+class InputSelector:
+    """Selects the data for runs of one version of a job that has intervals."""
 
     store: Store
     record: JobRecord
     spec: Spec
-    grid: Grid
+    intervals: Intervals
 
     @property
     def folder(self) -> str:
@@ -73,7 +66,7 @@ class Chooser:
         return layout.incoming_folder(self.record.team, self.record.name)
 
     def partitions(self) -> list[Partition]:
-        """Return the partitions that have arrived, in order of time; none where the job has no pattern."""
+        """Return the partitions in the store, sorted by time; none if the spec has no pattern."""
         if self.spec.partitions is None:
             return []
         listing = self.store.list(self.folder + self.spec.partitions.prefix)
@@ -82,43 +75,43 @@ class Chooser:
     def latest_interval(self, moment: pendulum.DateTime) -> DataInterval:
         """Return the last interval that has ended at ``moment`` and has data.
 
-        Where no interval with data has ended, it is that of the newest partition, as far as it has come;
-        and where nothing says which interval has data, the last one that has ended.
+        If no interval with data has ended, return the interval of the newest partition. If there are no
+        partitions at all, return the last interval that has ended.
         """
         partitions = self.partitions()
         for partition in reversed(partitions):
-            interval = self._around(partition)
+            interval = self._interval_of(partition)
             if interval.end <= moment:
                 return interval
-        return self._around(partitions[-1]) if partitions else self.grid.before(moment)
+        return self._interval_of(partitions[-1]) if partitions else self.intervals.before(moment)
 
-    def interval_of_record(self) -> DataInterval | None:
-        """Return the interval of the partition that this version was admitted with, if that is so."""
+    def admitted_interval(self) -> DataInterval | None:
+        """Return the interval of the newest partition that this version was admitted with, if any."""
         admitted = {item.key for item in self.record.data}
         own = [found for found in self.partitions() if found.file.key in admitted]
-        return self._around(own[-1]) if own else None
+        return self._interval_of(own[-1]) if own else None
 
-    def choose(self, interval: DataInterval) -> RunInputs | None:
-        """Return what a run for ``interval`` reads; ``None`` if its partition has not arrived.
+    def select(self, interval: DataInterval) -> RunInputs | None:
+        """Return what a run for ``interval`` reads, or ``None`` if its partition does not exist yet.
 
         Raises:
-            DataError: the data that was admitted is gone or was replaced.
+            DataError: the admitted data was deleted or replaced.
         """
         window = self.spec.data.window
-        since = None if window == "all" else self.grid.window(interval, window)
+        since = None if window == "all" else self.intervals.window_start(interval, window)
         if self.spec.partitions:
-            arrived = self.partitions()
-            if not partitions_between(arrived, interval.start, interval.end):
+            existing = self.partitions()
+            if not partitions_between(existing, interval.start, interval.end):
                 return None
             files: Iterable[ObjectInfo] = (
-                found.file for found in partitions_between(arrived, since, interval.end)
+                found.file for found in partitions_between(existing, since, interval.end)
             )
             data = [DataObject(found.key, found.etag, found.size) for found in files]
         elif self.record.data:
             data = list(self.record.data)
             check_unchanged(self.store, data)
         else:
-            data = present_data(self.store, self.record, self.spec)
+            data = current_data(self.store, self.record, self.spec)
         data.sort(key=lambda item: item.key)
         return RunInputs(
             run_key=run_key(
@@ -129,33 +122,28 @@ class Chooser:
             since=None if since is None else _iso(since),
         )
 
-    def _around(self, partition: Partition) -> DataInterval:
-        """Return the interval that a partition is of: the one within which it ends."""
+    def _interval_of(self, partition: Partition) -> DataInterval:
+        """Return the interval within which the partition's own time ends."""
         end = pendulum.instance(partition.end)
-        interval = self.grid.before(end)
-        return interval if interval.end == end else self.grid.after(interval)
+        interval = self.intervals.before(end)
+        return interval if interval.end == end else self.intervals.after(interval)
 
 
-def choose_whole(store: Store, record: JobRecord, spec: Spec) -> RunInputs:
-    """Return what a run reads that is for no interval: what was admitted, or what its spec names now.
-
-    Args:
-        store: holds what was dropped.
-        record: the version; without data where the run is to look for its own.
-        spec: the run's.
+def select_without_interval(store: Store, record: JobRecord, spec: Spec) -> RunInputs:
+    """Return what a run without an interval reads: the admitted data, else what its spec names now.
 
     Raises:
-        DataError: it is not there, or was replaced.
+        DataError: the data does not exist or was replaced.
     """
     if record.data:
         check_unchanged(store, record.data)
-    data = tuple(record.data or present_data(store, record, spec))
+    data = tuple(record.data or current_data(store, record, spec))
     key = run_key(record.spec_sha256, (item.etag for item in data))
     return RunInputs(run_key=key, data=data, interval=None, since=None)
 
 
-def present_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject]:
-    """Return the files that a spec names, as they are now.
+def current_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject]:
+    """Return the files that a spec names, with their current ETags.
 
     Raises:
         DataError: there are none.
@@ -167,24 +155,21 @@ def present_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject
             if chosen:
                 return [DataObject(found.key, found.etag, found.size) for found in chosen]
     named = f" that [data] path names ({spec.data.path})" if spec.data.path else ""
-    raise DataError(ValidationIssue(f"the data{named} is no longer there", key=folder, hint="drop it again"))
+    raise DataError(ValidationIssue(f"the data{named} no longer exists", key=folder, hint="upload it again"))
 
 
 def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
-    """Check that objects are those that were admitted.
+    """Check that the objects still have the ETags with which they were admitted.
 
     Raises:
-        DataError: one is gone or was replaced since.
+        DataError: an object was deleted or replaced.
     """
     issues = []
     for item in data:
         found = store.head(item.key)
         if found is None:
-            issues.append(
-                ValidationIssue(
-                    "the data is no longer there", key=item.key, hint="drop it again: that makes a new run"
-                )
-            )
+            hint = "upload it again: that starts a new run"
+            issues.append(ValidationIssue("the data no longer exists", key=item.key, hint=hint))
         elif found.etag != item.etag:
             issues.append(
                 ValidationIssue(
@@ -200,10 +185,10 @@ def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
 
 
 def check_size(data: Iterable[DataObject], most: int) -> None:
-    """Check that the objects together are not too large.
+    """Check that the objects have at most ``most`` bytes together.
 
     Raises:
-        DataError: they have more than ``most`` bytes.
+        DataError: they have more.
     """
     total = sum(item.size for item in data)
     if total > most:
@@ -213,7 +198,7 @@ def check_size(data: Iterable[DataObject], most: int) -> None:
                 key="data.window",
                 found=f"{total:,} bytes",
                 expected=f"at most {most:,} bytes",
-                hint="take fewer intervals, or ask the platform's team to raise the limit",
+                hint="use fewer intervals, or ask the platform team to raise the limit",
             )
         )
 

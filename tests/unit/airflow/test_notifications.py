@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP
 
-from dmls_core.airflow import intake_dag
-from dmls_core.airflow.dag_files.shards import shard_file
-from dmls_core.airflow.lateness import tell_late
-from dmls_core.airflow.telling import notify as module
-from dmls_core.airflow.telling import status
-from dmls_core.airflow.telling.notify import connection_id, notify
+from dmls_core.airflow import intake_dag, status
+from dmls_core.airflow import notifications as module
+from dmls_core.airflow.dag_files import shard_file
+from dmls_core.airflow.deadlines import notify_missed_deadline
+from dmls_core.airflow.notifications import connection_id, notify
 from dmls_core.errors import PlatformError, SpecError, StoreError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
@@ -165,12 +164,12 @@ def test_slack_that_refuses_is_a_warning_without_the_token(slack, caplog):
 )
 def test_a_run_that_takes_too_long_is_told_of(server, state, run_type, told):
     run = {"dag_id": "dmls.lab.iris", "dag_run_id": "r__1", "state": state, "run_type": run_type}
-    asyncio.run(tell_late("lab/iris", HOOK, 3600.0, {"dag_run": run}))
+    asyncio.run(notify_missed_deadline("lab/iris", HOOK, 3600.0, {"dag_run": run}))
 
     assert len(server.heard) == told
     for _, content, _ in server.heard:
         assert content["event"] == "late"
-        assert content["message"] == "The run r__1 has not ended 3,600 s after it was queued."
+        assert content["message"] == "The run r__1 has not finished 3,600 s after it was queued."
         assert content["links"]["airflow"].endswith("/dags/dmls.lab.iris/runs/r__1")
 
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dmls_core.airflow.jobs.engine import trainer_engine
-from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.placement import trainer_engine
 from dmls_core.data.limits import DataLimits
 from dmls_core.store import Store, layout
 from dmls_core.store.line import leave_line

@@ -1,29 +1,33 @@
-"""The database over which a run's trainers share a search, from an Airflow connection."""
+"""The PostgreSQL database that stores a shared Optuna study, from an Airflow connection."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.job import Job
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 
+if TYPE_CHECKING:
+    from dmls_core.airflow.job import Job
+
 STUDY_CONNECTION = "dmls_study"
-"""Id of the connection, of type Postgres."""
+"""Id of the Airflow connection, of type Postgres."""
 
 STUDY_VARIABLE = "DMLS_STUDY_URL"
-"""The variable by which the trainer knows the database: its address is a secret, so no argument."""
+"""Variable that gives the trainer the database's URL. It holds a password, so it is no argument."""
 
-LOCAL = ("localhost", "127.0.0.1", "::1")
+LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 
 def study_environment(job: Job) -> dict[str, str]:
-    """Return the variables with which the job's trainers reach their study; none where there is one trainer.
+    """Return the variables with which the job's trainers open their study; none for a single trainer.
 
     Raises:
-        SpecError: there are several, and the platform has no database for them.
+        SpecError: the spec asks for several trainers and the connection does not exist.
     """
     if job.spec.search.workers == 1:
         return {}
@@ -32,26 +36,26 @@ def study_environment(job: Job) -> dict[str, str]:
     except AirflowNotFoundException as error:
         raise SpecError(
             ValidationIssue(
-                "this platform cannot share a search among trainers",
+                "this platform has no database for a search with several workers",
                 key="search.workers",
                 found=str(job.spec.search.workers),
                 expected="1",
-                hint=f"or have the platform team add the Airflow connection {STUDY_CONNECTION}, a PostgreSQL "
-                "database",
+                hint=f"or ask the platform team to add the Airflow connection {STUDY_CONNECTION}, a "
+                "PostgreSQL database",
             )
         ) from error
     return {STUDY_VARIABLE: study_url(connection)}
 
 
-def check_reach(environment: dict[str, str], network: str) -> None:
-    """Make sure that a container could reach the study, as far as its address tells.
+def check_reachable(environment: dict[str, str], network: str) -> None:
+    """Check that a container on ``network`` can reach the study, as far as its URL shows.
 
     Args:
         environment: what ``study_environment`` returned.
         network: the containers' network mode.
 
     Raises:
-        RunnerError: the address means the container itself, or a folder that it does not see.
+        RunnerError: the URL names the container itself, or a unix socket.
     """
     if STUDY_VARIABLE not in environment:
         return
@@ -59,10 +63,10 @@ def check_reach(environment: dict[str, str], network: str) -> None:
     if not address.hostname:
         folder = parse_qs(address.query).get("host", ["its default folder"])[0]
         raise RunnerError(
-            f"the connection {STUDY_CONNECTION} is by a unix socket ({folder}), which no container sees: "
+            f"the connection {STUDY_CONNECTION} uses a unix socket ({folder}), which containers cannot see: "
             "give it a host and a port"
         )
-    if network != "host" and address.hostname in LOCAL:
+    if network != "host" and address.hostname in LOCALHOST:
         raise RunnerError(
             f"the connection {STUDY_CONNECTION} names {address.hostname}, which on the network {network!r} "
             "is the container itself: give it the host by which containers reach the database, or set "
@@ -71,7 +75,7 @@ def check_reach(environment: dict[str, str], network: str) -> None:
 
 
 def study_url(connection: Connection) -> str:
-    """Return a connection as SQLAlchemy's address for psycopg; its extra goes along as parameters."""
+    """Return a connection as an SQLAlchemy URL for psycopg; its extra becomes query parameters."""
     options = {name: str(value) for name, value in connection.extra_dejson.items()}
     host = connection.host or ""
     if host.startswith("/"):

@@ -1,4 +1,7 @@
-"""When a job's DAG runs: at each admission of a version, by its schedule, and for backfills."""
+"""When a job's DAG runs: at each admission of a version, by its schedule, and for backfills.
+
+Airflow's serialized DAGs store the class paths.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,29 @@ from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, T
 from airflow.utils.types import DagRunType
 from pendulum import DateTime, duration, now, parse
 
-from dmls_core.airflow.jobs.grid import Grid, grid_of
+from dmls_core.airflow.intervals import Intervals, intervals_of
 
 
 def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) -> SubmissionTimetable:
     """Return the timetable of a job.
 
     Args:
-        dag_id: decides the job's delay within ``[schedule] jitter``.
+        dag_id: hashed to the job's delay within ``[schedule] jitter``.
         record: the job's record as JSON.
-        spec: its spec as JSON, perhaps of an earlier release.
+        spec: its spec as JSON, possibly written by an earlier release.
     """
     admission = (record["admitted"], record["version"], record["run_key"])
     schedule = spec["schedule"] or {}
     cron = schedule.get("cron")
     has_time = spec["columns"]["time"] is not None
-    grid = grid_of(spec["data"]["path"], cron, schedule.get("timezone", "UTC"), has_time=has_time)
-    if grid is None:
+    intervals = intervals_of(spec["data"]["path"], cron, schedule.get("timezone", "UTC"), has_time=has_time)
+    if intervals is None:
         return SubmissionTimetable(*admission)
     spread = int(schedule.get("jitter", 0))
     return IntervalTimetable(
         *admission,
-        grid.cron,
-        grid.timezone,
+        intervals.cron,
+        intervals.timezone,
         scheduled=cron is not None,
         catchup=schedule.get("catchup", False),
         delay=zlib.crc32(dag_id.encode()) % (spread + 1),
@@ -39,15 +42,15 @@ def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) ->
 
 
 class SubmissionTimetable(Timetable):
-    """One automatic run for each accepted version of a job.
+    """Create one run for each accepted version of a job.
 
-    The scheduler itself creates the run when the new version of the DAG is parsed, and its unique
-    logical date (the time of admission) keeps it from creating the run twice, whatever is killed.
+    The scheduler creates the run when it reads the new version of the DAG. The run's logical date is the
+    time of admission; it is unique, so that a scheduler that restarts does not create the run twice.
 
     Args:
         admitted: time of admission, ISO 8601 with a UTC offset.
         version: version of the job in the registry, from 1.
-        run_key: key of the run that this version makes.
+        run_key: key of the version's run.
     """
 
     description = "Once for each accepted submission"
@@ -61,26 +64,26 @@ class SubmissionTimetable(Timetable):
 
     @property
     def summary(self) -> str:
-        """What Airflow's list of DAGs shows as the schedule."""
+        """The schedule that Airflow's list of DAGs shows."""
         return "On submission"
 
     def serialize(self) -> dict[str, Any]:
-        """Return the arguments, which also make a new DAG version of a new submission."""
+        """Return the arguments; a new submission changes them and so makes a new DAG version."""
         return {"admitted": self.admitted, "version": self.version, "run_key": self.run_key}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> Timetable:
-        """Make the timetable from what ``serialize`` returned."""
+        """Build the timetable from what ``serialize`` returned."""
         return cls(**data)
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
-        """Give a run that a user triggers the moment of the trigger as its interval."""
+        """Return an interval of length zero at the time of a manual trigger."""
         return DataInterval.exact(run_after)
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """Return the run of this admission unless it, or a later one, exists already."""
+        """Return the run of this admission, unless that run or a later one exists."""
         admitted = self.admission
         if last_automated_data_interval is not None and last_automated_data_interval.end >= admitted:
             return None
@@ -97,21 +100,21 @@ class SubmissionTimetable(Timetable):
     def generate_run_id(
         self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
     ) -> str:
-        """Name the run after the job's version and run key.
+        """Return a run id made of the job's version and run key.
 
-        Airflow may note the moment of a new admission some time before it stores the DAG that was parsed
-        with it (``[core] min_serialized_dag_update_interval``). The earlier DAG's timetable must not create
-        that run: it would name it like its own, and a name that is taken ends the scheduler. The scheduler
-        logs what is raised here, and tries again until the new DAG is stored.
+        Airflow may read the time of a new admission before it stores the DAG that belongs to it
+        (``[core] min_serialized_dag_update_interval``). The timetable of the old DAG must not create the new
+        run: it would give it an id that exists, which ends the scheduler. The scheduler logs the error that
+        is raised here and retries until the new DAG is stored.
 
         Raises:
-            ValueError: the run is that of another version's admission.
+            ValueError: the run belongs to the admission of another version.
         """
         if run_type == DagRunType.SCHEDULED:
             if data_interval is not None and data_interval.end != self.admission:
                 raise ValueError(
-                    f"the run of {data_interval.end} is not that of version {self.version}, admitted "
-                    f"{self.admitted}: it waits until the version that was admitted then is stored"
+                    f"the run of {data_interval.end} does not belong to version {self.version}, admitted "
+                    f"{self.admitted}: it waits until Airflow has stored the DAG of its own version"
                 )
             return f"submission-{self.version}__{self.run_key}"
         return super().generate_run_id(
@@ -120,20 +123,20 @@ class SubmissionTimetable(Timetable):
 
 
 class IntervalTimetable(SubmissionTimetable):
-    """A run at each admission, then one for each interval if there is a schedule; backfills of any.
+    """Create a run at each admission, then one for each interval of the schedule; allow backfills.
 
-    A scheduled run's interval has ended when the run begins; its logical date is the interval's beginning,
-    so that a backfill over the same dates finds the run and does not repeat it unasked.
+    A scheduled run starts after its interval has ended. Its logical date is the interval's start, so that a
+    backfill over the same dates finds the run and does not repeat it unless asked to.
 
     Args:
         admitted: as for ``SubmissionTimetable``.
-        version: likewise.
-        run_key: likewise.
+        version: as for ``SubmissionTimetable``.
+        run_key: as for ``SubmissionTimetable``.
         cron: ends of the intervals.
         timezone: time zone of ``cron``.
-        scheduled: whether intervals run by themselves; else they are there for backfills alone.
-        catchup: whether intervals that were missed since the admission are made up for.
-        delay: seconds from an interval's end to its run, the same at every parse.
+        scheduled: whether to run each interval; ``False``: the intervals are for backfills only.
+        catchup: whether to run the intervals missed since the admission.
+        delay: seconds from an interval's end to its run; the same at every parse.
     """
 
     description = "At each accepted submission, then by the job's schedule"
@@ -152,55 +155,55 @@ class IntervalTimetable(SubmissionTimetable):
         delay: int,
     ) -> None:
         super().__init__(admitted, version, run_key)
-        self.grid = Grid(cron, timezone)
+        self.intervals = Intervals(cron, timezone)
         self.scheduled = scheduled
         self.catchup = catchup
         self.delay = delay
 
     @property
     def summary(self) -> str:
-        """What Airflow's list of DAGs shows as the schedule."""
+        """The schedule that Airflow's list of DAGs shows."""
         if not self.scheduled:
             return "On submission"
-        zone = "" if self.grid.timezone == "UTC" else f" {self.grid.timezone}"
-        return f"{self.grid.cron}{zone}"
+        zone = "" if self.intervals.timezone == "UTC" else f" {self.intervals.timezone}"
+        return f"{self.intervals.cron}{zone}"
 
     def serialize(self) -> dict[str, Any]:
         """Return the arguments."""
         return super().serialize() | {
-            "cron": self.grid.cron,
-            "timezone": self.grid.timezone,
+            "cron": self.intervals.cron,
+            "timezone": self.intervals.timezone,
             "scheduled": self.scheduled,
             "catchup": self.catchup,
             "delay": self.delay,
         }
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
-        """Give a run that a user triggers for a date the last interval that has ended then."""
-        return self.grid.before(run_after)
+        """Return the last interval that has ended at the date of a manual trigger."""
+        return self.intervals.before(run_after)
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """Return the admission's run, then the run of the next interval."""
+        """Return the run of the admission, then the run of the next interval."""
         last = last_automated_data_interval
-        # Only a backfill's list has an end; no DAG of a job has one.
+        # Only a backfill has a latest date; the DAG of a job has no end date.
         if restriction.latest is not None:
-            return self.grid.next_within(last, restriction)
+            return self.intervals.next_within(last, restriction)
         first = super().next_dagrun_info(last_automated_data_interval=last, restriction=restriction)
         if first is not None or last is None or not self.scheduled:
             return first
-        of_grid = last if last.start < last.end else self.grid.before(self.admission)
-        following = self.grid.after(of_grid)
+        scheduled = last if last.start < last.end else self.intervals.before(self.admission)
+        next_interval = self.intervals.after(scheduled)
         if not self.catchup:
-            newest = self.grid.before(now("UTC") - duration(seconds=self.delay))
-            following = newest if newest.end > following.end else following
-        return DagRunInfo(following.end + duration(seconds=self.delay), following)
+            newest = self.intervals.before(now("UTC") - duration(seconds=self.delay))
+            next_interval = newest if newest.end > next_interval.end else next_interval
+        return DagRunInfo(next_interval.end + duration(seconds=self.delay), next_interval)
 
     def generate_run_id(
         self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
     ) -> str:
-        """Name the admission's run after version and key, any other as Airflow does."""
+        """Return the run id of the admission's run, else the one that Airflow gives."""
         if data_interval is None or data_interval.start == data_interval.end:
             return super().generate_run_id(
                 run_type=run_type, run_after=run_after, data_interval=data_interval, **extra

@@ -16,19 +16,19 @@ from typing import IO, Any
 from airflow.sdk import BaseOperator, Context
 
 from dmls_core.airflow.connections import open_root, store_environment
-from dmls_core.airflow.jobs.job import job_of
-from dmls_core.airflow.jobs.study import study_environment
-from dmls_core.airflow.settings import AirflowSettings, airflow_settings
-from dmls_core.airflow.telling.status import StatusReporter
-from dmls_core.airflow.trainer.command import (
+from dmls_core.airflow.job import job_of
+from dmls_core.airflow.runners.command import (
     RUN_MARK,
     data_limits,
     run_mark,
     take_turn,
     trainer_arguments,
 )
-from dmls_core.airflow.trainer.outcome import answer, raise_failure, runner_file
-from dmls_core.airflow.trainer.progress import ProgressWatcher
+from dmls_core.airflow.runners.outcome import answer, raise_failure, runner_file
+from dmls_core.airflow.runners.progress import ProgressWatcher
+from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.status import StatusReporter
+from dmls_core.airflow.study_database import study_environment
 from dmls_core.compute.memory import parse_memory
 
 GRACE = 3.0

@@ -15,20 +15,20 @@ from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest
 
 from dmls_core.airflow.connections import open_root, store_environment
-from dmls_core.airflow.jobs.job import Job, job_of
-from dmls_core.airflow.jobs.study import check_reach, study_environment
-from dmls_core.airflow.settings import AirflowSettings, airflow_settings
-from dmls_core.airflow.telling.status import StatusReporter
-from dmls_core.airflow.trainer.command import (
+from dmls_core.airflow.job import Job, job_of
+from dmls_core.airflow.runners.command import (
     ROOT_LABEL,
     data_limits,
     take_turn,
     trainer_arguments,
     trainer_labels,
 )
-from dmls_core.airflow.trainer.gpu import create_on_gpu
-from dmls_core.airflow.trainer.outcome import answer, raise_failure, runner_file
-from dmls_core.airflow.trainer.progress import ProgressWatcher
+from dmls_core.airflow.runners.docker_gpus import create_on_gpu
+from dmls_core.airflow.runners.outcome import answer, raise_failure, runner_file
+from dmls_core.airflow.runners.progress import ProgressWatcher
+from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.status import StatusReporter
+from dmls_core.airflow.study_database import check_reachable, study_environment
 from dmls_core.compute.memory import parse_memory
 from dmls_core.errors import RunnerError
 from dmls_core.store import Store
@@ -43,7 +43,7 @@ GRACE = 3
 """Seconds between SIGTERM and SIGKILL; Airflow itself kills the task 5 s after it cancels it."""
 
 
-class TrainerOperator(DockerOperator):
+class DockerTrainerOperator(DockerOperator):
     """A ``DockerOperator`` that runs ``dmls train`` without any privilege.
 
     No new privileges, all capabilities dropped, read-only root with a ``tmpfs`` at ``/tmp``, a non-root
@@ -83,7 +83,7 @@ class TrainerOperator(DockerOperator):
         labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number, worker)
         self.labels = labels = labels | {ROOT_LABEL: settings.root}
         study = study_environment(job)
-        check_reach(study, settings.docker_network)
+        check_reachable(study, settings.docker_network)
         # DockerOperator hands these over by the engine's interface: no command line holds them.
         self._private_environment = store_environment(settings) | study | take_turn(job, store, self.plan)
         self._private_environment |= data_limits()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dmls_core.airflow.partition_trigger import PartitionTrigger
+from dmls_core.airflow.triggers import PartitionTrigger
 from dmls_core.store import open_store
 
 
@@ -65,9 +65,9 @@ def test_what_lies_there_counts_even_after_the_deadline(trigger, root) -> None:
 
 
 def test_a_store_that_is_away_for_a_while_does_not_end_the_wait(trigger, root, monkeypatch) -> None:
-    from dmls_core.airflow import partition_trigger
+    from dmls_core.airflow import triggers
 
-    real, calls = partition_trigger.list_objects, []
+    real, calls = triggers.list_objects, []
 
     async def flaky(*arguments: str):
         calls.append(arguments)
@@ -75,7 +75,7 @@ def test_a_store_that_is_away_for_a_while_does_not_end_the_wait(trigger, root, m
             raise OSError("away")
         return await real(*arguments)
 
-    monkeypatch.setattr(partition_trigger, "list_objects", flaky)
+    monkeypatch.setattr(triggers, "list_objects", flaky)
     open_store(str(root)).put("incoming/lab/job/data/2026-01-05/a.csv", b"x")
     assert fire(trigger(datetime.now(UTC) + timedelta(hours=1)), [], root) == [{"arrived": True}]
     assert len(calls) == 3
@@ -84,5 +84,5 @@ def test_a_store_that_is_away_for_a_while_does_not_end_the_wait(trigger, root, m
 def test_it_is_made_again_from_what_it_serialises(trigger) -> None:
     made = trigger(datetime.now(UTC))
     path, arguments = made.serialize()
-    assert path == "dmls_core.airflow.partition_trigger.PartitionTrigger"
+    assert path == "dmls_core.airflow.triggers.PartitionTrigger"
     assert PartitionTrigger(**arguments).serialize() == made.serialize()

@@ -1,4 +1,4 @@
-"""Scheduled jobs: the admission's run, one run for each interval, and the list of a backfill."""
+"""Timetables: the run of an admission, one run for each interval, and the runs of a backfill."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow.utils.types import DagRunType
 
-from dmls_core.airflow import timetable
-from dmls_core.airflow.jobs.grid import Grid, grid_of
-from dmls_core.airflow.timetable import IntervalTimetable, SubmissionTimetable, make_timetable
+from dmls_core.airflow import timetables
+from dmls_core.airflow.intervals import Intervals, intervals_of
+from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable, make_timetable
 
 ADMITTED = "2026-03-04T05:06:07.123456+00:00"  # a Wednesday
 ANY = TimeRestriction(earliest=None, latest=None, catchup=False)
@@ -30,10 +30,55 @@ def weekly(**changes: object) -> IntervalTimetable:
     return IntervalTimetable(ADMITTED, 3, "0123456789abcdef", **arguments | changes)
 
 
+def submission(version: int = 1) -> SubmissionTimetable:
+    return SubmissionTimetable(ADMITTED, version, "0123456789abcdef")
+
+
+def next_run(last: DataInterval | None):
+    return submission().next_dagrun_info(last_automated_data_interval=last, restriction=ANY)
+
+
+def test_the_first_run_is_at_the_admission():
+    assert next_run(None).logical_date == pendulum.parse(ADMITTED)
+
+
+def test_no_second_run_for_the_same_admission():
+    assert next_run(DataInterval.exact(pendulum.parse(ADMITTED))) is None
+
+
+def test_a_later_admission_makes_another_run():
+    assert next_run(DataInterval.exact(pendulum.parse("2026-03-04T05:06:06+00:00"))) is not None
+
+
+def test_the_run_of_another_admission_waits_for_its_own_version():
+    own = DataInterval.exact(pendulum.parse(ADMITTED))
+    other = DataInterval.exact(pendulum.parse(ADMITTED).add(seconds=20))
+
+    def named(interval: DataInterval) -> str:
+        return submission(1).generate_run_id(
+            run_type=DagRunType.SCHEDULED, run_after=interval.end, data_interval=interval
+        )
+
+    assert named(own) == "submission-1__0123456789abcdef"
+    with pytest.raises(ValueError, match="does not belong to version 1"):
+        named(other)
+
+
+def test_a_submission_timetable_survives_serialization_and_names_the_run_after_its_key():
+    again = SubmissionTimetable.deserialize(submission(3).serialize())
+    run_id = again.generate_run_id(
+        run_type=DagRunType.SCHEDULED, run_after=pendulum.now(), data_interval=None
+    )
+    assert run_id == "submission-3__0123456789abcdef"
+
+
+# -- intervals -----------------------------------------------------------------------------------------
+
+
 @pytest.fixture
 def clock(monkeypatch):
     def _set(text: str) -> None:
-        monkeypatch.setattr(timetable, "now", {"UTC": at(text)}.__getitem__)
+        monkeypatch.setattr(timetables, "now", {"UTC": at(text)}.__getitem__)
 
     return _set
 
@@ -91,14 +136,14 @@ def test_without_a_schedule_nothing_follows_the_admission() -> None:
 
 
 def test_clocks_that_change_make_a_day_shorter() -> None:
-    day = Grid("@daily", "Europe/Vienna").before(at("2026-03-30T00:00"))
+    day = Intervals("@daily", "Europe/Vienna").before(at("2026-03-30T00:00"))
     assert day == interval("2026-03-28T23:00", "2026-03-29T22:00")
 
 
 def test_a_window_reaches_back_over_intervals() -> None:
-    grid = Grid("@monthly", "UTC")
-    march = grid.before(at("2026-04-01"))
-    assert [grid.window(march, count) for count in (1, 2, 4)] == [
+    intervals = Intervals("@monthly", "UTC")
+    march = intervals.before(at("2026-04-01"))
+    assert [intervals.window_start(march, count) for count in (1, 2, 4)] == [
         at("2026-03-01"), at("2026-02-01"), at("2025-12-01"),
     ]  # fmt: skip
 
@@ -113,11 +158,11 @@ def test_a_window_reaches_back_over_intervals() -> None:
         ("all.csv", None, True, "0 0 * * *"),
     ],
 )
-def test_the_grid_follows_cron_or_the_names(path, cron, has_time, expected) -> None:
-    assert grid_of(path, cron, "UTC", has_time=has_time).cron == expected
+def test_cron_or_the_partition_names_define_the_intervals(path, cron, has_time, expected) -> None:
+    assert intervals_of(path, cron, "UTC", has_time=has_time).cron == expected
 
 
-def test_a_job_without_intervals_has_no_grid_and_cannot_be_backfilled() -> None:
+def test_a_job_without_intervals_cannot_be_backfilled() -> None:
     record = {"admitted": ADMITTED, "version": 1, "run_key": "k"}
     spec = {"schedule": None, "columns": {"time": None}, "data": {"path": "a.csv"}}
     made = make_timetable("dmls.lab.iris", record, spec)
@@ -137,7 +182,7 @@ def test_delays_are_spread_and_stay_the_same() -> None:
     assert max(delays.count(second) for second in set(delays)) < 20
 
 
-def test_it_survives_serialisation_and_names_its_runs() -> None:
+def test_an_interval_timetable_survives_serialization_and_names_its_runs() -> None:
     made = weekly(timezone="Europe/Vienna", delay=7)
     again = IntervalTimetable.deserialize(made.serialize())
     assert again.serialize() == made.serialize()

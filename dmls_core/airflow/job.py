@@ -1,4 +1,4 @@
-"""A job as its DAG knows it: one entry of the shard's JSON beside the DAG file."""
+"""The job that a DAG file describes, as its tasks see it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from dmls_core.airflow.jobs.grid import Grid, grid_of
-from dmls_core.airflow.jobs.inputs import RunInputs
+from dmls_core.airflow.intervals import Intervals, intervals_of
+from dmls_core.airflow.run_inputs import RunInputs
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import PlatformError, SpecError, ValidationIssue
 from dmls_core.spec import Spec
@@ -20,15 +20,15 @@ from dmls_core.store import DataObject, JobRecord, layout
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An accepted job at one version, and which of its runs this is.
+    """An accepted job at one version, in one of its runs.
 
     Attributes:
         record: the version in the registry.
-        spec: its spec; of a run that a user changed something for, the run's own.
-        inputs: what the run chose, where data is chosen by interval or the run is not as the job says.
-        backfill: whether the run was asked for by a backfill.
-        changes: what a user asked for in this run alone, as it was given.
-        deploy: whether the user asked for the deployment of what the run makes.
+        spec: its spec, with what a user changed for this run.
+        inputs: the run's own data, if the run selected data by interval or was changed by a user.
+        backfill: whether a backfill started the run.
+        changes: what a user changed for this run only, as given.
+        deploy: whether the user asked to deploy the run's model.
     """
 
     record: JobRecord
@@ -40,12 +40,12 @@ class Job:
 
     @property
     def changed(self) -> bool:
-        """Whether the run's spec is not the job's."""
+        """Whether the run's spec differs from the job's."""
         return bool(self.changes.keys() - {"deploy"})
 
     @property
     def spec_sha256(self) -> str:
-        """Name of the run's spec."""
+        """Hash of the run's spec."""
         return self.spec.sha256 if self.changed else self.record.spec_sha256
 
     @property
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def record_of_run(self) -> JobRecord:
-        """The record as this run has it: its own spec, and no data where the user named other data."""
+        """The record with this run's own spec, and without data if the user named other data."""
         if not self.changed:
             return self.record
         other = "path" in (self.changes.get("data") or {})
@@ -63,7 +63,7 @@ class Job:
 
     @property
     def interval(self) -> tuple[str, str] | None:
-        """Ends of the interval that the run is for, ISO 8601 in UTC, if it is for one."""
+        """Start and end of the run's data interval, ISO 8601 in UTC, if it has one."""
         return self.inputs.interval if self.inputs else None
 
     @property
@@ -78,7 +78,7 @@ class Job:
 
     @property
     def owner(self) -> dict[str, Any]:
-        """``[owner]`` of the spec, as JSON."""
+        """``[owner]`` of the spec as JSON."""
         return self.spec.owner.model_dump(mode="json")
 
     @property
@@ -88,15 +88,15 @@ class Job:
 
     @property
     def data(self) -> tuple[DataObject, ...]:
-        """What the run reads."""
+        """The objects that the run reads."""
         return self.inputs.data if self.inputs else self.record.data
 
     @property
-    def grid(self) -> Grid | None:
-        """The intervals of the job's data, if it has any."""
+    def intervals(self) -> Intervals | None:
+        """The job's data intervals, if it has any."""
         schedule, has_time = self.spec.schedule, self.spec.columns.time is not None
         cron = schedule.cron if schedule else None
-        return grid_of(self.spec.data.path, cron, self.spec.timezone, has_time=has_time)
+        return intervals_of(self.spec.data.path, cron, self.spec.timezone, has_time=has_time)
 
     @property
     def model_name(self) -> str:
@@ -109,46 +109,46 @@ class Job:
 
 
 PARAM = "run"
-"""Name of the one Param of a job's DAG."""
+"""Name of the only Param of a job's DAG."""
 
 INPUTS = "inputs"
-"""Key of the XCom by which the first task tells the others what the run reads."""
+"""Key of the XCom in which ``validate`` passes on what the run reads."""
 
 
 def job_of(context: Context | Mapping[str, Any]) -> Job:
-    """Return the job of the run at hand, with what the run chose, if it has chosen by now.
+    """Return the job of the current run, with the run's inputs if ``validate`` has selected them.
 
     Raises:
-        SpecError: what a user changed for this run does not make a spec.
+        SpecError: the spec with the user's changes for this run is invalid.
     """
-    job = unchanged_job_of(context)
-    changes = asked_changes(context)
+    job = admitted_job_of(context)
+    changes = requested_changes(context)
     if changes:
-        # Here, since most runs are as their job says.
+        # Imported here: most runs have no changes.
         from dmls_core.models.load import change_spec
 
         change = change_spec(job.spec, changes)
         if change.spec == job.spec:
             changes = {key: changes[key] for key in changes if key == "deploy"}
         job = replace(job, spec=change.spec, changes=changes, deploy=change.deploy)
-    if job.grid is None and not job.changed:
+    if job.intervals is None and not job.changed:
         return job
     chosen = context["task_instance"].xcom_pull(task_ids=TaskId.VALIDATE.value, key=INPUTS)
     return replace(job, inputs=RunInputs.from_json(chosen) if chosen else None)
 
 
-def unchanged_job_of(context: Context | Mapping[str, Any]) -> Job:
-    """Return the job of the run at hand as it was admitted."""
+def admitted_job_of(context: Context | Mapping[str, Any]) -> Job:
+    """Return the job of the current run as it was admitted."""
     dag = context["dag"]
     job = load_job(dag.fileloc, dag.dag_id)
     return replace(job, backfill=context["dag_run"].run_type == "backfill")
 
 
-def asked_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the user who started the run changed for it: ``{"run": {...}}`` of its configuration.
+def requested_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a user changed for this run: ``{"run": {...}}`` of its configuration.
 
     Raises:
-        SpecError: it is no table.
+        SpecError: it is not a table.
     """
     changes = (context["dag_run"].conf or {}).get(PARAM) or {}
     if not isinstance(changes, dict):
@@ -159,14 +159,14 @@ def asked_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_job(dag_file: str, dag_id: str) -> Job:
-    """Read the job of ``dag_id`` from the JSON beside the generated DAG file.
+    """Read the job of ``dag_id`` from the JSON of its generated DAG file.
 
     Raises:
-        PlatformError: the file has no such job.
+        PlatformError: the file does not contain the job.
     """
     shard = Path(dag_file).with_suffix(".json")
     entries: dict[str, dict[str, Any]] = json.loads(shard.read_text())
     if dag_id not in entries:
-        raise PlatformError(f"{shard.name} has no job for DAG {dag_id}")
+        raise PlatformError(f"{shard.name} does not contain the job of DAG {dag_id}")
     entry = entries[dag_id]
     return Job(record=JobRecord.from_json(entry["record"]), spec=Spec.from_json(entry["spec"]))

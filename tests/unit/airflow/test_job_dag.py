@@ -72,7 +72,7 @@ def test_a_hostile_entry_hides_no_other_dag(accept, bundle):
 def test_only_the_dag_at_hand_is_built_while_a_task_runs(accept, bundle, monkeypatch):
     from airflow.sdk.definitions.context import Context  # noqa: F401 - airflow is importable here
 
-    from dmls_core.airflow import factory
+    from dmls_core.airflow import job_dag
 
     for number in range(8):
         accept("lab", f"job{number}")
@@ -81,18 +81,18 @@ def test_only_the_dag_at_hand_is_built_while_a_task_runs(accept, bundle, monkeyp
     (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.job3" in p.read_text()]
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "dmls.lab.job3")
 
-    assert list(factory.load_shard(str(path.with_suffix(".py")))) == ["dmls.lab.job3"]
+    assert list(job_dag.load_shard(str(path.with_suffix(".py")))) == ["dmls.lab.job3"]
 
 
 def test_tasks_follow_one_another_and_none_is_templated(accept, bundle):
-    from dmls_core.airflow import factory
+    from dmls_core.airflow import job_dag
 
     accept("lab", "iris")
     made = bundle()
     made.initialize()
     (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.iris" in p.read_text()]
 
-    dag = factory.load_shard(str(path))["dmls.lab.iris"]
+    dag = job_dag.load_shard(str(path))["dmls.lab.iris"]
 
     order = ["validate", "plan", "search", "evaluate", "register", "approve", "stage", "promote"]
     assert [t.task_id for t in dag.topological_sort()] == order
@@ -102,7 +102,7 @@ def test_tasks_follow_one_another_and_none_is_templated(accept, bundle):
 
 @pytest.mark.parametrize(("engine", "gpus", "pool"), [("auto", 0, "dmls_cpu"), ("gpu", 1, "dmls_gpu")])
 def test_the_search_waits_in_the_pool_of_its_engine(accept, bundle, engine, gpus, pool):
-    from dmls_core.airflow import factory
+    from dmls_core.airflow import job_dag
 
     spec = b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[resources]\nengine = "%s"\n'
     accept("lab", "iris", spec=spec % engine.encode())
@@ -110,7 +110,7 @@ def test_the_search_waits_in_the_pool_of_its_engine(accept, bundle, engine, gpus
     made.initialize()
     (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.iris" in p.read_text()]
 
-    dag = factory.load_shard(str(path))["dmls.lab.iris"]
+    dag = job_dag.load_shard(str(path))["dmls.lab.iris"]
 
     assert dag.get_task("search").partial_kwargs["pool"] == pool
 
@@ -147,14 +147,14 @@ def test_a_scheduled_job_parses_without_network_and_stays_the_same(accept, bundl
 def test_runs_of_a_scheduled_job_do_not_overlap_and_none_is_made_for_the_past(accept, bundle):
     from airflow.timetables.base import TimeRestriction
 
-    from dmls_core.airflow import factory
+    from dmls_core.airflow import job_dag
 
     record = accept("lab", "weekly", spec=SCHEDULED)
     made = bundle()
     made.initialize()
     (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.weekly" in p.read_text()]
 
-    dag = factory.load_shard(str(path))["dmls.lab.weekly"]
+    dag = job_dag.load_shard(str(path))["dmls.lab.weekly"]
 
     assert dag.max_active_runs == 1
     last = dag.timetable.next_dagrun_info(
@@ -170,7 +170,7 @@ def test_runs_of_a_scheduled_job_do_not_overlap_and_none_is_made_for_the_past(ac
     (alert,) = dag.deadline
     assert alert.interval.total_seconds() == 7200
     assert alert.callback.serialize() == {
-        "path": "dmls_core.airflow.lateness.tell_late",
+        "path": "dmls_core.airflow.deadlines.notify_missed_deadline",
         "kwargs": {
             "job": "lab/weekly",
             "owner": {"notify": ["email"], "email": "{{7*7}}@example.com"},
@@ -182,15 +182,15 @@ def test_runs_of_a_scheduled_job_do_not_overlap_and_none_is_made_for_the_past(ac
 def test_one_object_param_is_the_dags_and_no_tasks(accept, bundle):
     from airflow.serialization.serialized_objects import DagSerialization
 
-    from dmls_core.airflow import factory
-    from dmls_core.airflow.jobs.job import PARAM
+    from dmls_core.airflow import job_dag
+    from dmls_core.airflow.job import PARAM
 
     accept("lab", "iris")
     made = bundle()
     made.initialize()
     (path,) = [p for p in made.path.glob("shard_*.json") if "dmls.lab.iris" in p.read_text()]
 
-    dag = factory.load_shard(str(path))["dmls.lab.iris"]
+    dag = job_dag.load_shard(str(path))["dmls.lab.iris"]
 
     assert list(dag.params) == [PARAM]
     assert all(not task.params for task in dag.tasks)

@@ -9,22 +9,10 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.run_files import read_result
 from dmls_core.errors import ObjectMissingError, RunnerError
 from dmls_core.store import Store
-
-
-def read_result(job: Job, store: Store) -> dict[str, Any]:
-    """Return ``result.json`` of the job's run.
-
-    Raises:
-        RunnerError: the trainer wrote none.
-    """
-    try:
-        result: dict[str, Any] = json.loads(store.get(job.run_file("result.json")))
-    except ObjectMissingError as error:
-        raise RunnerError("the trainer ended well but left no result.json: see this task's log") from error
-    return result
 
 
 def answer(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, Any]:

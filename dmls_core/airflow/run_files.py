@@ -1,34 +1,50 @@
-"""Copy a run's files from the store to the worker's disk."""
+"""Read a run's files from the store."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
-from dmls_core.airflow.jobs.job import Job
-from dmls_core.errors import RunnerError
+from dmls_core.airflow.job import Job
+from dmls_core.errors import ObjectMissingError, RunnerError
 from dmls_core.store import Store, layout
 
 
+def read_result(job: Job, store: Store) -> dict[str, Any]:
+    """Return ``result.json`` of the job's run.
+
+    Raises:
+        RunnerError: the trainer wrote none.
+    """
+    try:
+        result: dict[str, Any] = json.loads(store.get(job.run_file("result.json")))
+    except ObjectMissingError as error:
+        raise RunnerError(
+            "the trainer exited with code 0 but wrote no result.json: see this task's log"
+        ) from error
+    return result
+
+
 def download_run(job: Job, store: Store, folder: Path) -> Path:
-    """Copy every object of the job's run into ``folder`` and return it."""
+    """Download every object of the job's run into ``folder`` and return it."""
     return _download(job, store, folder, "")
 
 
 def download_model(job: Job, store: Store, folder: Path) -> Path:
-    """Copy the run's ``model/`` into ``folder``, check it against ``result.json``, and return its path.
+    """Download the run's ``model/`` into ``folder``, verify its checksums, and return its path.
 
     Raises:
-        RunnerError: a file is not the one that the trainer wrote.
+        RunnerError: a file differs from the one that the trainer wrote.
     """
     _download(job, store, folder, "model/")
-    result = json.loads(store.get(job.run_file("result.json")))
+    result = read_result(job, store)
     for artifact in result["artifacts"]:
         path = folder / artifact["name"]
         if artifact["name"].startswith("model/") and _sha256(path) != artifact["sha256"]:
             raise RunnerError(
-                f"{artifact['name']} is not the file that the trainer wrote; clear the task `search`"
+                f"{artifact['name']} differs from the file that the trainer wrote; clear the task `search`"
             )
     return folder / "model"
 

@@ -1,4 +1,7 @@
-"""The DAG factory: one DAG per job of a shard, built from local JSON alone."""
+"""Build the DAGs of jobs, from the local JSON of a shard and nothing else.
+
+The generated DAG files on the disks of running platforms import ``load_shard``.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pendulum
-from airflow.sdk import DAG, BaseOperator, get_parsing_context
+from airflow.sdk import DAG, BaseOperator, Param, get_parsing_context
 
-from dmls_core.airflow.jobs.engine import choose_engine
-from dmls_core.airflow.jobs.job import PARAM
-from dmls_core.airflow.jobs.params import run_param
-from dmls_core.airflow.lateness import deadline_alert
-from dmls_core.airflow.priority import LEADERS_FIRST
+from dmls_core.airflow.deadlines import deadline_alert
+from dmls_core.airflow.job import PARAM
+from dmls_core.airflow.placement import choose_pool
+from dmls_core.airflow.priority import LEADER_PRIORITY
 from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.approve import ApproveOperator
 from dmls_core.airflow.tasks.evaluate import EvaluateOperator
@@ -23,24 +26,36 @@ from dmls_core.airflow.tasks.plan import PlanOperator
 from dmls_core.airflow.tasks.promote import PromoteOperator, StageOperator
 from dmls_core.airflow.tasks.register import RegisterOperator
 from dmls_core.airflow.tasks.validate import ValidateOperator
-from dmls_core.airflow.telling.status import report_failure
-from dmls_core.airflow.timetable import make_timetable
-from dmls_core.spec import Spec
+from dmls_core.airflow.timetables import make_timetable
 
 log = logging.getLogger(__name__)
 
-BEGINNING = pendulum.datetime(1970, 1, 1)
-"""Start date of every job's DAG. Its timetable alone keeps runs from before the admission: Airflow would
-end a run without running its tasks if its interval began before the start date, as the first one's does."""
+START_DATE = pendulum.datetime(1970, 1, 1)
+"""Start date of every job's DAG; its timetable prevents runs from before the admission. Airflow ends a run
+without running its tasks if its interval starts before the start date, as the first run's interval would."""
+
+PARAM_SCHEMA: dict[str, Any] = {
+    "type": ["object", "null"],
+    "title": "For this run only",
+    "additionalProperties": False,
+    "properties": {
+        "hyperparameters": {"type": "object"},
+        "n_trials": {"type": "integer"},
+        "seed": {"type": "integer"},
+        "data": {"type": "object"},
+        "deploy": {"type": "boolean"},
+    },
+}
+"""What a user may change for one run. The task ``validate`` checks the values as a spec is checked."""
 
 RETRIES = 3
 RETRY_DELAY = pendulum.duration(seconds=5)
 
 
 def load_shard(file: str) -> dict[str, DAG]:
-    """Build the DAGs of the shard ``file``; while a task runs, the one DAG that it belongs to.
+    """Build the DAGs of the shard ``file``; while a task runs, only the DAG of that task.
 
-    A job that cannot be built becomes a DAG whose only task says why: it hides no other.
+    A job that cannot be built becomes a DAG whose documentation gives the reason: it hides no other DAG.
     """
     entries: dict[str, Any] = json.loads(Path(file).with_suffix(".json").read_text())
     wanted = get_parsing_context().dag_id
@@ -69,14 +84,14 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
 
     Args:
         dag_id: ``dmls.<team>.<job>``.
-        entry: the job's ``record`` and ``spec`` as JSON; read as it is, since parsing must be quick.
+        entry: the job's ``record`` and ``spec`` as JSON, not validated again, to keep parsing fast.
     """
     record, spec = entry["record"], entry["spec"]
     models = [model["name"] for model in spec["models"]]
     with DAG(
         dag_id,
         schedule=make_timetable(dag_id, record, spec),
-        start_date=BEGINNING,
+        start_date=START_DATE,
         catchup=False,
         max_active_runs=1,
         tags={"dmls", f"team:{record['team']}", *models},
@@ -92,11 +107,11 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
     ) as dag:
         plan = PlanOperator(task_id=TaskId.PLAN)
         search = (
-            _trainer()
+            _trainer_operator()
             .partial(
                 task_id=TaskId.SEARCH,
-                pool=_pool(spec),
-                weight_rule=LEADERS_FIRST,
+                pool=choose_pool(spec, airflow_settings().gpus),
+                weight_rule=LEADER_PRIORITY,
                 on_failure_callback=report_failure,
             )
             .expand(plan=plan.output)
@@ -111,26 +126,30 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
             >> StageOperator(task_id=TaskId.STAGE)
             >> PromoteOperator(task_id=TaskId.PROMOTE)
         )
-    # Only now: each task would carry a copy, which costs seven times all else that a DAG costs to parse.
+    # Added last: each task would copy the Param, which costs seven times the rest of the DAG's parse.
     dag.params[PARAM] = run_param()
     return dag
 
 
-def _trainer() -> type[BaseOperator]:
-    """Return the operator of the platform's runner; the other one's libraries are not imported."""
-    if airflow_settings().runner == "docker":
-        from dmls_core.airflow.trainer.docker import TrainerOperator
+def run_param() -> Param:
+    """Return the only Param of a job's DAG; by default a run uses the job's spec as it is.
 
-        return TrainerOperator
-    from dmls_core.airflow.trainer.process import ProcessTrainerOperator
+    One object and not a Param for each hyperparameter: Airflow validates each Param about ten times.
+    """
+    return Param(
+        {},
+        description='Such as {"n_trials": 50, "seed": 7, "data": {"window": 4}, "hyperparameters": '
+        '{"max_depth": {"min": 2, "max": 9}}, "deploy": true}. It does not change the job.',
+        **PARAM_SCHEMA,
+    )
+
+
+def _trainer_operator() -> type[BaseOperator]:
+    """Return the operator of the configured runner; other runners' libraries are not imported."""
+    if airflow_settings().runner == "docker":
+        from dmls_core.airflow.runners.docker import DockerTrainerOperator
+
+        return DockerTrainerOperator
+    from dmls_core.airflow.runners.process import ProcessTrainerOperator
 
     return ProcessTrainerOperator
-
-
-def _pool(spec: dict[str, Any]) -> str:
-    """Return the pool whose slots stand for what the search occupies."""
-    gpus = airflow_settings().gpus
-    engine = spec["resources"]["engine"]
-    if engine == "auto" and gpus > 0:
-        engine = choose_engine(Spec.from_json(spec), gpus)
-    return "dmls_gpu" if engine == "gpu" else "dmls_cpu"

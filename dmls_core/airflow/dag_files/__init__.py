@@ -1,1 +1,0 @@
-"""The files that the bundle gives Airflow to parse."""

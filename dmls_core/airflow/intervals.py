@@ -1,0 +1,81 @@
+"""The data intervals of a job: which interval a moment belongs to, and which one follows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
+from pendulum import DateTime
+
+from dmls_core.spec.partitions import GRIDS, has_fields, parse_pattern
+
+if TYPE_CHECKING:
+    from airflow.timetables.interval import CronDataIntervalTimetable
+
+UNRESTRICTED = TimeRestriction(earliest=None, latest=None, catchup=True)
+
+
+class Intervals:
+    """The half-open intervals between consecutive times of a cron expression.
+
+    Airflow's own timetable computes them. It is created on first use and shared by all jobs with the same
+    expression: describing a cron expression in words costs more than the rest of a DAG's parse.
+
+    Args:
+        cron: five fields, or a preset such as ``@weekly``.
+        timezone: name in the IANA database.
+    """
+
+    def __init__(self, cron: str, timezone: str) -> None:
+        self.cron = cron
+        self.timezone = timezone
+
+    def before(self, moment: DateTime) -> DataInterval:
+        """Return the last interval that ends at or before ``moment``."""
+        return _timetable(self.cron, self.timezone).infer_manual_data_interval(run_after=moment)
+
+    def after(self, interval: DataInterval) -> DataInterval:
+        """Return the interval that follows ``interval``.
+
+        Raises:
+            ValueError: the cron expression has no later time.
+        """
+        info = self.next_within(interval, UNRESTRICTED)
+        if info is None or info.data_interval is None:
+            raise ValueError(f"no interval of {self.cron!r} follows {interval}")
+        return info.data_interval
+
+    def next_within(self, last: DataInterval | None, restriction: TimeRestriction) -> DagRunInfo | None:
+        """Return the run of the interval after ``last`` that starts within ``restriction``, for backfills."""
+        return _timetable(self.cron, self.timezone).next_dagrun_info(
+            last_automated_data_interval=last, restriction=restriction
+        )
+
+    def window_start(self, interval: DataInterval, count: int) -> DateTime:
+        """Return the start of the first of ``count`` consecutive intervals that end with ``interval``."""
+        start = interval.start
+        for _ in range(count - 1):
+            start = self.before(start).start
+        return start
+
+
+def intervals_of(path: str | None, cron: str | None, timezone: str, *, has_time: bool) -> Intervals | None:
+    """Return the intervals of a spec, or ``None`` if its data has no time.
+
+    A schedule's cron expression defines them. Without one it is the finest field of the partitions' names,
+    or days if ``[columns] time`` names a column.
+    """
+    if cron is not None:
+        return Intervals(cron, timezone)
+    if path is not None and has_fields(path):
+        return Intervals(GRIDS[parse_pattern(path).unit], timezone)
+    return Intervals(GRIDS["day"], timezone) if has_time else None
+
+
+@cache
+def _timetable(cron: str, timezone: str) -> CronDataIntervalTimetable:
+    from airflow.timetables.interval import CronDataIntervalTimetable
+    from pendulum import timezone as find_zone
+
+    return CronDataIntervalTimetable(cron, find_zone(timezone))
