@@ -15,7 +15,7 @@ import treelite
 
 from dmls_core.data.encoder import Encoder, NumberFeature
 from dmls_core.serving import Repository, TritonClient, checkpoint, deploy
-from dmls_core.serving.table import table_name
+from dmls_core.serving.model_config import table_name
 from tests.trained_run import trained_run
 
 names = (f"lab.table{number}" for number in itertools.count())

@@ -9,16 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmls_core.serving.client import TritonClient
+    from dmls_core.serving.batch_prediction import Predictions, Predictor, predict_file
+    from dmls_core.serving.benchmark import measure
+    from dmls_core.serving.client import TritonClient, triton_servers
     from dmls_core.serving.deployment import Deployment, deploy, go_live, rollback, rollback_to, stage
-    from dmls_core.serving.measuring import measure
-    from dmls_core.serving.options import ServingOptions
-    from dmls_core.serving.prediction_file import predict_file
-    from dmls_core.serving.predictor import Predictions, Predictor
+    from dmls_core.serving.options import Choice, ServingOptions
     from dmls_core.serving.repository import Repository
-    from dmls_core.serving.scaling import Choice
     from dmls_core.serving.served_model import ServedModel, connect
-    from dmls_core.serving.servers import triton_servers
     from dmls_core.serving.verification import verify
 
 __all__ = [
@@ -43,10 +40,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Choice": "scaling",
+    "Choice": "options",
     "Deployment": "deployment",
-    "Predictions": "predictor",
-    "Predictor": "predictor",
+    "Predictions": "batch_prediction",
+    "Predictor": "batch_prediction",
     "Repository": "repository",
     "ServedModel": "served_model",
     "ServingOptions": "options",
@@ -54,12 +51,12 @@ _MODULES = {
     "connect": "served_model",
     "deploy": "deployment",
     "go_live": "deployment",
-    "measure": "measuring",
-    "predict_file": "prediction_file",
+    "measure": "benchmark",
+    "predict_file": "batch_prediction",
     "rollback": "deployment",
     "rollback_to": "deployment",
     "stage": "deployment",
-    "triton_servers": "servers",
+    "triton_servers": "client",
     "verify": "verification",
 }
 

@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from dmls_core.errors import NotFoundError, ServingError, UserError, ValidationIssue
-from dmls_core.serving.config import CANDIDATE, CHALLENGER
 from dmls_core.serving.deployment import Servers, drop_candidate, drop_challenger, each, stage
+from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.options import Canary
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.table import table_name
 from dmls_core.serving.verification import prove
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature
-from dmls_core.serving.config import MAX_BATCH_SIZE
-from dmls_core.serving.requests import forest_request, table_request
+from dmls_core.serving.model_config import MAX_BATCH_SIZE
+from dmls_core.serving.tensors import forest_request, table_request
 
 CARD = "card.html"
 """The card's name in a run's ``model/`` folder."""

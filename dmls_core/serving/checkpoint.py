@@ -11,7 +11,7 @@ import treelite
 from numpy.typing import NDArray
 
 from dmls_core.errors import ServingError
-from dmls_core.serving.agreement import rows_that_differ
+from dmls_core.serving.tolerance import rows_that_differ
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from dmls_core.errors import DmlsError, NotFoundError, ServingError, ValidationIssue
 from dmls_core.serving.client import TritonClient
-from dmls_core.serving.config import CANDIDATE, CHALLENGER
+from dmls_core.serving.forest_size import check_size
+from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.options import ServingOptions
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.size import check_size
-from dmls_core.serving.switching import restore, switch, take_down
-from dmls_core.serving.table import table_name
+from dmls_core.serving.triton_loading import restore, switch, take_down
 from dmls_core.serving.verification import Proof, prove
 
 KEEP = 3

@@ -28,7 +28,8 @@ from typing import Any
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
-from dmls_core.serving.config import (
+from dmls_core.serving.locks import Lease, file_lock, lease
+from dmls_core.serving.model_config import (
     BOOKKEEPING,
     CANDIDATE,
     CHALLENGER,
@@ -41,13 +42,12 @@ from dmls_core.serving.config import (
     check_model_name,
     configured_versions,
     fil_config,
+    table_config,
+    table_files,
+    table_name,
 )
-from dmls_core.serving.files import failing, sha256
-from dmls_core.serving.listing import numbered_folders
-from dmls_core.serving.locks import Lease, file_lock, lease
-from dmls_core.serving.options import ServingOptions, read_options, write_options
-from dmls_core.serving.scaling import choice_of
-from dmls_core.serving.table import table_config, table_files, table_name
+from dmls_core.serving.options import ServingOptions, choice_of, read_options, write_options
+from dmls_core.serving.repository_files import failing, numbered_folders, sha256
 from dmls_core.store import Store, open_store
 from dmls_core.store.base import file_sha256
 from dmls_core.store.local import LocalStore

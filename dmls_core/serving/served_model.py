@@ -19,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving.client import CHANNEL
-from dmls_core.serving.config import MAX_BATCH_SIZE
-from dmls_core.serving.frames import TEXT, Columns, like, read_columns
-from dmls_core.serving.servers import split_addresses
+from dmls_core.serving.client import CHANNEL, split_addresses
+from dmls_core.serving.model_config import LABEL, MAX_BATCH_SIZE, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.shared_memory import SharedInputs
-from dmls_core.serving.table.config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
+from dmls_core.serving.tensors import TEXT, Columns, like, read_columns
 from dmls_core.settings import load_settings
 
 PREDICTION, PROBABILITY = "prediction", "probability_"

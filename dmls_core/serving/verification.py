@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving.agreement import rows_that_differ
 from dmls_core.serving.client import PROTOCOLS, TritonClient
-from dmls_core.serving.frames import TEXT, Columns, read_columns
+from dmls_core.serving.model_config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.table import table_name
-from dmls_core.serving.table.config import LABEL, PROBABILITIES, VALUE, VERSION
+from dmls_core.serving.tensors import TEXT, Columns, read_columns
+from dmls_core.serving.tolerance import rows_that_differ
 
 BATCH = 64
 """Rows per request, after a first request of a single row."""

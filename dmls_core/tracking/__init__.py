@@ -9,12 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmls_core.tracking.champion import Champion, find_challenger, find_champion, tag_version
-    from dmls_core.tracking.deployed import champions, registered_as, served_as
-    from dmls_core.tracking.links import model_url, report_url, run_url
-    from dmls_core.tracking.recording import TrackedRun, log_run
-    from dmls_core.tracking.registry import promote
-    from dmls_core.tracking.served import champion_of
+    from dmls_core.tracking.connection import model_url, report_url, run_url
+    from dmls_core.tracking.registry import (
+        Champion,
+        champion_of,
+        champions,
+        find_challenger,
+        find_champion,
+        promote,
+        registered_as,
+        served_as,
+        tag_version,
+    )
+    from dmls_core.tracking.runs import TrackedRun, log_run
 
 __all__ = [
     "Champion",
@@ -34,20 +41,20 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Champion": "champion",
-    "TrackedRun": "recording",
-    "champion_of": "served",
-    "champions": "deployed",
-    "find_challenger": "champion",
-    "find_champion": "champion",
-    "log_run": "recording",
-    "model_url": "links",
+    "Champion": "registry",
+    "TrackedRun": "runs",
+    "champion_of": "registry",
+    "champions": "registry",
+    "find_challenger": "registry",
+    "find_champion": "registry",
+    "log_run": "runs",
+    "model_url": "connection",
     "promote": "registry",
-    "registered_as": "deployed",
-    "report_url": "links",
-    "run_url": "links",
-    "served_as": "deployed",
-    "tag_version": "champion",
+    "registered_as": "registry",
+    "report_url": "connection",
+    "run_url": "connection",
+    "served_as": "registry",
+    "tag_version": "registry",
 }
 
 

@@ -1,4 +1,4 @@
-"""Reach MLflow: a client bound to one address, and errors that say where and how to mend."""
+"""Reach MLflow: a client bound to one address, addresses of pages, and errors that name both."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from dmls_core.errors import PlatformError, TrackingError
 
@@ -69,3 +70,18 @@ def _probe(uri: str) -> None:
         raise TrackingError(
             f"MLflow does not answer at {uri}: start it, or correct its address ({reason})"
         ) from error
+
+
+def run_url(uri: str, experiment_id: str, run_id: str) -> str:
+    """Return the address of a run's page; ``uri`` is the server as a browser reaches it."""
+    return f"{uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+
+
+def report_url(run_page: str) -> str:
+    """Return the address at which a run's page, as ``run_url`` returned it, shows its report."""
+    return f"{run_page}/artifacts/report.html"
+
+
+def model_url(uri: str, model: str, version: int) -> str:
+    """Return the address of a registered model version's page."""
+    return f"{uri.rstrip('/')}/#/models/{quote(model)}/versions/{version}"

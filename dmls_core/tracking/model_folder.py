@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import dmls_core.data.encoder
 from dmls_core.data.encoder import Encoder, NumberFeature, number
+from dmls_core.tracking.registry import own_tags
 
 if TYPE_CHECKING:
     import pandas as pd
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel, Run
     from mlflow.models import Model, ModelSignature
 
+LOGGED_NAME = "model"
 CODE_PACKAGE = "dmls_model"
 REQUIRED = ("mlflow", "numpy", "pandas", "treelite")
 EXAMPLE_ROWS = 3
@@ -29,6 +33,37 @@ ARTIFACTS = {
     "card": "card.html",
 }
 """What MLflow keeps of a run's ``model/`` folder; runs of earlier releases have no card."""
+
+
+def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[str, str]) -> str:
+    """Upload the model of ``run`` and return its id; an upload that broke off is done again.
+
+    Args:
+        client: the tracking server.
+        run: the training run.
+        folder: the run's ``model/`` folder.
+        versions: versions of the libraries at the training.
+    """
+    from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+    from mlflow.models import Model
+
+    model = _logged(client, run) or client.create_logged_model(
+        run.info.experiment_id, name=LOGGED_NAME, source_run_id=run.info.run_id, tags=own_tags(run)
+    )
+    if model.status != LoggedModelStatus.READY:
+        about = Model(artifact_path=model.artifact_location, run_id=run.info.run_id, model_id=model.model_id)
+        with built_model(folder, about, versions) as built:
+            client.log_model_artifacts(model.model_id, str(built))
+        client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, 0)])
+        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+    return str(model.model_id)
+
+
+def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
+    found = client.search_logged_models(
+        [run.info.experiment_id], filter_string=f"source_run_id = '{run.info.run_id}'"
+    )
+    return found[0] if found else None
 
 
 @contextmanager

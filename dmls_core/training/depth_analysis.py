@@ -12,9 +12,9 @@ from dmls_core.evaluate.comparison import paired_bootstrap
 from dmls_core.evaluate.metrics import compute
 from dmls_core.search import SearchTask
 from dmls_core.serving import checkpoint
-from dmls_core.serving.config import CHECKPOINT_FILE
-from dmls_core.serving.depths import TREES, answers_by_depth
-from dmls_core.serving.size import SIZE_FILE
+from dmls_core.serving.depth_predictions import TREES, answers_by_depth
+from dmls_core.serving.forest_size import SIZE_FILE
+from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.training.prepare import Prepared
 
 LARGE = 16_000_000

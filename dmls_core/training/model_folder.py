@@ -15,8 +15,8 @@ from dmls_core.errors import ServingError
 from dmls_core.models.engines import Fitted
 from dmls_core.monitoring import with_predictions
 from dmls_core.serving import checkpoint
-from dmls_core.serving.config import CHECKPOINT_FILE
-from dmls_core.serving.size import SIZE_FILE, forest_size
+from dmls_core.serving.forest_size import SIZE_FILE, forest_size
+from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.spec import ModelDefinition
 from dmls_core.training.prepare import Prepared
 

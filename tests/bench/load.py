@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.serving.frames import TEXT, read_columns
-from dmls_core.serving.table import table_name
+from dmls_core.serving.model_config import table_name
+from dmls_core.serving.tensors import TEXT, read_columns
 
 Plan = Callable[[], Callable[[], object]]
 """Connects, and returns what asks once; every client has a connection of its own."""

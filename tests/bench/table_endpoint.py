@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import checkpoint, connect, deploy
-from dmls_core.serving.table import table_name
+from dmls_core.serving.model_config import table_name
 from tests.bench.report import Row, run
 from tests.services.triton_server import new_triton
 

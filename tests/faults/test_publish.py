@@ -17,8 +17,8 @@ import pytest
 from dmls_core.devstack.service import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.serving import Repository, deploy, go_live, measure, rollback, stage
-from dmls_core.serving.config import SIMPLEST
-from dmls_core.serving.scaling import choice_of
+from dmls_core.serving.model_config import SIMPLEST
+from dmls_core.serving.options import choice_of
 from tests.services.seaweed import Seaweed
 from tests.services.triton_server import new_triton
 from tests.trained_run import trained_run

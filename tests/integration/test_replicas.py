@@ -15,8 +15,8 @@ from dmls_core.data.encoder import Encoder
 from dmls_core.devstack.service import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.serving import Repository, TritonClient, deploy, go_live, measure, rollback, stage
-from dmls_core.serving.table import table_name
-from dmls_core.serving.upkeep import repair
+from dmls_core.serving.model_config import table_name
+from dmls_core.serving.reconcile import repair
 from dmls_core.serving.verification import table_tensors
 from tests.services.nginx_server import nginx
 from tests.services.triton_server import new_triton

@@ -27,9 +27,8 @@ from dmls_core.serving import (
     stage,
     verify,
 )
-from dmls_core.serving.config import SIMPLEST, Scaling
-from dmls_core.serving.scaling import Choice, choice_of, note_choice
-from dmls_core.serving.table import table_name
+from dmls_core.serving.model_config import SIMPLEST, Scaling, table_name
+from dmls_core.serving.options import Choice, choice_of, note_choice
 from tests.services.seaweed import free_ports
 from tests.trained_run import trained_run, user_rows
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dmls_core.data.encoder import MISSING
 from dmls_core.errors import ServingError
 from dmls_core.serving import Predictor, rollback_to
-from dmls_core.serving.table import table_name
+from dmls_core.serving.model_config import table_name
 from tests.table_endpoint import Served, change_encoder, request_body
 from tests.trained_run import trained_run, user_rows
 

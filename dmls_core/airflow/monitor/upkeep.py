@@ -54,7 +54,7 @@ def repair_served(store: Store, settings: AirflowSettings) -> Repaired:
     """
     from dmls_core.serving import triton_servers
     from dmls_core.serving.locks import BusyError
-    from dmls_core.serving.upkeep import disagreement, drop_abandoned, repair
+    from dmls_core.serving.reconcile import disagreement, drop_abandoned, repair
     from dmls_core.tracking import champions
 
     done = Repaired()

@@ -30,7 +30,7 @@ def record_deployment(run: JobRun, done: Deployment, choice: Choice) -> None:
         choice: how it answers several requests at once, and what was measured of that.
     """
     from dmls_core.serving.card import CARD, card_of_deployed
-    from dmls_core.serving.scaling import describe
+    from dmls_core.serving.options import describe
 
     record, card = run.job.run_file(layout.DEPLOYMENT), run.job.run_file(layout.DEPLOYED_CARD)
     if done.proof is None and run.store.head(card) is not None:

@@ -14,7 +14,7 @@ from dmls_core.devstack.doctor.deployed import check_served_versions
 from dmls_core.devstack.doctor.study import check_study_connection
 from dmls_core.devstack.service import http_text
 from dmls_core.errors import DmlsError
-from dmls_core.serving.servers import split_addresses
+from dmls_core.serving.client import split_addresses
 from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
 
 INTAKE = "dmls.intake"

@@ -1,8 +1,7 @@
 """The table endpoint: a table's own columns in, label and probabilities out. Run by Triton's Python backend.
 
-A copy of this file lies in every version of ``<team>.<job>.table``, beside copies of ``encoder.py`` (that of
-the training) and ``log.py``, and the version's ``encoder.json``, which is data. It imports nothing else of
-DMLS.
+Every version folder of ``<team>.<job>.table`` holds copies of this file, of ``encoder.py`` and of
+``inference_log.py``, and the version's ``encoder.json``, which is data. It imports nothing else of DMLS.
 
 Rows are encoded here and handed to the forest ``<team>.<job>`` within the server. The configuration names the
 versions that may be live, and the encoder of the very version that answers is used: when the forest changes
@@ -71,7 +70,7 @@ class TritonPythonModel:
         """Return the inference log, where there is one."""
         if not (place and options):
             return None
-        log = _module(own / "log.py").RequestLog(Path(place) / self.forest, **json.loads(options))
+        log = _module(own / "inference_log.py").RequestLog(Path(place) / self.forest, **json.loads(options))
         labels = {"model": self.forest}
         text = "Rows written into the inference log."
         self.counts.add("dmls_logged_rows_total", text, labels, log, "written")

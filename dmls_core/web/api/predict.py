@@ -72,8 +72,8 @@ def signature(caller: Looker) -> dict[str, Any]:
 def predict(caller: Looker, body: Row) -> dict[str, Any]:
     """Ask the live table endpoint for one row; also returned is the same request as curl and as Python."""
     from dmls_core.serving import connect
+    from dmls_core.serving.client import split_addresses
     from dmls_core.serving.served_model import PREDICTION, PROBABILITY
-    from dmls_core.serving.servers import split_addresses
 
     settings = airflow_settings()
     model = layout.model_name(caller.team, caller.name)
@@ -136,8 +136,8 @@ def _plain(value: Any) -> Any:
 
 
 def _curl(model: str, address: str, encoder: Encoder, columns: Mapping[str, list[Any]]) -> str:
-    from dmls_core.serving.requests import table_request
-    from dmls_core.serving.table.config import table_name
+    from dmls_core.serving.model_config import table_name
+    from dmls_core.serving.tensors import table_request
 
     url = f"http://{address}/v2/models/{table_name(model)}/infer"
     request = shlex.quote(table_request(encoder, columns))

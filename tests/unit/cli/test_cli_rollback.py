@@ -28,7 +28,7 @@ def played(tmp_path, monkeypatch):
         assert (http, grpc, key) == ("h:1", "g:1", "k")
         yield (triton,)
 
-    monkeypatch.setattr("dmls_core.serving.servers.triton_servers", servers)
+    monkeypatch.setattr("dmls_core.serving.client.triton_servers", servers)
     monkeypatch.setattr("dmls_core.serving.triton_servers", servers, raising=False)
     monkeypatch.setattr(
         "dmls_core.tracking.registered_as", lambda _, __, version: version + 10, raising=False

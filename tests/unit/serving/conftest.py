@@ -10,7 +10,7 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving.config import configured_versions
+from dmls_core.serving.model_config import configured_versions
 from dmls_core.serving.repository import Repository
 
 

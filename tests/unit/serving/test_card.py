@@ -11,7 +11,7 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving.card import CARD, SHOWN, write_card
-from dmls_core.serving.requests import forest_request, table_request
+from dmls_core.serving.tensors import forest_request, table_request
 from tests.model_folder import toy_model_folder
 from tests.trained_run import spec_json
 

@@ -14,8 +14,8 @@ from tritonclient.grpc import model_config_pb2
 
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
 from dmls_core.errors import DataError, ServingError
-from dmls_core.serving.frames import read_columns
-from dmls_core.serving.table import table_config, table_files, table_name
+from dmls_core.serving.model_config import table_config, table_files, table_name
+from dmls_core.serving.tensors import read_columns
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -92,10 +92,10 @@ def test_only_a_models_name_gets_an_endpoint(name):
 def test_a_version_holds_our_code_and_the_encoder_as_data():
     about = encoder({"größe": None, "__import__('os')": ["x"]}).as_json()
     files = table_files(about)
-    assert sorted(files) == ["encoder.json", "encoder.py", "log.py", "model.py"]
+    assert sorted(files) == ["encoder.json", "encoder.py", "inference_log.py", "model.py"]
     assert json.loads(files["encoder.json"]) == about
     others = table_files(encoder({"b": None}).as_json())
-    assert all(files[name] == others[name] for name in ("model.py", "log.py", "encoder.py"))
+    assert all(files[name] == others[name] for name in ("model.py", "inference_log.py", "encoder.py"))
 
 
 LIGHT = """

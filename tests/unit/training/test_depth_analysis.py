@@ -11,7 +11,7 @@ from treelite.sklearn import import_model
 from dmls_core.errors import UserError
 from dmls_core.evaluate.metrics import compute
 from dmls_core.models import CATALOGUE
-from dmls_core.serving.size import check_size, forest_size
+from dmls_core.serving.forest_size import check_size, forest_size
 from dmls_core.training.depth_analysis import describe_size
 
 LABELS = ("no", "yes")

@@ -12,7 +12,7 @@ import numpy as np
 
 from dmls_core.errors import ServingError, UserError, ValidationIssue
 from dmls_core.limits import Limits
-from dmls_core.serving.config import CHECKPOINT_FILE
+from dmls_core.serving.model_config import CHECKPOINT_FILE
 
 if TYPE_CHECKING:
     import treelite

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from dmls_core.errors import ServingError
-from dmls_core.serving.config import ModelShape, configured_versions, fil_config
+from dmls_core.serving.model_config import ModelShape, configured_versions, fil_config
 
 names = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}", fullmatch=True)
 

@@ -15,12 +15,11 @@ import numpy as np
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.serving.client import TritonClient
-from dmls_core.serving.config import CANDIDATE, CHECKPOINT_FILE, SIMPLEST, Scaling
 from dmls_core.serving.deployment import Servers, each
+from dmls_core.serving.forest_size import ServingLimits
+from dmls_core.serving.model_config import CANDIDATE, CHECKPOINT_FILE, SIMPLEST, Scaling, table_name
+from dmls_core.serving.options import Choice, Measured, choice_of, note_choice
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.scaling import Choice, Measured, choice_of, note_choice
-from dmls_core.serving.size import ServingLimits
-from dmls_core.serving.table import table_name
 from dmls_core.serving.verification import table_tensors
 
 SECONDS = 3.0

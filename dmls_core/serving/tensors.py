@@ -1,11 +1,13 @@
-"""DataFrames to the tensors that a table endpoint takes, and its answers to DataFrames.
+"""Convert DataFrames and raw values to tensors and JSON requests, and answers back to DataFrames.
 
-Neither pandas nor polars is needed but the one that a caller's frame is of.
+Only the library of the caller's own frame, pandas or polars, is imported.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
+import math
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import category_text, number
+from dmls_core.data.encoder import Encoder, NumberFeature, category_text, number
 from dmls_core.errors import DataError, ValidationIssue
 
 TEXT = "TYPE_STRING"
@@ -107,3 +109,32 @@ def _texts(name: str, values: NDArray[Any]) -> NDArray[Any]:
             ValidationIssue(f"column {name!r} holds a text that is not Unicode: {error.reason}")
         ) from None
     return texts
+
+
+def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:
+    """Return what asks the table endpoint.
+
+    Args:
+        encoder: the model's.
+        rows: raw values by column; missing numbers become ``NaN``, which Triton reads, missing texts ``""``.
+    """
+    inputs = []
+    for feature in encoder.features:
+        values: list[Any]
+        if isinstance(feature, NumberFeature):
+            kind, values = "FP64", [number(value) for value in rows[feature.name]]
+        else:
+            kind, values = "BYTES", [category_text(value) or "" for value in rows[feature.name]]
+        inputs.append({"name": feature.name, "datatype": kind, "shape": [len(values), 1], "data": values})
+    return json.dumps({"inputs": inputs}, ensure_ascii=False)
+
+
+def forest_request(encoded: Sequence[Sequence[float | None]]) -> str:
+    """Return what asks the forest.
+
+    Args:
+        encoded: rows as the encoder encodes them; None is NaN.
+    """
+    data = [math.nan if value is None else value for row in encoded for value in row]
+    shape = [len(encoded), len(encoded[0]) if encoded else 0]
+    return json.dumps({"inputs": [{"name": "input__0", "datatype": "FP32", "shape": shape, "data": data}]})

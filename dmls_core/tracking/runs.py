@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.errors import TrackingError
 from dmls_core.store import layout
-from dmls_core.tracking.connection import connect, reaching
-from dmls_core.tracking.links import run_url
-from dmls_core.tracking.models import log_model, register_model
+from dmls_core.tracking.connection import connect, reaching, run_url
+from dmls_core.tracking.model_folder import log_model
+from dmls_core.tracking.registry import RUN_KEY_TAG, register_model
 from dmls_core.tracking.trials import log_trials
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
-
-RUN_KEY_TAG = "dmls.run_key"
 
 COMPARED = ("champion_score", "challenger_score", "difference", "probability")
 """Numbers of the comparison with the champion that are metrics of the run."""

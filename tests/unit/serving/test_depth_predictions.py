@@ -7,8 +7,8 @@ import xgboost
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
 from treelite.sklearn import import_model
 
-from dmls_core.serving import checkpoint, depths
-from dmls_core.serving.depths import answers_by_depth
+from dmls_core.serving import checkpoint, depth_predictions
+from dmls_core.serving.depth_predictions import answers_by_depth
 
 
 def data(n_rows, seed=0):
@@ -59,7 +59,7 @@ def test_rows_and_trees_are_bounded(monkeypatch):
     forest = RandomForestClassifier(6, random_state=0).fit(x, value > 0)
     found = answers_by_depth(import_model(forest), x, trees=1)
     assert np.allclose(found[-1], forest.estimators_[0].predict_proba(x))
-    monkeypatch.setattr(depths, "VALUES", len(found) * 2 * 30)
+    monkeypatch.setattr(depth_predictions, "VALUES", len(found) * 2 * 30)
     assert answers_by_depth(import_model(forest), x, trees=1).shape == (len(found), 30, 2)
 
 

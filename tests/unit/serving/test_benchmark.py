@@ -8,9 +8,9 @@ from tritonclient.grpc import model_config_pb2
 
 from dmls_core.errors import ServingError
 from dmls_core.serving import deploy, go_live, measure, rollback, stage
-from dmls_core.serving.config import SIMPLEST, Scaling
-from dmls_core.serving.measuring import MARGIN, OTHERS, choose
-from dmls_core.serving.scaling import Choice, Measured, choice_of, note_choice
+from dmls_core.serving.benchmark import MARGIN, OTHERS, choose
+from dmls_core.serving.model_config import SIMPLEST, Scaling
+from dmls_core.serving.options import Choice, Measured, choice_of, note_choice
 from tests.model_folder import toy_model_folder
 
 NAME = "lab.iris"

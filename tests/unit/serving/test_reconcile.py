@@ -10,7 +10,7 @@ import pytest
 from dmls_core.errors import NotFoundError, ServingError
 from dmls_core.serving import deploy, stage
 from dmls_core.serving.locks import BusyError
-from dmls_core.serving.upkeep import ABANDONED, disagreement, drop_abandoned, repair
+from dmls_core.serving.reconcile import ABANDONED, disagreement, drop_abandoned, repair
 from tests.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
 

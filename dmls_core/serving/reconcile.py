@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from dmls_core.errors import NotFoundError, ValidationIssue
-from dmls_core.serving.config import CANDIDATE, CONFIG_FILE
 from dmls_core.serving.deployment import Servers, change, drop_candidate, each
+from dmls_core.serving.model_config import CANDIDATE, CONFIG_FILE
 from dmls_core.serving.repository import Repository
 
 ABANDONED = timedelta(hours=6)

@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from dmls_core.serving.table import log
-from dmls_core.serving.table.log import RequestLog
+from dmls_core.serving.table import inference_log as log
+from dmls_core.serving.table.inference_log import RequestLog
 
 LABELS = ["no", "yes"]
 

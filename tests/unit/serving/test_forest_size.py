@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 from treelite.sklearn import import_model
 
 from dmls_core.errors import ServingError, UserError
-from dmls_core.serving.size import check_size, forest_size
+from dmls_core.serving.forest_size import check_size, forest_size
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dmls_core.errors import ServingError
 from dmls_core.serving.client import TritonClient
-from dmls_core.serving.table import table_name
+from dmls_core.serving.model_config import table_name
 
 
 def switch(client: TritonClient, model: str, version: int) -> None:
