@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
+from dmls_core.airflow.connections import open_with_connection
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.intake import find_partitions, group_submissions, partitions_between
 from dmls_core.spec.partitions import parse_pattern
-from dmls_core.store import ObjectInfo, layout, open_store
+from dmls_core.store import ObjectInfo, layout
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ class SubmissionTrigger(BaseEventTrigger):
     those that it has answered.
 
     Args:
-        root: ``s3://bucket/prefix`` or a folder.
-        aws_conn_id: Airflow connection for S3.
+        root: URL of the store.
+        aws_conn_id: Airflow connection with the credentials of the store.
         poll_seconds: seconds between two listings.
     """
 
@@ -52,7 +52,9 @@ class SubmissionTrigger(BaseEventTrigger):
         seen: dict[tuple[str, str], str] = {}
         while True:
             try:
-                async for found in self._listings():
+                store = open_with_connection(self.root, self.aws_conn_id)
+                async for listing in store.watch(layout.INCOMING, poll_seconds=self.poll_seconds):
+                    found = fingerprints(listing)
                     changed = sorted(
                         folder
                         for folder in seen.keys() | found.keys()
@@ -67,20 +69,13 @@ class SubmissionTrigger(BaseEventTrigger):
                 log.exception("cannot list the submissions; trying again")
                 await asyncio.sleep(max(self.poll_seconds, 5.0))
 
-    async def _listings(self) -> AsyncIterator[dict[tuple[str, str], str]]:
-        """Yield the fingerprints of all submissions, once per poll."""
-        async with _lister(self.root, self.aws_conn_id) as objects:
-            while True:
-                yield fingerprints(await objects(layout.INCOMING))
-                await asyncio.sleep(self.poll_seconds)
-
 
 class PartitionTrigger(BaseTrigger):
     """Fire once a partition of an interval exists, or when the deadline has passed.
 
     Args:
-        root: ``s3://bucket/prefix`` or a folder.
-        aws_conn_id: Airflow connection for S3.
+        root: URL of the store.
+        aws_conn_id: Airflow connection with the credentials of the store.
         folder: key of the job's folder.
         path: pattern of the partitions' names.
         timezone: time zone of the dates in names.
@@ -135,7 +130,8 @@ class PartitionTrigger(BaseTrigger):
         pattern = parse_pattern(given["path"])
         prefix = given["folder"] + pattern.prefix
         try:
-            listing = await list_objects(given["root"], given["aws_conn_id"], prefix)
+            store = open_with_connection(given["root"], given["aws_conn_id"])
+            listing = await store.list_async(prefix)
         except Exception:
             # The trigger must survive an outage of the store.
             log.exception("cannot list %s; trying again", given["path"])
@@ -145,43 +141,7 @@ class PartitionTrigger(BaseTrigger):
         return bool(partitions_between(partitions, start, end))
 
 
-async def list_objects(root: str, aws_conn_id: str, prefix: str) -> list[ObjectInfo]:
-    """Return the objects whose key, relative to ``root``, starts with ``prefix``, without blocking."""
-    async with _lister(root, aws_conn_id) as objects:
-        return await objects(prefix)
-
-
-@asynccontextmanager
-async def _lister(root: str, aws_conn_id: str) -> AsyncIterator[Callable[[str], Awaitable[list[ObjectInfo]]]]:
-    """Yield a function that lists the objects below a prefix of ``root`` over one connection."""
-    if not root.startswith("s3://"):
-        store = open_store(root)
-        yield lambda prefix: asyncio.to_thread(lambda: list(store.list(prefix)))
-        return
-    from airflow.providers.amazon.aws.hooks.s3 import S3Hook
-
-    bucket, _, folder = root.removeprefix("s3://").partition("/")
-    base = f"{folder.rstrip('/')}/" if folder.strip("/") else ""
-    hook: Any = S3Hook(aws_conn_id)
-    async with await hook.get_async_conn() as client:
-
-        async def objects(prefix: str) -> list[ObjectInfo]:
-            pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=base + prefix)
-            return [
-                ObjectInfo(
-                    key=entry["Key"].removeprefix(base),
-                    size=entry["Size"],
-                    etag=entry["ETag"].strip('"'),
-                    modified=entry["LastModified"],
-                )
-                async for page in pages
-                for entry in page.get("Contents", [])
-            ]
-
-        yield objects
-
-
-def fingerprints(objects: list[ObjectInfo]) -> dict[tuple[str, str], str]:
+def fingerprints(objects: Iterable[ObjectInfo]) -> dict[tuple[str, str], str]:
     """Return ``(team, job)`` -> fingerprint of the objects in that submission's folder."""
     return {(found.team, found.job): found.fingerprint for found in group_submissions(objects)}
 

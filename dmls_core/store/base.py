@@ -1,37 +1,44 @@
-"""The one interface over S3 and a local folder."""
+"""The interface of a store: objects under a root, addressed by keys."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, ClassVar, Self
 
-from dmls_core.errors import StoreError
+from dmls_core.errors import PlatformError, StoreError
 
 CHUNK = 1 << 20
-"""Bytes moved at a time when an object is streamed."""
+"""Bytes per read when an object is streamed."""
 
-# Some servers take a backslash for a slash.
-_UNFIT = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\\]")
+MIN_PART_BYTES = 5 << 20
+"""Smallest part of a multipart upload, except for the last one."""
+
+MAX_PARTS = 10_000
+"""Most parts of one multipart upload."""
 
 MAX_KEY_BYTES = 1024
-"""S3's own limit, held in a folder as well."""
+"""The limit of S3, which every store keeps."""
+
+# Some servers treat a backslash as a slash.
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object as a listing shows it.
+    """Metadata of an object.
 
     Attributes:
         key: relative to the store's root, without a leading slash.
-        size: bytes.
-        etag: changes when the content does; without quotes.
-        modified: when it was last written, UTC.
+        size: in bytes.
+        etag: changes with the content; without quotes.
+        modified: time of the last write, UTC.
     """
 
     key: str
@@ -41,101 +48,190 @@ class ObjectInfo:
 
 
 class Store(ABC):
-    """Objects under a root, S3 or a folder; every key is relative to that root.
+    """Objects under a root; every key is relative to that root.
 
-    An instance may be shared between threads. A writer never leaves a half-written object behind: a
-    reader sees the old content or the new one.
+    A store is found by the scheme of its URL among the entry points ``dmls.stores``. ``StoreSuite`` in
+    ``dmls_core.testing.stores`` tests what this class promises.
 
-    Every method raises ``StoreError`` when the service or the file system fails.
+    Threads may share an instance. Writes are atomic: a reader sees the old content or the new one, never a
+    part. Every method raises ``StoreError`` when the service or the file system fails.
     """
+
+    hook_class: ClassVar[str] = ""
+    """Path of the Airflow hook class that holds the credentials, called with a connection id; or empty."""
+
+    local: ClassVar[bool] = False
+    """Whether the objects are files on this machine, out of reach for containers."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        """``s3://bucket/prefix`` or the folder's absolute path."""
+        """The root, without a slash at its end; ``open_store`` accepts it."""
+
+    @classmethod
+    @abstractmethod
+    def from_url(cls, url: str, *, hook: Any = None, interactive: bool = False) -> Self:
+        """Return the store at ``url`` without any request to the service.
+
+        Args:
+            url: root of the store, with the scheme that the class is registered under.
+            hook: instance of ``hook_class``; without one, credentials come from the environment.
+            interactive: fail within seconds if the service does not answer, because a user is waiting.
+
+        Raises:
+            PlatformError: the URL is incomplete or wrong.
+        """
 
     @abstractmethod
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what is known of an object, or ``None`` where there is none."""
+        """Return the metadata of an object, or ``None`` if it does not exist."""
 
     @abstractmethod
     def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, ObjectInfo]:
-        """Return an object's content and the facts that belong to exactly that content.
+        """Return the content of an object and the metadata of exactly this content.
 
         Args:
-            key: the object.
-            limit: read the first ``limit`` bytes only (``ObjectInfo.size`` stays the whole size).
+            key: of the object.
+            limit: return the first ``limit`` bytes only; ``ObjectInfo.size`` is still the whole size.
 
         Raises:
-            ObjectMissingError: there is no such object.
+            ObjectMissingError: the object does not exist.
         """
 
     @abstractmethod
     def open(self, key: str, *, etag: str | None = None) -> BinaryIO:
-        """Open an object as a forward-only stream; the caller closes it.
+        """Open an object as a forward-only stream, which the caller closes.
 
         Raises:
-            ObjectMissingError: there is no such object.
-            ConflictError: ``etag`` is given and the object's differs.
+            ObjectMissingError: the object does not exist.
+            ConflictError: the object has another ETag than ``etag``.
         """
 
     @abstractmethod
     def put(self, key: str, data: bytes, *, content_type: str | None = None) -> ObjectInfo:
-        """Write an object whatever was there; the type follows from the key's ending by default."""
+        """Write an object, new or not; by default the content type follows from the key's extension."""
 
     @abstractmethod
     def create(self, key: str, data: bytes) -> ObjectInfo:
-        """Write an object that must not exist yet.
+        """Write a new object.
 
         Raises:
-            ConflictError: it exists already.
+            ConflictError: the object exists.
         """
 
     @abstractmethod
     def replace(self, key: str, data: bytes, etag: str) -> ObjectInfo:
-        """Write an object that must still have this ``etag``.
+        """Write an object whose current ETag is ``etag``.
 
         Raises:
-            ConflictError: it has changed or is gone.
+            ConflictError: the object changed or was deleted.
         """
 
     @abstractmethod
     def upload(self, key: str, path: Path) -> ObjectInfo:
-        """Write a local file's content, in parts and bounded memory where it is large."""
+        """Write a local file as an object, in bounded memory."""
 
     @abstractmethod
     def download(self, key: str, path: Path, *, etag: str | None = None) -> ObjectInfo:
-        """Write an object's content to ``path``, which appears whole or not at all.
+        """Write an object to the local file ``path``, atomically.
 
         Raises:
-            ObjectMissingError: there is no such object.
-            ConflictError: ``etag`` is given and the object's differs.
+            ObjectMissingError: the object does not exist.
+            ConflictError: the object has another ETag than ``etag``.
         """
 
     @abstractmethod
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield the objects whose key starts with ``prefix``, a plain string; in no order."""
+        """Yield the objects whose key starts with ``prefix`` (any string), in any order."""
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is no error."""
+        """Delete an object; do nothing if it does not exist."""
 
     def get(self, key: str) -> bytes:
-        """Return an object's whole content.
+        """Return the content of an object.
 
         Raises:
-            ObjectMissingError: there is no such object.
+            ObjectMissingError: the object does not exist.
         """
         return self.read(key)[0]
 
+    def trainer_environment(self) -> dict[str, str]:
+        """Return the environment variables with which a trainer process or container opens this store."""
+        return {}
+
+    async def list_async(self, prefix: str) -> Sequence[ObjectInfo]:
+        """Return the objects below ``prefix`` without blocking the event loop."""
+        return await asyncio.to_thread(lambda: tuple(self.list(prefix)))
+
+    async def watch(self, prefix: str, *, poll_seconds: float) -> AsyncGenerator[Sequence[ObjectInfo], None]:
+        """Yield the objects below ``prefix`` at once, and again after each change.
+
+        By default the prefix is listed every ``poll_seconds``; a store whose service sends notifications
+        may use these instead.
+
+        Raises:
+            StoreError: the service failed; the caller watches again.
+        """
+        async for listing in poll_changes(lambda: self.list_async(prefix), poll_seconds):
+            yield listing
+
+    def begin_upload(self, key: str) -> str:
+        """Begin a multipart upload and return its id; abort unfinished uploads of the same object.
+
+        Raises:
+            PlatformError: the store has no multipart uploads.
+        """
+        raise self._no_multipart()
+
+    def upload_part(self, key: str, upload: str, number: int, data: bytes) -> None:
+        """Write the part ``number`` (from 1) of a multipart upload; a second write replaces the first.
+
+        Raises:
+            StoreError: the service failed, or has no such upload of this object.
+        """
+        raise self._no_multipart()
+
+    def finish_upload(self, key: str, upload: str, size: int) -> None:
+        """Create the object from the parts of a multipart upload.
+
+        Raises:
+            ConflictError: the parts do not add up to ``size`` bytes.
+            StoreError: the service failed, or has no such upload of this object.
+        """
+        raise self._no_multipart()
+
+    def abort_upload(self, key: str, upload: str) -> None:
+        """Abort a multipart upload; do nothing if it does not exist."""
+        raise self._no_multipart()
+
+    def _no_multipart(self) -> PlatformError:
+        return PlatformError(
+            f"{self.url} does not support uploads from the browser; copy the file there yourself"
+        )
+
+
+async def poll_changes(
+    fetch: Callable[[], Awaitable[Sequence[ObjectInfo]]], poll_seconds: float
+) -> AsyncGenerator[Sequence[ObjectInfo], None]:
+    """Yield the first listing that ``fetch`` returns, and then each one that differs from the last."""
+    last: Sequence[ObjectInfo] | None = None
+    while True:
+        listing = await fetch()
+        if listing != last:
+            last = listing
+            yield listing
+        await asyncio.sleep(poll_seconds)
+
 
 def check_key(key: str) -> str:
-    """Return ``key`` if every store can hold it.
+    """Return ``key`` if it is valid in every store.
 
     Raises:
-        StoreError: it is empty, too long, or has an empty, ``.`` or ``..`` part, a backslash, or controls.
+        StoreError: the key is empty or too long, or has an empty, ``.`` or ``..`` part, a backslash, or a
+            control character.
     """
     parts = key.split("/")
-    if any(part in {"", ".", ".."} for part in parts) or _UNFIT.search(key):
+    if any(part in {"", ".", ".."} for part in parts) or _FORBIDDEN.search(key):
         raise StoreError(
             f"{key!r} cannot be a key: parts between slashes must be plain names, "
             "without backslashes and control characters"
@@ -150,7 +246,7 @@ def check_key(key: str) -> str:
 
 
 def file_sha256(stream: BinaryIO) -> str:
-    """Return the hex SHA-256 of what is left of ``stream``."""
+    """Return the hex SHA-256 of the rest of ``stream``."""
     digest = hashlib.sha256()
     while chunk := stream.read(CHUNK):
         digest.update(chunk)

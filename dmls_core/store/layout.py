@@ -144,14 +144,14 @@ def run_folder(team: str, job: str, run_key: str) -> str:
     return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
 
 
-def line_folder(engine: str) -> str:
+def queue_folder(engine: str) -> str:
     """Who waits for a trainer of an engine."""
     return f"{WAITING}{engine}/"
 
 
 def waiting(engine: str, team: str, job: str, run_key: str) -> str:
     """One run that waits for its first trainer."""
-    return f"{line_folder(engine)}{check_name('team', team)}.{check_name('job', job)}.{run_key}.json"
+    return f"{queue_folder(engine)}{check_name('team', team)}.{check_name('job', job)}.{run_key}.json"
 
 
 def inference_folder(team: str, job: str) -> str:

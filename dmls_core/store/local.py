@@ -1,46 +1,62 @@
-"""The store over a local folder."""
+"""A store in a local folder."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
 import io
 import logging
 import os
+import stat
 import time
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, ClassVar, Self
+from urllib.parse import unquote, urlsplit
 
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
-from dmls_core.store.base import ObjectInfo, Store, check_key, file_sha256
-from dmls_core.store.local_files import (
-    TEMPORARY,
-    copy,
-    locked,
-    open_regular,
-    short,
-    temporary_beside,
-    translated,
-)
+from dmls_core.store.base import CHUNK, ObjectInfo, Store, check_key, file_sha256
 
 logger = logging.getLogger(__name__)
 
 SETTLED_SECONDS = 2.0
-"""A file's hash is remembered once the file is older than this: a younger one may change again within
-one tick of the file system's clock, and nobody would notice."""
+"""Age from which a file's hash is cached: a younger file may change again within one tick of the file
+system's clock, with the same size and time."""
+
+TEMPORARY = ".dmls-tmp"
+"""Suffix of files that are still being written."""
+
+ABANDONED_SECONDS = 3600.0
+"""Age from which a temporary file counts as left behind by a killed process."""
+
+MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""Error numbers of paths that lead to no file."""
 
 
 class LocalStore(Store):
-    """Objects as files below a folder, with S3's promises: whole objects, conditional writes.
+    """Objects as files below a folder, with atomic and conditional writes as in S3.
 
-    An ETag is half of the content's SHA-256. Symbolic links are neither listed nor followed.
+    An ETag is the first half of the content's SHA-256. Symbolic links are neither listed nor followed.
     """
 
+    local: ClassVar[bool] = True
+
     def __init__(self, root: Path) -> None:
-        """Bind to a folder, which is made on the first write."""
+        """Bind to a folder, which the first write creates."""
         self.root = Path(os.path.realpath(root))
         super().__init__(str(self.root))
         self._etags: dict[str, tuple[tuple[int, ...], str]] = {}
+
+    @classmethod
+    def from_url(cls, url: str, *, hook: Any = None, interactive: bool = False) -> Self:  # noqa: ARG003
+        """See ``Store.from_url``; ``url`` is ``file:///folder`` or a path."""
+        if url.startswith("file://"):
+            return cls(Path(unquote(urlsplit(url).path)))
+        return cls(Path(url).expanduser())
 
     def head(self, key: str) -> ObjectInfo | None:
         """See ``Store.head``."""
@@ -90,9 +106,9 @@ class LocalStore(Store):
     def download(self, key: str, path: Path, *, etag: str | None = None) -> ObjectInfo:
         """See ``Store.download``."""
         source = self._path(key)
-        with self.open(key) as stream, translated(f"write {path}"), temporary_beside(path) as temporary:
+        with self.open(key) as stream, translated(f"write {path}"), temporary_file(path) as temporary:
             modified = _modified(os.fstat(stream.fileno()))
-            found = copy(stream, temporary)
+            found = _copy(stream, temporary)
             self._expect(source, etag, found)
             temporary.replace(path)
             return ObjectInfo(key, path.stat().st_size, found, modified)
@@ -109,29 +125,26 @@ class LocalStore(Store):
     def delete(self, key: str) -> None:
         """See ``Store.delete``."""
         path = self._path(key)
-        try:
-            with translated(f"delete {path}"), locked(path.parent):
-                path.unlink()
-        except ObjectMissingError:
-            pass
+        with suppress(ObjectMissingError), translated(f"delete {path}"), _locked(path.parent):
+            path.unlink()
 
     def _path(self, key: str) -> Path:
         path = self.root / check_key(key)
         if path.name.endswith(TEMPORARY):
-            raise StoreError(f"{key!r} cannot be a key: the ending {TEMPORARY} is taken")
+            raise StoreError(f"{key!r} cannot be a key: the suffix {TEMPORARY} is reserved")
         if os.path.realpath(path.parent) != str(path.parent):
             raise StoreError(f"cannot use {path}: a folder in it is a symbolic link; put a real folder there")
         return path
 
     def _info(self, key: str, stream: BinaryIO) -> ObjectInfo:
-        """Describe an open file; leaves ``stream`` at its start."""
+        """Return the metadata of an open file; the stream is at its start afterwards."""
         facts = os.fstat(stream.fileno())
         stamp = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-        known = self._etags.get(key)
-        if known and known[0] == stamp:
-            etag = known[1]
+        cached = self._etags.get(key)
+        if cached and cached[0] == stamp:
+            etag = cached[1]
         else:
-            etag = short(file_sha256(stream))
+            etag = _etag(file_sha256(stream))
             stream.seek(0)
             if time.time() - max(facts.st_mtime, facts.st_ctime) > SETTLED_SECONDS:
                 self._etags[key] = (stamp, etag)
@@ -142,10 +155,10 @@ class LocalStore(Store):
     ) -> ObjectInfo:
         """Write an object; ``absent`` and ``etag`` are the conditions of ``create`` and ``replace``."""
         path = self._path(key)
-        with translated(f"write {path}"), temporary_beside(path) as temporary:
-            written = copy(source, temporary)
+        with translated(f"write {path}"), temporary_file(path) as temporary:
+            written = _copy(source, temporary)
             facts = temporary.stat()
-            with locked(path.parent):
+            with _locked(path.parent):
                 if absent and os.path.lexists(path):
                     raise ConflictError(f"{path} exists already")
                 if etag is not None:
@@ -156,7 +169,7 @@ class LocalStore(Store):
     def _current_etag(self, path: Path) -> str | None:
         try:
             with open_regular(path) as stream:
-                return short(file_sha256(stream))
+                return _etag(file_sha256(stream))
         except FileNotFoundError:
             return None
 
@@ -176,15 +189,107 @@ class LocalStore(Store):
                 with open_regular(self.root / key) as stream:
                     info = self._info(key, stream)
             except FileNotFoundError:
-                continue  # removed meanwhile
+                continue  # deleted in the meantime
             except OSError as error:
                 logger.warning("left out of the listing of %s: %s: %s", self.url, key, error.strerror)
                 continue
             yield info
 
 
+@contextmanager
+def translated(action: str) -> Iterator[None]:
+    """Turn an ``OSError`` into a ``StoreError``; its message begins with ``action`` ("read /folder/file")."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in MISSING and not action.startswith("write "):
+            raise ObjectMissingError(f"cannot {action}: there is no such object") from error
+        raise StoreError(f"cannot {action}: {error.strerror or error}{_hint(error.errno)}") from error
+
+
+def _hint(code: int | None) -> str:
+    if code in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return "; give this user the right to read and write the folder"
+    if code in MISSING:
+        return "; no folder can be created there, choose another one"
+    if code in {errno.ENOSPC, errno.EDQUOT}:
+        return "; free some space"
+    if code in {errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY}:
+        return "; a folder and an object want the same name, rename one"
+    return ""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading; a link, folder or pipe counts as missing.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    # Without O_NONBLOCK a pipe would block the open.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise FileNotFoundError(errno.ENOENT, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+@contextmanager
+def temporary_file(path: Path) -> Iterator[Path]:
+    """Yield the name of a temporary file in the folder of ``path``, which is created if missing.
+
+    Afterwards the file is deleted if it still exists, and so are those that killed processes left there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _delete_abandoned(path.parent)
+    temporary = path.parent / f".{uuid.uuid4().hex}{TEMPORARY}"
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _delete_abandoned(folder: Path) -> None:
+    oldest = time.time() - ABANDONED_SECONDS
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.endswith(TEMPORARY):
+                continue
+            # It may be gone by now, or belong to another user: neither prevents the write.
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    Path(entry.path).unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock against other threads and processes; flush its entries to disk at the end."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _copy(source: BinaryIO, target: Path) -> str:
+    """Write the rest of ``source`` to a new file, flush it to disk, and return its ETag."""
+    digest = hashlib.sha256()
+    with target.open("xb") as file:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return _etag(digest.hexdigest())
+
+
+def _etag(sha256: str) -> str:
+    return sha256[:32]
+
+
 def _names(folder: Path) -> list[str]:
-    """Return a folder's entries in S3's order: a folder sorts as its name with a slash."""
+    """Return a folder's entries in the order of S3, where a folder sorts as its name with a slash."""
     names = []
     try:
         with os.scandir(folder) as entries:
@@ -198,11 +303,10 @@ def _names(folder: Path) -> list[str]:
     except OSError as error:
         logger.warning("left out of the listing: %s: %s", folder, error.strerror)
         return []
-    return sorted(filter(_is_text, names), key=str.encode)
+    return sorted(filter(_is_utf8, names), key=str.encode)
 
 
-def _is_text(name: str) -> bool:
-    """Say whether a file name is UTF-8, as every key is."""
+def _is_utf8(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:

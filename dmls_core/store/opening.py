@@ -1,43 +1,48 @@
-"""From an address to a store."""
+"""Open the store at a URL."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
 from dmls_core.errors import PlatformError
-from dmls_core.store.base import Store, check_key
+from dmls_core.extensions import load, names
+from dmls_core.store.base import Store
 from dmls_core.store.local import LocalStore
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
-
-def open_store(url: str, client: S3Client | None = None) -> Store:
-    """Return the store at an address; nothing is read or written yet.
+def open_store(url: str, *, hook: Any = None, interactive: bool = False) -> Store:
+    """Return the store at a URL without any request to the service.
 
     Args:
-        url: ``s3://bucket/prefix``, ``file:///folder`` or a folder's path.
-        client: a ready boto3 S3 client; made from the environment (``AWS_*``) otherwise.
+        url: such as ``s3://bucket/prefix`` or ``file:///folder``, or the path of a folder.
+        hook: Airflow hook with the credentials, an instance of the store's ``hook_class``; without one they
+            come from the environment.
+        interactive: fail within seconds if the service does not answer.
 
     Raises:
-        PlatformError: the address is not of this form.
+        PlatformError: no store is registered for the URL's scheme, or the URL is wrong.
     """
-    scheme, separator, rest = url.partition("://")
-    if not url or (separator and scheme not in {"s3", "file"}):
-        raise PlatformError(f"{url!r} is no store: give s3://bucket/prefix or a folder (DMLS_ROOT)")
-    if not separator:
-        return LocalStore(Path(url).expanduser())
-    if scheme == "file":
-        return LocalStore(Path(unquote(urlsplit(url).path)))
-    bucket, _, prefix = rest.partition("/")
-    if not bucket or "@" in bucket:
-        raise PlatformError(f"{url!r} is no store: it names no bucket; give s3://bucket/prefix")
-    prefix = prefix.strip("/")
-    if prefix:
-        check_key(prefix)
+    return store_class(url).from_url(url, hook=hook, interactive=interactive)
 
-    from dmls_core.store.s3 import S3Store
 
-    return S3Store(bucket, prefix, client)
+def store_class(url: str) -> type[Store]:
+    """Return the class that is registered in ``dmls.stores`` for the scheme of a URL.
+
+    A path without a scheme is a folder. For a scheme with a plus sign that is not registered itself, the
+    part before the plus sign counts: ``fsspec`` serves ``fsspec+memory://``.
+
+    Raises:
+        PlatformError: no store is registered for the scheme.
+    """
+    scheme, separator, _ = url.partition("://")
+    if url and not separator:
+        return LocalStore
+    registered = names("dmls.stores")
+    for name in (scheme, scheme.partition("+")[0]):
+        if separator and name in registered:
+            found: type[Store] = load("dmls.stores", name)
+            return found
+    raise PlatformError(
+        f"{url!r} is not the URL of a store: give s3://bucket/prefix or a folder (DMLS_ROOT); "
+        f"installed schemes: {', '.join(registered)}"
+    )

@@ -1,44 +1,122 @@
-"""The registry of accepted specs: which version of each job is current, and which were before."""
+"""The registry of accepted specs: job records, their versions, and the key of a run."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
 from collections.abc import Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from dmls_core.errors import ConflictError, NotFoundError, ObjectMissingError, StoreError
 from dmls_core.store import layout
 from dmls_core.store.base import ObjectInfo, Store
-from dmls_core.store.job_record import DataObject, JobRecord
-from dmls_core.store.run_key import run_key
 
 logger = logging.getLogger(__name__)
+
+SCHEMA = 1
 
 THREADS = 16
 ATTEMPTS = 8
 
 MAX_VERSIONS = 100
-"""Versions of a job that are told of, the latest ones."""
+"""Number of versions that ``Registry.versions`` returns at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataObject:
+    """One data object of a job, pinned to the content that was admitted."""
+
+    key: str
+    etag: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """The current accepted version of a job.
+
+    Attributes:
+        team: owner of the job.
+        name: the job's name within the team.
+        spec_sha256: of the accepted spec.
+        data: the data objects, sorted by key.
+        run_key: of the run that this version requests.
+        admitted: ISO time in UTC with microseconds.
+        version: 1, 2, 3, ... counts accepted changes.
+        state: "retired" after the submission was deleted.
+        fingerprint: of the accepted submission.
+    """
+
+    team: str
+    name: str
+    spec_sha256: str
+    data: tuple[DataObject, ...]
+    run_key: str
+    admitted: str
+    version: int
+    state: Literal["active", "retired"] = "active"
+    fingerprint: str = ""
+
+    @property
+    def admitted_at(self) -> datetime:
+        """``admitted`` as a time in UTC."""
+        return datetime.fromisoformat(self.admitted)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON object that the registry keeps."""
+        return {"schema": SCHEMA, **asdict(self), "data": [asdict(item) for item in self.data]}
+
+    @classmethod
+    def from_json(cls, fields: object) -> JobRecord:
+        """Return the record of a JSON object that ``as_json`` made.
+
+        Raises:
+            ValueError: the object is not a record, or has a later schema.
+        """
+        if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
+            raise ValueError("not a job record of a known schema")
+        try:
+            values = {name: fields[name] for name in FIELDS}
+            return cls(**values | {"data": tuple(DataObject(**item) for item in values["data"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"not a job record: {error}") from error
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
+"""Computed once, since a registry has thousands of records."""
+
+
+def run_key(spec_sha256: str, etags: Iterable[str], interval: tuple[datetime, datetime] | None = None) -> str:
+    """Return the key of a run, 16 hex digits: same spec, data and interval, same run.
+
+    Args:
+        spec_sha256: hash of the canonical spec.
+        etags: of the data objects, in any order.
+        interval: data interval of a scheduled or backfilled run; both ends with a time zone.
+    """
+    ends = [moment.astimezone(UTC).isoformat() for moment in interval] if interval else None
+    identity = json.dumps([spec_sha256, sorted(etags), ends], separators=(",", ":"))
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 class AcceptableSpec(Protocol):
-    """What the registry needs to know of a validated spec."""
+    """What the registry requires of a validated spec."""
 
     @property
     def sha256(self) -> str:
         """Hash of the canonical JSON."""
 
     def canonical(self) -> bytes:
-        """Return the canonical JSON, every default written in."""
+        """Return the canonical JSON, with every default."""
 
 
 Cache = MutableMapping[str, tuple[str, JobRecord]]
-"""Key of a record -> its ETag and the record, so that unchanged records are not fetched again."""
+"""Maps the key of a record to its ETag and the record, so that unchanged records are not fetched again."""
 
 
 class Registry:
@@ -53,10 +131,10 @@ class Registry:
         return found[0] if found else None
 
     def jobs(self, cache: Cache | None = None) -> list[JobRecord]:
-        """Return every job's record in order of keys; one that cannot be read is logged and left out.
+        """Return the current record of every job, sorted by key; an unreadable one is logged and left out.
 
         Args:
-            cache: kept by the caller between calls; filled and pruned here.
+            cache: kept by the caller between calls; updated here.
         """
         cache = {} if cache is None else cache
         listing = {info.key: info.etag for info in self.store.list(layout.JOBS)}
@@ -71,7 +149,7 @@ class Registry:
         return [cache[key][1] for key in sorted(cache)]
 
     def versions(self, team: str, name: str) -> list[JobRecord]:
-        """Return the latest ``MAX_VERSIONS`` accepted versions of a job, the newest first."""
+        """Return the latest ``MAX_VERSIONS`` accepted versions of a job, newest first."""
         keys = sorted(info.key for info in self.store.list(layout.versions_folder(team, name)))
         with ThreadPoolExecutor(THREADS) as threads:
             found = [item[0] for item in threads.map(self._read_leniently, keys[1 - MAX_VERSIONS :]) if item]
@@ -83,11 +161,11 @@ class Registry:
         """Return an accepted spec's JSON.
 
         Raises:
-            StoreError: it is missing or damaged.
+            StoreError: the spec is missing or damaged.
         """
         document = self.store.get(layout.spec(sha256))
         if hashlib.sha256(document).hexdigest() != sha256:
-            raise StoreError(f"the accepted spec {sha256} is damaged; drop the spec again")
+            raise StoreError(f"the accepted spec {sha256} is damaged; upload the spec again")
         spec: dict[str, Any] = json.loads(document)
         return spec
 
@@ -100,24 +178,24 @@ class Registry:
         admitted: datetime,
         fingerprint: str = "",
     ) -> JobRecord:
-        """Make a submission its job's current version.
+        """Make a submission the current version of its job.
 
-        The same spec and data again change nothing. Of several calls at once for the same content one
-        writes a version and all return it.
+        The same spec and data again change nothing. Of concurrent calls with the same content, one writes a
+        version and all return it.
 
         Args:
             spec: validated.
             team: owner of the job.
             name: of the job.
-            data: the data objects as they were listed.
-            admitted: becomes the record's ``admitted`` if this is a new version.
+            data: the listed data objects.
+            admitted: time of the admission, recorded if this is a new version.
             fingerprint: of the submission.
 
         Returns:
-            The record that is current afterwards and describes this content.
+            The current record, which describes this content.
 
         Raises:
-            ConflictError: others kept changing the record.
+            ConflictError: other writers kept changing the record.
         """
         pinned = tuple(sorted((DataObject(d.key, d.etag, d.size) for d in data), key=lambda d: d.key))
         wanted = JobRecord(
@@ -147,14 +225,14 @@ class Registry:
             except ConflictError:
                 continue
             return wanted
-        raise ConflictError(f"cannot accept {team}/{name}: others keep changing its record; try again")
+        raise ConflictError(f"cannot accept {team}/{name}: other writers keep changing its record; try again")
 
     def retire(self, team: str, name: str) -> JobRecord:
-        """Mark a job as removed by its owner; its history stays.
+        """Mark a job as retired by its owner; its history stays.
 
         Raises:
-            NotFoundError: there is no such job.
-            ConflictError: others kept changing the record.
+            NotFoundError: the job does not exist.
+            ConflictError: other writers kept changing the record.
         """
         key = layout.job_record(team, name)
         for _ in range(ATTEMPTS):
@@ -170,20 +248,20 @@ class Registry:
             except ConflictError:
                 continue
             return retired
-        raise ConflictError(f"cannot retire {team}/{name}: others keep changing its record; try again")
+        raise ConflictError(f"cannot retire {team}/{name}: other writers keep changing its record; try again")
 
     def _keep_version(self, record: JobRecord) -> None:
-        """Keep what is about to be replaced: killed in between, nothing is lost and nothing is wrong."""
+        """Keep the version that is about to be replaced; a crash in between loses nothing."""
         try:
             self.store.create(layout.version(record.team, record.name, record.version), _document(record))
         except ConflictError:
-            return  # another writer was at the same place
+            return  # another writer kept it already
 
     def _keep(self, spec: AcceptableSpec) -> None:
         try:
             self.store.create(layout.spec(spec.sha256), spec.canonical())
         except ConflictError:
-            return  # content-addressed: what is there is the same
+            return  # addressed by content: the existing object is the same
 
     def _read(self, key: str) -> tuple[JobRecord, str] | None:
         try:

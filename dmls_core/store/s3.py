@@ -1,4 +1,4 @@
-"""The store over S3, by boto3. Imported on first use: boto3 is slow to import."""
+"""A store in S3, with boto3. Import it inside functions: boto3 is slow to import."""
 
 from __future__ import annotations
 
@@ -8,55 +8,90 @@ import io
 import mimetypes
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 
 from boto3.s3.transfer import TransferConfig
 
-from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
-from dmls_core.store.base import CHUNK, ObjectInfo, Store, check_key, file_sha256
-from dmls_core.store.local_files import temporary_beside
-from dmls_core.store.s3_client import make_client
-from dmls_core.store.s3_errors import translated
-from dmls_core.store.s3_stream import ResumingBody
+from dmls_core.errors import ConflictError, ObjectMissingError, PlatformError, StoreError
+from dmls_core.store.base import CHUNK, ObjectInfo, Store, check_key, file_sha256, poll_changes
+from dmls_core.store.local import temporary_file
+from dmls_core.store.s3_client import ResumingBody, environment, hook_client, make_client, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 LARGE = 64 * CHUNK
-"""Bytes from which an object moves in parts, several at a time."""
+"""Size from which an object is transferred in parts, several at a time."""
 
 TRANSFER = TransferConfig(multipart_threshold=LARGE, multipart_chunksize=16 * CHUNK, max_concurrency=4)
-"""At most a few parts of 16 MiB are held in memory."""
+"""At most a few parts of 16 MiB are in memory."""
 
 SHA256 = "dmls-sha256"
-"""Object metadata: hash of the content, checked by whoever reads the whole object."""
+"""Object metadata: hash of the content, checked by every reader of the whole object."""
 
 WRITE_ID = "dmls-write"
-"""Object metadata: names one write, so that a retried conditional write recognises itself."""
+"""Object metadata: identifies a write, so that a retried conditional write recognizes itself."""
 
 
 class S3Store(Store):
     """Objects below ``s3://bucket/prefix``.
 
-    The server must honour ``If-None-Match`` and ``If-Match`` on PUT, as AWS S3 and SeaweedFS do.
+    The server must support ``If-None-Match`` and ``If-Match`` on PUT, as AWS S3 and SeaweedFS do.
     """
 
-    def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:
-        """Bind to a bucket; nothing is asked of the server yet.
+    hook_class: ClassVar[str] = "airflow.providers.amazon.aws.hooks.s3.S3Hook"
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        client: S3Client | None = None,
+        *,
+        hook: Any = None,
+        interactive: bool = False,
+    ) -> None:
+        """Bind to a bucket; no request is sent yet.
 
         Args:
             bucket: must exist.
             prefix: without slashes at its ends; empty for the whole bucket.
-            client: a ready client, such as an Airflow connection's; made from the environment otherwise.
+            client: a boto3 client; created from ``hook`` or from the environment (``AWS_*``) otherwise.
+            hook: see ``Store.from_url``.
+            interactive: see ``Store.from_url``.
         """
         super().__init__(f"s3://{bucket}/{prefix}".rstrip("/"))
-        with translated(f"connect to {self.url}"):
-            self.client = client or make_client()
         self.bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
+        self._hook = hook
+        self._interactive = interactive
+        if client:
+            self.client = client
+
+    @cached_property
+    def client(self) -> S3Client:
+        """The boto3 client."""
+        with translated(f"connect to {self.url}"):
+            if self._hook is not None:
+                return hook_client(self._hook, interactive=self._interactive)
+            return make_client(interactive=self._interactive)
+
+    @classmethod
+    def from_url(cls, url: str, *, hook: Any = None, interactive: bool = False) -> Self:
+        """See ``Store.from_url``; ``url`` is ``s3://bucket/prefix``."""
+        bucket, _, prefix = url.partition("://")[2].partition("/")
+        if not bucket or "@" in bucket:
+            raise PlatformError(
+                f"{url!r} is not the URL of a store: the bucket is missing; give s3://bucket/prefix"
+            )
+        prefix = prefix.strip("/")
+        if prefix:
+            check_key(prefix)
+        return cls(bucket, prefix, hook=hook, interactive=interactive)
 
     def head(self, key: str) -> ObjectInfo | None:
         """See ``Store.head``."""
@@ -114,7 +149,7 @@ class S3Store(Store):
 
     def download(self, key: str, path: Path, *, etag: str | None = None) -> ObjectInfo:
         """See ``Store.download``."""
-        with translated(f"copy {self._url(key)} to {path}"), temporary_beside(path) as temporary:
+        with translated(f"copy {self._url(key)} to {path}"), temporary_file(path) as temporary:
             response = self._fetch(key, temporary, etag)
             with temporary.open("rb") as stream:
                 self._check(key, file_sha256(stream), response)
@@ -128,20 +163,95 @@ class S3Store(Store):
         )
         with translated(f"list {self._url(prefix)}"):
             for page in pages:
-                for item in page.get("Contents", []):
-                    key = item["Key"][len(self._prefix) :]
-                    yield ObjectInfo(key, item["Size"], item["ETag"].strip('"'), item["LastModified"])
+                yield from map(self._listed, page.get("Contents", []))
 
     def delete(self, key: str) -> None:
         """See ``Store.delete``."""
         with translated(f"delete {self._url(key)}"):
             self.client.delete_object(**self.at(key))
 
+    def trainer_environment(self) -> dict[str, str]:
+        """See ``Store.trainer_environment``."""
+        return environment(self._hook)
+
+    async def list_async(self, prefix: str) -> Sequence[ObjectInfo]:
+        """See ``Store.list_async``."""
+        async with self._async_client() as client:
+            return await self._list_async(client, prefix)
+
+    async def watch(self, prefix: str, *, poll_seconds: float) -> AsyncGenerator[Sequence[ObjectInfo], None]:
+        """See ``Store.watch``; one connection serves all listings."""
+        async with self._async_client() as client:
+            async for listing in poll_changes(lambda: self._list_async(client, prefix), poll_seconds):
+                yield listing
+
+    def begin_upload(self, key: str) -> str:
+        """See ``Store.begin_upload``."""
+        at = self.at(key)
+        with translated(f"write {self._url(key)}"):
+            unfinished = self.client.list_multipart_uploads(Bucket=at["Bucket"], Prefix=at["Key"])
+            for upload in unfinished.get("Uploads", []):
+                if upload.get("Key") == at["Key"]:
+                    self.client.abort_multipart_upload(**at, UploadId=upload["UploadId"])
+            return self.client.create_multipart_upload(**at)["UploadId"]
+
+    def upload_part(self, key: str, upload: str, number: int, data: bytes) -> None:
+        """See ``Store.upload_part``."""
+        with translated(f"write part {number} of {self._url(key)}"):
+            self.client.upload_part(**self.at(key), UploadId=upload, PartNumber=number, Body=data)
+
+    def finish_upload(self, key: str, upload: str, size: int) -> None:
+        """See ``Store.finish_upload``."""
+        at = self.at(key)
+        with translated(f"write {self._url(key)}"):
+            pages = self.client.get_paginator("list_parts").paginate(**at, UploadId=upload)
+            listed = [part for page in pages for part in page.get("Parts", [])]
+            # SeaweedFS lists a part that was written twice twice; the later one counts.
+            listed.sort(key=lambda part: (part["PartNumber"], part["LastModified"]))
+            parts = list({part["PartNumber"]: part for part in listed}.values())
+            complete = sum(part["Size"] for part in parts) == size
+            if not complete or [part["PartNumber"] for part in parts] != list(range(1, len(parts) + 1)):
+                raise ConflictError(f"{key} is not complete: {len(parts)} parts have arrived; send it again")
+            self.client.complete_multipart_upload(
+                **at,
+                UploadId=upload,
+                MultipartUpload={
+                    "Parts": [{"PartNumber": part["PartNumber"], "ETag": part["ETag"]} for part in parts]
+                },
+            )
+
+    def abort_upload(self, key: str, upload: str) -> None:
+        """See ``Store.abort_upload``."""
+        with suppress(ConflictError), translated(f"abort the upload of {self._url(key)}"):
+            self.client.abort_multipart_upload(**self.at(key), UploadId=upload)
+
+    @asynccontextmanager
+    async def _async_client(self) -> AsyncIterator[Any]:
+        """Open an aiobotocore client; ``None`` where there is no hook to make it."""
+        if self._hook is None:
+            yield None
+            return
+        async with await self._hook.get_async_conn() as client:
+            yield client
+
+    async def _list_async(self, client: Any, prefix: str) -> Sequence[ObjectInfo]:
+        if client is None:
+            return await super().list_async(prefix)
+        with translated(f"list {self._url(prefix)}"):
+            pages = client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self._prefix + prefix
+            )
+            return tuple([self._listed(item) async for page in pages for item in page.get("Contents", [])])
+
+    def _listed(self, item: Mapping[str, Any]) -> ObjectInfo:
+        key = item["Key"][len(self._prefix) :]
+        return ObjectInfo(key, item["Size"], item["ETag"].strip('"'), item["LastModified"])
+
     def _full(self, key: str) -> str:
         return self._prefix + check_key(key)
 
     def at(self, key: str) -> dict[str, Any]:
-        """Return where an object lies, as the client's calls take it: ``Bucket`` and ``Key``."""
+        """Return ``Bucket`` and ``Key`` of an object, the arguments of the client's calls."""
         return {"Bucket": self.bucket, "Key": self._full(key)}
 
     def _url(self, key: str) -> str:
@@ -162,7 +272,7 @@ class S3Store(Store):
         return body
 
     def _fetch(self, key: str, target: Path, etag: str | None) -> dict[str, Any]:
-        """Write the object to ``target``; return the response that described it."""
+        """Write the object to ``target``; return the response that describes it."""
         before = self._head(key)
         if etag is not None and _etag(before) != etag:
             raise ConflictError(f"{self._url(key)} has changed since it was listed")
@@ -181,7 +291,7 @@ class S3Store(Store):
         try:
             return self._put(key, data, None, write_id, **condition)
         except ConflictError as error:
-            # The answer to a first attempt may have been lost and its retry refused: was it us?
+            # The response to a first attempt may have been lost, and its retry refused: then this write won.
             try:
                 current = self._head(key)
             except ObjectMissingError:

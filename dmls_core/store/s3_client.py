@@ -1,44 +1,220 @@
-"""A boto3 client with bounded patience."""
+"""Access to S3: clients with bounded timeouts, errors with hints, and a body that resumes."""
 
 from __future__ import annotations
 
+import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import boto3
 import botocore.session
+from boto3.exceptions import Boto3Error
 from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    EndpointConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import (
+    ConnectionError as BotoConnectionError,
+)
 from botocore.utils import parse_timestamp
+from urllib3.exceptions import HTTPError
+
+from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
     from mypy_boto3_s3 import S3Client
 
+REGION = "us-east-1"
+"""Region when none is set; servers other than AWS ignore it."""
 
-def make_client() -> S3Client:
-    """Return a client from the standard AWS environment, with bounded retries and timeouts."""
-    # A server of one's own rarely has a DNS name for each bucket.
+CONNECTIONS = 32
+
+ATTEMPTS = 4
+"""Requests for one body before a broken connection is an error."""
+
+INTERACTIVE: dict[str, Any] = {
+    "connect_timeout": 3,
+    "read_timeout": 10,
+    "retries": {"total_max_attempts": 3, "mode": "standard"},
+    "max_pool_connections": CONNECTIONS,
+}
+"""Configuration of a client that fails within seconds."""
+
+_MISSING = {"NoSuchKey", "404", "NotFound"}
+_CONFLICT = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
+_DENIED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
+_CREDENTIALS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_BUSY = {"SlowDown", "ServiceUnavailable", "503", "RequestTimeout", "InternalError", "500", "Throttling"}
+
+
+def make_client(*, interactive: bool = False) -> S3Client:
+    """Return a client with the credentials of the environment, with bounded retries and timeouts."""
+    # Your own server rarely has a DNS name for each bucket.
     own_server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 4},
         connect_timeout=5,
         read_timeout=60,
-        max_pool_connections=32,
-        # Many S3-compatible servers refuse the trailing checksums that are the default.
+        max_pool_connections=CONNECTIONS,
+        # Many S3-compatible servers reject the trailing checksums that are the default.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         s3={"addressing_style": "path" if own_server else "auto"},
     )
-    # A session of its own: the default session is not safe to share between threads.
+    if interactive:
+        config = config.merge(Config(**INTERACTIVE))
+    # A session of its own: threads must not share the default session.
     core = botocore.session.get_session()
-    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_moment)
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
     session = boto3.session.Session(botocore_session=core)
-    return session.client("s3", region_name=session.region_name or "us-east-1", config=config)
+    return session.client("s3", region_name=session.region_name or REGION, config=config)
 
 
-def parse_moment(text: str | float) -> datetime:
-    """Read a timestamp; the ISO form of listings much faster than botocore, which spends its time there."""
+def hook_client(hook: Any, *, interactive: bool = False) -> S3Client:
+    """Return the client of Airflow's ``S3Hook``."""
+    if interactive:
+        hook = type(hook)(hook.aws_conn_id, config=hook.config.merge(Config(**INTERACTIVE)))
+    client: S3Client = hook.get_conn()
+    return client
+
+
+def environment(hook: Any = None) -> dict[str, str]:
+    """Return the variables with which boto3 in another process or container reaches the same service.
+
+    Args:
+        hook: Airflow's ``S3Hook``; without one, the ``AWS_*`` variables of this process are returned.
+    """
+    if hook is None:
+        return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    credentials = hook.get_credentials()
+    variables = {
+        "AWS_ACCESS_KEY_ID": credentials.access_key,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_key,
+        "AWS_SESSION_TOKEN": credentials.token,
+        "AWS_DEFAULT_REGION": hook.region_name or REGION,
+        "AWS_ENDPOINT_URL": hook.conn_config.endpoint_url,
+    }
+    return {name: value for name, value in variables.items() if value}
+
+
+def parse_time(text: str | float) -> datetime:
+    """Return a timestamp of a response; parse the ISO form of listings much faster than botocore does."""
     if isinstance(text, str) and text.endswith("Z"):
         return datetime.fromisoformat(text)
     moment: datetime = parse_timestamp(cast("str", text))
     return moment
+
+
+@contextmanager
+def translated(action: str) -> Iterator[None]:
+    """Turn errors of boto3 into ``StoreError`` and its subclasses.
+
+    Args:
+        action: what was attempted on which object ("read s3://bucket/key"); the beginning of the message.
+            The server's own message stays in the chained exception, since it may contain an access key.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise _from_code(action, error) from error
+    except (BotoCoreError, Boto3Error, OSError) as error:
+        raise StoreError(f"cannot {action}: {_from_client(error)}") from error
+
+
+def _from_code(action: str, error: ClientError) -> StoreError:
+    code = str(error.response.get("Error", {}).get("Code", "unknown"))
+    if code in _MISSING:
+        return ObjectMissingError(f"cannot {action}: there is no such object")
+    if code in _CONFLICT:
+        return ConflictError(f"cannot {action}: it was changed by another writer")
+    if code == "NoSuchUpload":
+        return ConflictError(f"cannot {action}: this upload was finished or aborted; send the file again")
+    if code == "NoSuchBucket":
+        hint = "the bucket does not exist; create it, or correct the root (DMLS_ROOT)"
+    elif code in _DENIED:
+        hint = "access denied; grant these credentials list, read, write and delete on the bucket"
+    elif code in _CREDENTIALS:
+        hint = "the credentials are not accepted; correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    elif code in _BUSY:
+        hint = "the service is overloaded or restarting; try again"
+    else:
+        hint = f"the service responded {code}"
+    return StoreError(f"cannot {action}: {hint}")
+
+
+def _from_client(error: Exception) -> str:
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+    if isinstance(error, EndpointConnectionError | BotoConnectionError | HTTPClientError):
+        return "no response from the service; is it running, and is AWS_ENDPOINT_URL right?"
+    return f"{type(error).__name__}: {error}"
+
+
+class ResumingBody(io.RawIOBase):
+    """Body of a response; after a broken connection it requests the rest of the same content."""
+
+    def __init__(self, client: S3Client, at: dict[str, Any], response: dict[str, Any]) -> None:
+        """Wrap a response of ``get_object`` for the whole object ``at`` (``Bucket`` and ``Key``)."""
+        self.response = response
+        self._client = client
+        self._at = at
+        self._body = response["Body"]
+        self._position = 0
+        self._end = int(response["ContentLength"])
+        self._failures = 0
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read into ``buffer``; return the number of bytes, 0 at the end.
+
+        Raises:
+            StoreError: the connection broke too often, or the object changed in the meantime.
+        """
+        view = memoryview(buffer).cast("B")
+        while self._position < self._end:
+            try:
+                data = self._body.read(min(len(view), self._end - self._position))
+            except (HTTPClientError, HTTPError, IncompleteReadError, OSError) as error:
+                self._resume(error)
+                continue
+            if not data:
+                self._resume(None)
+                continue
+            view[: len(data)] = data
+            self._position += len(data)
+            return len(data)
+        return 0
+
+    def close(self) -> None:
+        """Close the connection."""
+        if not self.closed:
+            self._body.close()
+        super().close()
+
+    def _resume(self, error: Exception | None) -> None:
+        self._failures += 1
+        url = f"s3://{self._at['Bucket']}/{self._at['Key']}"
+        if self._failures >= ATTEMPTS:
+            raise StoreError(
+                f"cannot read {url}: the connection broke {ATTEMPTS} times; try again"
+            ) from error
+        self._body.close()
+        with translated(f"read {url}"):
+            self._body = self._client.get_object(
+                **self._at,
+                Range=f"bytes={self._position}-{self._end - 1}",
+                IfMatch=self.response["ETag"],
+            )["Body"]

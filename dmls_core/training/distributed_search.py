@@ -13,7 +13,7 @@ from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.competition import compete, pick_winner
 from dmls_core.store import open_store
-from dmls_core.store.line import somebody_waits
+from dmls_core.store.waiting_queue import has_waiting_run
 from dmls_core.training.candidates import Entrant
 from dmls_core.training.clock import SearchClock
 from dmls_core.training.progress import Progress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dmls_core.search.shared.slots import TrialRecord
 
-LINE_VARIABLE = "DMLS_LINE_URL"
+QUEUE_VARIABLE = "DMLS_QUEUE_URL"
 """Environment variable with the folder in the store where runs wait for their first trainer."""
 
 
@@ -149,9 +149,9 @@ def share(
 
 def _needed_elsewhere(progress: Progress) -> bool:
     """Say whether a run waits for its first trainer while this one is an extra of another."""
-    url = os.environ.get(LINE_VARIABLE, "")
+    url = os.environ.get(QUEUE_VARIABLE, "")
     try:
-        waits = bool(url) and somebody_waits(open_store(url))
+        waits = bool(url) and has_waiting_run(open_store(url))
     except StoreError:
         return False  # who cannot know stays
     if waits:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dmls_core.store import open_store
-from dmls_core.store.line import PATIENCE, leave_line, stand_in_line
+from dmls_core.store.waiting_queue import MIN_WAIT_SECONDS, dequeue, enqueue
 from tests.services.postgres_server import PostgresServer
 
 MODELS = """model = ["random-forest-classifier", "xgboost-classifier"]
@@ -138,13 +138,13 @@ def test_two_models_compete_and_one_is_refitted(iris: Path):
 def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: PostgresServer):
     postgres.empty()
     (iris / "spec.toml").write_text(MODELS.format(n_trials=14, workers=2))
-    shared = {"DMLS_STUDY_URL": postgres.study_url, "DMLS_LINE_URL": str(iris / "store/waiting/cpu")}
+    shared = {"DMLS_STUDY_URL": postgres.study_url, "DMLS_QUEUE_URL": str(iris / "store/waiting/cpu")}
 
     # All slots are taken, and another run has been in line for longer than a while: the helper leaves.
     store = open_store(str(iris / "store"))
-    stand_in_line(store, "cpu", "lab", "other", "0" * 64)
+    enqueue(store, "cpu", "lab", "other", "0" * 64)
     (waiting,) = (iris / "store/waiting/cpu").iterdir()
-    long_ago = time.time() - 2 * PATIENCE
+    long_ago = time.time() - 2 * MIN_WAIT_SECONDS
     os.utime(waiting, (long_ago, long_ago))
     _, left_errors = ended(train(iris, "--worker", "1", **shared))
     assert [trial["number"] for trial in trials(iris)] == [0]
@@ -153,7 +153,7 @@ def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: Postgre
     # One that has just come to wait sends nobody away, nor does the end of the line.
     waiting.touch()
     leader, helper = (train(iris, "--worker", str(worker), **shared) for worker in range(2))
-    leave_line(store, "cpu", "lab", "other", "0" * 64)
+    dequeue(store, "cpu", "lab", "other", "0" * 64)
     output, errors = ended(leader)
     helped, helper_errors = ended(helper)
 

@@ -20,8 +20,9 @@ from botocore.exceptions import ClientError
 from dmls_core.errors import StoreError
 from dmls_core.intake import admit, find_submissions, read_status, submit, update_run_status
 from dmls_core.store import Registry, Store, open_store
+from dmls_core.store.s3 import S3Store
+from dmls_core.testing.stores import StoreSuite, race
 from tests.services.seaweed import S3Server, Seaweed
-from tests.store_suite import StoreSuite, race
 from tests.unit.intake.drops import CSV, SPEC, drop
 from tests.unit.store.fakes import FakeSpec, data
 
@@ -48,7 +49,7 @@ class TestWithDefaultsOfBoto3:
 
     @pytest.fixture
     def store(self, s3_server: S3Server) -> Store:
-        return open_store(f"s3://{s3_server.bucket()}", s3_server.client())
+        return S3Store(s3_server.bucket(), client=s3_server.client())
 
     def test_it_does_all_the_same(self, store: Store, tmp_path: Path) -> None:
         suite = StoreSuite()

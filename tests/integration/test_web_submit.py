@@ -15,8 +15,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from dmls_core.intake import admit
-from dmls_core.store import Store, open_store
-from dmls_core.store.multipart import LEAST_PART
+from dmls_core.store import Store
+from dmls_core.store.base import MIN_PART_BYTES
+from dmls_core.store.s3 import S3Store
 from dmls_core.web.api import submit, submit_access, submit_drop
 from dmls_core.web.problems import add_handlers
 from dmls_core.web.security import access
@@ -34,7 +35,7 @@ def bucket(s3_server: S3Server) -> str:
 
 @pytest.fixture
 def store(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Store:
-    store = open_store(f"s3://{bucket}/{uuid.uuid4().hex}", client=s3_server.client())
+    store = S3Store(bucket, uuid.uuid4().hex, s3_server.client())
     for module in (submit, submit_drop):
         monkeypatch.setattr(module, "open_store", lambda: store)
     monkeypatch.setattr(submit_drop, "open_store_for_uploads", lambda: store)
@@ -93,9 +94,9 @@ def test_what_the_page_sends_is_a_drop_that_is_admitted(api: TestClient, store: 
 
 
 def test_a_large_file_goes_in_parts(api: TestClient, store: Store):
-    content = b"a,b\n" + b"1,2\n" * (LEAST_PART // 2)
+    content = b"a,b\n" + b"1,2\n" * (MIN_PART_BYTES // 2)
 
-    upload(api, "lab/large", "large.csv", content, part=LEAST_PART)
+    upload(api, "lab/large", "large.csv", content, part=MIN_PART_BYTES)
 
     assert store.get("incoming/lab/large/large.csv") == content
 

@@ -11,12 +11,12 @@ from dmls_core.airflow.job import Job
 from dmls_core.airflow.placement import trainer_engine
 from dmls_core.data.limits import DataLimits
 from dmls_core.store import Store, layout
-from dmls_core.store.line import leave_line
+from dmls_core.store.waiting_queue import dequeue
 
 ROOT_LABEL = "dmls.root"
 """Label of a container with the root of the DMLS that it belongs to: others may share the engine."""
 
-LINE_VARIABLE = "DMLS_LINE_URL"
+QUEUE_VARIABLE = "DMLS_QUEUE_URL"
 """The variable by which an extra trainer knows where runs wait for their first one."""
 
 RUN_MARK = "DMLS_TRAINER_OF"
@@ -61,9 +61,9 @@ def take_turn(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, str]
     """
     if not plan["worker"]:
         store.delete(job.run_file(layout.ERROR))
-        leave_line(store, plan["engine"], job.team, job.name, job.run_key)
+        dequeue(store, plan["engine"], job.team, job.name, job.run_key)
         return {}
-    return {LINE_VARIABLE: f"{store.url}/{layout.line_folder(plan['engine'])}".rstrip("/")}
+    return {QUEUE_VARIABLE: f"{store.url}/{layout.queue_folder(plan['engine'])}".rstrip("/")}
 
 
 def data_limits() -> dict[str, str]:

@@ -14,7 +14,7 @@ from airflow.sdk import Context
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest
 
-from dmls_core.airflow.connections import open_root, store_environment
+from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.job import Job, job_of
 from dmls_core.airflow.runners.command import (
     ROOT_LABEL,
@@ -74,10 +74,11 @@ class DockerTrainerOperator(DockerOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the container, pass its log on, and return the gist of ``result.json``."""
         settings = airflow_settings()
-        if not settings.root.startswith("s3://"):
+        store = open_root(settings)
+        if store.local:
             raise RunnerError("the docker runner needs a root in S3: a container cannot see a folder")
         task = context["task_instance"]
-        job, store = job_of(context), open_root(settings)
+        job = job_of(context)
         self.command = trainer_arguments(job, store, self.plan)
         worker = self.plan["worker"]
         labels = trainer_labels(job, context["run_id"], self.task_id, task.try_number, worker)
@@ -85,7 +86,7 @@ class DockerTrainerOperator(DockerOperator):
         study = study_environment(job)
         check_reachable(study, settings.docker_network)
         # DockerOperator hands these over by the engine's interface: no command line holds them.
-        self._private_environment = store_environment(settings) | study | take_turn(job, store, self.plan)
+        self._private_environment = store.trainer_environment() | study | take_turn(job, store, self.plan)
         self._private_environment |= data_limits()
         if self.plan["engine"] == "gpu":
             self._take_gpu(settings.gpus)

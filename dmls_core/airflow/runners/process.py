@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from airflow.sdk import BaseOperator, Context
 
-from dmls_core.airflow.connections import open_root, store_environment
+from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.job import job_of
 from dmls_core.airflow.runners.command import (
     RUN_MARK,
@@ -65,7 +65,7 @@ class ProcessTrainerOperator(BaseOperator):
         arguments = trainer_arguments(job, store, self.plan)
         # The leader tells how the run goes.
         self._reporter = None if self.plan["worker"] else StatusReporter(job, store, context["run_id"])
-        self._secrets = store_environment(settings) | study_environment(job)
+        self._secrets = store.trainer_environment() | study_environment(job)
         self._secrets |= take_turn(job, store, self.plan)
         self._mark = run_mark(settings.root, job, context["run_id"])
         memory = parse_memory(job.spec.resources.memory or settings.memory)

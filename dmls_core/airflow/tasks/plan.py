@@ -7,7 +7,7 @@ from typing import Any
 from dmls_core.airflow.placement import choose_engine
 from dmls_core.airflow.study_database import study_environment
 from dmls_core.airflow.tasks.base import JobRun, JobTask
-from dmls_core.store.line import stand_in_line
+from dmls_core.store.waiting_queue import enqueue
 
 
 class PlanOperator(JobTask):
@@ -32,7 +32,7 @@ class PlanOperator(JobTask):
         plan: list[dict[str, Any]] = [{"worker": worker, "engine": engine} for worker in range(workers)]
         if champion := _champion(run):
             plan[0]["champion"] = champion  # the leader alone scores on the holdout
-        stand_in_line(run.store, engine, run.job.team, run.job.name, run.job.run_key)
+        enqueue(run.store, engine, run.job.team, run.job.name, run.job.run_key)
         return plan
 
 

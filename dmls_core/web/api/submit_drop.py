@@ -12,7 +12,7 @@ from dmls_core.errors import SubmissionError
 from dmls_core.intake import IntakeLimits, group_submissions, read_status
 from dmls_core.intake.submit import check_data_name
 from dmls_core.store import Registry, layout
-from dmls_core.store.multipart import MOST_PARTS, abort_upload, begin_upload, finish_upload, upload_part
+from dmls_core.store.base import MAX_PARTS
 from dmls_core.web.api.submit import RAW, FileName
 from dmls_core.web.api.submit_access import Submitter, check_change
 from dmls_core.web.backend import open_store, open_store_for_uploads
@@ -74,8 +74,8 @@ def begin(caller: Submitter, file: FileName, size: Size) -> dict[str, Any]:
     limits = IntakeLimits.from_environment()
     if size > limits.data_bytes:
         raise SubmissionError(f"{file} is too large: {size:,} bytes, at most {limits.data_bytes:,} are taken")
-    part = max(PART, -(-size // MOST_PARTS))
-    return {"upload": begin_upload(store, _key(caller, file)), "part_bytes": part}
+    part = max(PART, -(-size // MAX_PARTS))
+    return {"upload": store.begin_upload(_key(caller, file)), "part_bytes": part}
 
 
 @router.put(
@@ -88,12 +88,13 @@ async def put_part(
     request: Request,
     caller: Submitter,
     upload: Upload,
-    number: Annotated[int, Path(ge=1, le=MOST_PARTS)],
+    number: Annotated[int, Path(ge=1, le=MAX_PARTS)],
     file: FileName,
 ) -> None:
     """Write one part; sent again, it replaces the one before. Nothing is there before it is finished."""
     key = _key(caller, file)
-    await run_in_threadpool(upload_part, open_store_for_uploads(), key, upload, number, await request.body())
+    store = open_store_for_uploads()
+    await run_in_threadpool(store.upload_part, key, upload, number, await request.body())
 
 
 @router.post("/drops/{team}/{name}/uploads/{upload}/finish", summary="Finish an upload", status_code=204)
@@ -101,13 +102,13 @@ def finish(caller: Submitter, upload: Upload, file: FileName, size: Size) -> Non
     """Put the parts together; 409 if they are not the whole file."""
     store = open_store_for_uploads()
     check_change(caller, store)
-    finish_upload(store, _key(caller, file), upload, size)
+    store.finish_upload(_key(caller, file), upload, size)
 
 
 @router.delete("/drops/{team}/{name}/uploads/{upload}", summary="Give an upload up", status_code=204)
 def abort(caller: Submitter, upload: Upload, file: FileName) -> None:
     """Give an upload up."""
-    abort_upload(open_store(), _key(caller, file), upload)
+    open_store().abort_upload(_key(caller, file), upload)
 
 
 @router.put("/drops/{team}/{name}/spec", summary="Submit: write the spec")

@@ -82,7 +82,7 @@ def _outcome(name: str, address: str, end: float) -> Health:
 def service_probes(settings: AirflowSettings) -> dict[str, tuple[str, Callable[[], str]]]:
     """Return the probes of the services that the bundle's entry names."""
     probes: dict[str, tuple[str, Callable[[], str]]] = {
-        "S3" if settings.root.startswith("s3://") else "Store": (settings.root, _ask_store),
+        "Store": (settings.root, _ask_store),
         "MLflow": (settings.mlflow_uri, lambda: _get(f"{settings.mlflow_uri.rstrip('/')}/version")),
     }
     addresses = [part.strip() for part in settings.triton_http.split(",") if part.strip()]

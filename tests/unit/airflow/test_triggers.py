@@ -9,6 +9,7 @@ import pytest
 
 from dmls_core.airflow.triggers import PartitionTrigger
 from dmls_core.store import open_store
+from dmls_core.store.local import LocalStore
 
 
 @pytest.fixture
@@ -65,17 +66,15 @@ def test_what_lies_there_counts_even_after_the_deadline(trigger, root) -> None:
 
 
 def test_a_store_that_is_away_for_a_while_does_not_end_the_wait(trigger, root, monkeypatch) -> None:
-    from dmls_core.airflow import triggers
+    real, calls = LocalStore.list_async, []
 
-    real, calls = triggers.list_objects, []
-
-    async def flaky(*arguments: str):
+    async def flaky(*arguments):
         calls.append(arguments)
         if len(calls) < 3:
             raise OSError("away")
         return await real(*arguments)
 
-    monkeypatch.setattr(triggers, "list_objects", flaky)
+    monkeypatch.setattr(LocalStore, "list_async", flaky)
     open_store(str(root)).put("incoming/lab/job/data/2026-01-05/a.csv", b"x")
     assert fire(trigger(datetime.now(UTC) + timedelta(hours=1)), [], root) == [{"arrived": True}]
     assert len(calls) == 3

@@ -24,8 +24,8 @@ from dmls_core.airflow.tasks.plan import PlanOperator
 from dmls_core.errors import RunnerError, SpecError
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
-from dmls_core.store.line import somebody_waits
-from dmls_core.training.distributed_search import LINE_VARIABLE as LINE_READ_BY_THE_TRAINER
+from dmls_core.store.waiting_queue import has_waiting_run
+from dmls_core.training.distributed_search import QUEUE_VARIABLE as QUEUE_READ_BY_THE_TRAINER
 from dmls_core.training.run import STUDY_VARIABLE as READ_BY_THE_TRAINER
 
 SPEC = """model = {models}
@@ -106,12 +106,12 @@ def test_a_run_waits_in_line_until_its_leader_starts(job, plan, connection, tmp_
     leader, helper = plan(run)
 
     told = take_turn(run, store, helper)
-    assert told == {LINE_READ_BY_THE_TRAINER: f"{store.url}/waiting/cpu"}
-    line = open_store(told[LINE_READ_BY_THE_TRAINER])
-    assert somebody_waits(line, patience=0)
+    assert told == {QUEUE_READ_BY_THE_TRAINER: f"{store.url}/waiting/cpu"}
+    queue = open_store(told[QUEUE_READ_BY_THE_TRAINER])
+    assert has_waiting_run(queue, min_wait=0)
 
     assert take_turn(run, store, leader) == {}
-    assert not somebody_waits(line, patience=0)
+    assert not has_waiting_run(queue, min_wait=0)
 
 
 @pytest.mark.parametrize(

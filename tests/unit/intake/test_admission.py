@@ -9,7 +9,7 @@ import pytest
 from dmls_core.errors import StoreError
 from dmls_core.intake import IntakeLimits, admission, admit, find_submissions, read_status, update_run_status
 from dmls_core.store import Registry, Store, layout, open_store
-from tests.store_suite import race
+from dmls_core.testing.stores import race
 from tests.unit.intake.drops import CSV, REGRESSION, SPEC, drop
 
 

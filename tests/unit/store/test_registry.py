@@ -10,7 +10,7 @@ import pytest
 import dmls_core.store.registry as registry_module
 from dmls_core.errors import ConflictError, NotFoundError, StoreError
 from dmls_core.store import DataObject, JobRecord, Registry, Store, layout, open_store, run_key
-from tests.store_suite import race
+from dmls_core.testing.stores import race
 from tests.unit.store.fakes import NOW, FakeSpec, data
 
 DAMAGED = [b"", b"{", b"[]", b"{}", b'{"schema": 2}', b'{"schema": 1, "data": 3}', b"\xff"]

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import itertools
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from botocore.response import StreamingBody
 from botocore.utils import parse_timestamp
@@ -20,8 +25,8 @@ from urllib3.exceptions import ProtocolError
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
 from dmls_core.store import Store, open_store
 from dmls_core.store.s3 import S3Store
-from dmls_core.store.s3_client import make_client, parse_moment
-from tests.store_suite import StoreSuite
+from dmls_core.store.s3_client import INTERACTIVE, make_client, parse_time
+from dmls_core.testing.stores import StoreSuite
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -50,9 +55,7 @@ def client() -> Iterator[S3Client]:
 def store(client: S3Client) -> S3Store:
     bucket = f"test-{uuid.uuid4().hex[:12]}"
     client.create_bucket(Bucket=bucket)
-    opened = open_store(f"s3://{bucket}/some/prefix/", client)
-    assert isinstance(opened, S3Store)
-    return opened
+    return S3Store(bucket, "some/prefix", client)
 
 
 class TestS3Store(StoreSuite):
@@ -69,7 +72,7 @@ def test_everything_lies_below_the_prefix(store: S3Store) -> None:
     assert store.url == f"s3://{store.bucket}/some/prefix"
     assert store.client.head_object(Bucket=store.bucket, Key="some/prefix/a/b")["ContentLength"] == 1
     assert [info.key for info in store.list("")] == ["a/b"]
-    whole = open_store(f"s3://{store.bucket}", store.client)
+    whole = S3Store(store.bucket, client=store.client)
     assert {info.key for info in whole.list("")} == {"some/prefix/a/b", "some/prefixed"}
 
 
@@ -221,10 +224,10 @@ def test_what_changed_while_it_was_read_is_not_mixed(store: S3Store, monkeypatch
         ("AccessDenied", "access denied; grant"),
         ("InvalidAccessKeyId", "the credentials are not accepted"),
         ("SlowDown", "overloaded"),
-        ("Odd", "the service answered Odd"),
+        ("Odd", "the service responded Odd"),
     ],
 )
-def test_errors_say_what_failed_and_how_to_mend_it(
+def test_errors_name_the_failure_and_the_fix(
     store: S3Store, monkeypatch: pytest.MonkeyPatch, code: str, words: str
 ) -> None:
     def fail(**_: object) -> None:
@@ -270,8 +273,14 @@ def test_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
-    with pytest.raises(StoreError, match="no answer from the service"):
+    with pytest.raises(StoreError, match="no response from the service"):
         open_store("s3://bucket/p").head("k")
+
+
+def test_a_url_with_the_scheme_s3_opens_this_store() -> None:
+    store = open_store("s3://bucket/some/prefix/")
+    assert isinstance(store, S3Store)
+    assert store.url == "s3://bucket/some/prefix"
 
 
 def test_boto3_is_imported_when_s3_is_used_and_not_before() -> None:
@@ -287,5 +296,76 @@ def test_boto3_is_imported_when_s3_is_used_and_not_before() -> None:
     "text", ["2026-11-21T07:04:17.123Z", "2026-11-21T07:04:17Z", "Sat, 21 Nov 2026 07:04:17 GMT", 1795244657]
 )
 def test_timestamps_are_read_as_botocore_reads_them(text: str | float) -> None:
-    assert parse_moment(text) == parse_timestamp(text)
-    assert parse_moment(text).utcoffset() == timedelta(0)
+    assert parse_time(text) == parse_timestamp(text)
+    assert parse_time(text).utcoffset() == timedelta(0)
+
+
+class _Hook:
+    """What ``S3Store`` uses of Airflow's ``S3Hook``."""
+
+    def __init__(self, aws_conn_id: str = "aws_default", config: Config | None = None) -> None:
+        self.aws_conn_id = aws_conn_id
+        self.config = config or Config(user_agent="theirs")
+        self.region_name = "eu-central-1"
+        self.conn_config = SimpleNamespace(endpoint_url="http://s3.example:8333")
+
+    def get_conn(self) -> S3Client:
+        return boto3.session.Session("key", "secret").client("s3", config=self.config)
+
+    def get_credentials(self) -> SimpleNamespace:
+        return SimpleNamespace(access_key="key", secret_key="secret", token=None)
+
+
+def test_a_hook_gives_the_client_and_the_variables_of_trainers() -> None:
+    store = open_store("s3://bucket/prefix", hook=_Hook(), interactive=True)
+    assert isinstance(store, S3Store)
+    assert store.client.meta.config.user_agent.startswith("theirs")
+    assert store.client.meta.config.read_timeout == INTERACTIVE["read_timeout"]
+    assert store.trainer_environment() == {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_ENDPOINT_URL": "http://s3.example:8333",
+    }
+
+
+def test_without_a_hook_trainers_get_the_variables_of_this_process(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    assert store.trainer_environment()["AWS_PROFILE"] == "team"
+
+
+def test_a_hook_lists_with_one_asynchronous_client(store: S3Store) -> None:
+    opened: list[str] = []
+
+    class AsyncHook(_Hook):
+        async def get_async_conn(self) -> AbstractAsyncContextManager[Any]:
+            @asynccontextmanager
+            async def connect() -> AsyncIterator[SimpleNamespace]:
+                opened.append("client")
+                yield SimpleNamespace(get_paginator=self._paginator)
+
+            return connect()
+
+        def _paginator(self, operation: str) -> SimpleNamespace:
+            pages = store.client.get_paginator(operation)  # type: ignore[call-overload]
+
+            async def paginate(**arguments: str) -> AsyncIterator[dict[str, Any]]:
+                for page in pages.paginate(**arguments):
+                    yield page
+
+            return SimpleNamespace(paginate=paginate)
+
+    async def two_listings() -> list[list[str]]:
+        watched, seen = S3Store(store.bucket, "some/prefix", hook=AsyncHook()), []
+        async with aclosing(watched.watch("in/", poll_seconds=0.01)) as listings:
+            async for listing in listings:
+                seen.append([info.key for info in listing])
+                store.put("in/a", b"1")
+                if len(seen) == 2:
+                    break
+        return seen
+
+    assert asyncio.run(two_listings()) == [[], ["in/a"]]
+    assert opened == ["client"]

@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
+from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import StoreError
-from dmls_core.web import backend
+from dmls_core.store import s3_client
 from dmls_core.web.platform.probes import probe_all
 
 
@@ -60,9 +61,9 @@ def test_a_page_does_not_wait_for_ever_for_s3(monkeypatch: pytest.MonkeyPatch):
         }
         connection = {"conn_type": "aws", "login": "key", "password": "secret", "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_SILENT", json.dumps(connection))
-        monkeypatch.setattr(backend, "READ_SECONDS", 0.2)
-        store = backend.quick_store(AirflowSettings(root="s3://bucket", aws_conn_id="silent"))
+        monkeypatch.setitem(s3_client.INTERACTIVE, "read_timeout", 0.2)
+        store = open_root(AirflowSettings(root="s3://bucket", aws_conn_id="silent"), interactive=True)
 
-        with pytest.raises(StoreError, match="no answer from the service"):
+        with pytest.raises(StoreError, match="no response from the service"):
             store.get("registry/jobs/a/b.json")
         assert store.client.meta.config.user_agent.startswith("theirs")  # what the connection says stays

@@ -1,14 +1,25 @@
-"""What every store must do, whatever is behind it: subclass ``StoreSuite`` and give it a ``store``."""
+"""Tests that every store must pass.
+
+Subclass ``StoreSuite`` in a test module and define the fixture ``store``, which returns an empty store:
+
+    class TestMyStore(StoreSuite):
+        @pytest.fixture
+        def store(self, tmp_path):
+            return MyStore.from_url(f"my://{tmp_path}")
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +32,7 @@ T = TypeVar("T")
 
 
 def race(count: int, work: Callable[[int], T]) -> list[T | Exception]:
-    """Call ``work(0..count-1)`` in as many threads at the same moment; return results or exceptions."""
+    """Call ``work(0)`` to ``work(count - 1)`` concurrently; return results and exceptions."""
     barrier = threading.Barrier(count)
 
     def one(number: int) -> T | Exception:
@@ -35,12 +46,25 @@ def race(count: int, work: Callable[[int], T]) -> list[T | Exception]:
         return list(threads.map(one, range(count)))
 
 
+def _create(store: Store, key: str, number: int) -> ObjectInfo:
+    return store.create(key, b"%d" % number)
+
+
+def _replace(store: Store, key: str, etag: str, number: int) -> ObjectInfo:
+    return store.replace(key, b"%d" % number, etag)
+
+
 class StoreSuite:
+    """What ``Store`` promises; lower the numbers for a slow service."""
+
     LARGE = 3 << 20
     """Bytes of the large object."""
 
     RACERS = 8
+    """Concurrent writers of one object."""
+
     ROUNDS = 10
+    """Repetitions of each race."""
 
     def test_put_then_read(self, store: Store) -> None:
         before = datetime.now(UTC) - timedelta(seconds=5)
@@ -128,7 +152,7 @@ class StoreSuite:
 
     def test_one_of_many_creates_wins(self, store: Store) -> None:
         for turn in range(self.ROUNDS):
-            outcomes = race(self.RACERS, lambda n, turn=turn: store.create(f"race/{turn}", b"%d" % n))
+            outcomes = race(self.RACERS, partial(_create, store, f"race/{turn}"))
             winners = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, ObjectInfo)]
             assert len(winners) == 1, f"{winners} all created race/{turn}"
             assert all(isinstance(o, ObjectInfo | ConflictError) for o in outcomes), outcomes
@@ -137,7 +161,7 @@ class StoreSuite:
     def test_one_of_many_replaces_wins(self, store: Store) -> None:
         for turn in range(self.ROUNDS):
             start = store.put("k", b"start %d" % turn)
-            outcomes = race(self.RACERS, lambda n, etag=start.etag: store.replace("k", b"%d" % n, etag))
+            outcomes = race(self.RACERS, partial(_replace, store, "k", start.etag))
             winners = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, ObjectInfo)]
             assert len(winners) == 1, f"{winners} all replaced one content"
             assert all(isinstance(o, ObjectInfo | ConflictError) for o in outcomes), outcomes
@@ -146,16 +170,19 @@ class StoreSuite:
     def test_counting_by_replace_loses_no_step(self, store: Store) -> None:
         store.put("counter", b"0")
 
-        def step(_: int) -> None:
+        def count(_: int) -> int:
+            return sum(step() for _ in range(5))
+
+        def step() -> int:
             while True:
                 data, info = store.read("counter")
                 try:
                     store.replace("counter", b"%d" % (int(data) + 1), info.etag)
                 except ConflictError:
                     continue
-                return
+                return 1
 
-        assert race(4, lambda n: [step(n) for _ in range(5)]) == [[None] * 5] * 4
+        assert race(4, count) == [5] * 4
         assert store.get("counter") == b"20"
 
     def test_readers_see_whole_objects_while_it_is_rewritten(self, store: Store) -> None:
@@ -211,6 +238,30 @@ class StoreSuite:
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda key: store.put(key, b"x"), keys))
         assert sorted(info.key for info in store.list("many/")) == keys
+
+    def test_watching_a_prefix(self, store: Store) -> None:
+        async def watch() -> list[list[str]]:
+            seen: list[list[str]] = []
+            async with aclosing(store.watch("in/", poll_seconds=0.05)) as listings:
+                async for listing in listings:
+                    seen.append(sorted(info.key for info in listing))
+                    if len(seen) == 1:
+                        await asyncio.to_thread(store.put, "other/x", b"1")
+                        await asyncio.to_thread(store.put, "in/a", b"1")
+                    elif len(seen) == 2:
+                        await asyncio.to_thread(store.delete, "in/a")
+                    else:
+                        break
+            return seen
+
+        assert asyncio.run(asyncio.wait_for(watch(), 60)) == [[], ["in/a"], []]
+
+    def test_listing_without_blocking(self, store: Store) -> None:
+        store.put("a/b", b"1")
+        assert list(asyncio.run(store.list_async("a/"))) == list(store.list("a/"))
+
+    def test_trainers_get_variables_of_text(self, store: Store) -> None:
+        assert all(isinstance(text, str) for pair in store.trainer_environment().items() for text in pair)
 
     def test_delete(self, store: Store) -> None:
         store.put("a/b", b"1")
