@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 # (PYTHONDONTWRITEBYTECODE), each start of Airflow or MLflow would compile a thousand files again.
 export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup demo up down doctor test unit lint format lock docs images clean distclean
+.PHONY: help setup demo up down doctor test unit tier durations lint format lock docs images clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -50,28 +50,41 @@ down: setup ## stop the embedded platform
 doctor: setup ## what this machine has and what it lacks
 	@$(BIN)/dmls doctor
 
-lint: setup ## ruff, mypy, import-linter, and the pre-commit hooks that are left
+lint: setup ## ruff, mypy, import-linter, spelling, and the other pre-commit hooks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
 	@if git rev-parse --git-dir >/dev/null 2>&1; then \
-	  SKIP=ruff-check,ruff-format,mypy,import-linter $(BIN)/pre-commit run --all-files --show-diff-on-failure; fi
+	  SKIP=ruff-check,ruff-format,mypy,import-linter,codespell $(BIN)/pre-commit run --all-files --show-diff-on-failure; fi
 
-format: setup ## format, and mend what ruff can
+format: setup ## format, and fix what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-unit: setup ## the tests that need no services
-	$(BIN)/pytest tests/unit
+coverage = $(if $(COVERAGE),--cov=dmls_core --cov-report=term --cov-report=html:build/coverage)
 
-# Stopped by an interrupt after TEST_TIME, so that pytest still cleans up and says what it was at.
+unit: setup ## the tests that need no services; COVERAGE=1 writes a report to build/coverage
+	$(BIN)/pytest -n $(UNIT_WORKERS) tests/unit $(coverage)
+
+tier: setup ## the tests of one tier: make tier TIER=service (or e2e, docker, faults, gpu, and expressions of these)
+	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) -m "$(TIER)" $(coverage)
+
+# One worker waits for Airflow most of the time, so that three keep two cores busy.
+WORKERS ?= 3
+UNIT_WORKERS ?= auto
+# Stopped by an interrupt after TEST_TIME, so that pytest still cleans up and says where it was.
 TEST_TIME ?= 39m
-test: lint ## lint, then every test, on real services that the tests start and stop
-	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest
+test: lint docs ## lint, build the docs, then run every test, on real services that the tests start and stop
+	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) $(coverage)
 
-docs: setup ## write docs/spec.md from the code
+durations: setup ## record how long each test takes, so that the longest start first
+	$(BIN)/pytest -n $(WORKERS) --store-durations
+
+docs: setup ## write the generated reference pages and build the site into build/site, without network
 	$(BIN)/python docs/spec_reference.py
+	$(BIN)/mkdocs build --quiet
 
 images: ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand
 	docker build --target cpu --tag dmls-trainer:cpu --file images/trainer/Dockerfile .

@@ -1,7 +1,11 @@
-"""Fixtures that every kind of test may use."""
+"""Fixtures that every kind of test may use, tiers as markers, and how tests share workers."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no defect: what must be quick is measured in CPU time where it is tested.
@@ -18,3 +22,39 @@ pytest_plugins = [
     "tests.services.seaweed",
     "tests.services.triton_server",
 ]
+
+TESTS = Path(__file__).parent
+DURATIONS = TESTS.parent / ".test_durations"
+TIERS = {"unit": "unit", "integration": "service", "e2e": "e2e", "faults": "faults", "gpu": "gpu"}
+"""Folder below ``tests/`` -> the marker of its tests."""
+
+SHARED = {
+    "docker_engine": "docker",
+    "trainer_image": "docker",
+    "demo": "platform",
+    "mlflow_uri": "mlflow",
+    "triton": "triton",
+    "postgres": "postgres",
+}
+"""Session fixture -> the group whose tests run in one worker, so that the service starts once."""
+
+
+# First: xdist reads the groups in a hook of its own.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by tier; keep tests that share a service in one worker; start the longest group first."""
+    seconds: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    weights: dict[str, float] = {}
+    groups: dict[pytest.Item, str] = {}
+    for item in items:
+        path = item.path.relative_to(TESTS)
+        item.add_marker(TIERS[path.parts[0]])
+        fixtures = getattr(item, "fixturenames", ())
+        group = next((SHARED[name] for name in SHARED if name in fixtures), path.as_posix())
+        if group == "docker":
+            item.add_marker("docker")
+        item.add_marker(pytest.mark.xdist_group(group))
+        groups[item] = group
+        weights[group] = weights.get(group, 0.0) + seconds.get(item.nodeid, 0.1)
+    # A stable sort: the order within a group stays that of the files.
+    items.sort(key=lambda item: -weights[groups[item]])

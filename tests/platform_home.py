@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dmls_core.devstack import Platform
-from dmls_core.devstack.marks import Marked, find_marked
+from dmls_core.devstack.platform import Platform
+from dmls_core.devstack.processes import Marked, find_marked
 
 PATIENCE = 180
 """Seconds for a service to come back on a busy machine of two cores."""

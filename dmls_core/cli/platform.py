@@ -13,7 +13,7 @@ from dmls_core.cli.starting import print_addresses, start
 from dmls_core.errors import DmlsError, PlatformError
 
 if TYPE_CHECKING:
-    from dmls_core.devstack import State
+    from dmls_core.devstack.platform import State
 
 PANEL = "Platform"
 
@@ -29,7 +29,7 @@ def demo(
 ) -> None:
     """Start the platform and take the iris example from a dropped file to a served model."""
     from dmls_core.cli.demo.story import tell
-    from dmls_core.devstack import Platform
+    from dmls_core.devstack.platform import Platform
 
     platform = Platform()
     try:
@@ -48,7 +48,7 @@ def demo(
 
 def up(as_json: JsonOption = False) -> None:
     """Start Airflow, S3, MLflow and Triton on this machine, or whatever of them does not run."""
-    from dmls_core.devstack import Platform
+    from dmls_core.devstack.platform import Platform
 
     state = start(Platform())
     if as_json:
@@ -59,7 +59,7 @@ def up(as_json: JsonOption = False) -> None:
 
 def down() -> None:
     """Stop the embedded platform; its data stays."""
-    from dmls_core.devstack import Platform
+    from dmls_core.devstack.platform import Platform
 
     platform = Platform()
     if not platform.folder.exists():
@@ -74,7 +74,7 @@ def down() -> None:
 
 def doctor(as_json: JsonOption = False) -> None:
     """Say what this machine and its platform have, what they lack, and how to get it."""
-    from dmls_core.devstack import Platform
+    from dmls_core.devstack.platform import Platform
 
     checks = Platform().doctor()
     if as_json:

@@ -9,7 +9,7 @@ from dmls_core.errors import PlatformError
 from dmls_core.settings import STATE_FILE
 
 if TYPE_CHECKING:
-    from dmls_core.devstack import Platform, State
+    from dmls_core.devstack.platform import Platform, State
 
 
 def start(platform: Platform) -> State:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 import dmls_core
 from dmls_core.cli.console import err
-from dmls_core.devstack.engine import TRAINER_IMAGE, engine_version
+from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version
 
 REVISION = "org.opencontainers.image.revision"
 """Label that says which sources an image was built from."""

@@ -15,9 +15,9 @@ from typing import Any, Literal
 from dmls_core.compute import available_cpus, find_gpus
 from dmls_core.devstack.airflow_rest import AirflowRest
 from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
-from dmls_core.devstack.engine import TRAINER_IMAGE
-from dmls_core.devstack.files import make_private_folder, write_private_json
+from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
+from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.service import Service, http_answers, http_text, last_lines
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ENVIRONMENT, METRICS_TOKEN
@@ -58,7 +58,7 @@ def airflow_services(context: Context, runner: Runner) -> list[Service]:
             lambda _: http_answers(f"{context.url('airflow')}/api/v2/version"),
             context.url("airflow"),
         ),
-        # One machine: the API server reads the logs as files, so nobody need serve them.
+        # One machine: the API server reads the logs as files, so no process serves them.
         component("airflow-scheduler", ["scheduler", "--skip-serve-logs"], beats("scheduler")),
         component("airflow-triggerer", ["triggerer", "--skip-serve-logs"], beats("triggerer")),
         component("airflow-dag-processor", ["dag-processor"], beats("dag_processor")),
@@ -201,7 +201,7 @@ def pools() -> dict[str, int]:
 
 
 def make_pools(context: Context) -> None:
-    """Create the pools that are missing; a pool that somebody has sized stays as it is."""
+    """Create the pools that are missing; a pool that exists keeps its size."""
     rest = AirflowRest(context.url("airflow"), ADMIN, context.secret("airflow_password"))
     entities = [
         {"name": name, "slots": slots, "include_deferred": False, "description": "DMLS trainers"}

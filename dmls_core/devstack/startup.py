@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from dmls_core.devstack import airflow, mlflow, postgres, seaweedfs, triton
 from dmls_core.devstack.airflow import Runner
 from dmls_core.devstack.context import Context
-from dmls_core.devstack.files import make_private_folder, write_private_json
-from dmls_core.devstack.marks import SERVICE_VARIABLE
+from dmls_core.devstack.private_files import make_private_folder, write_private_json
+from dmls_core.devstack.processes import SERVICE_VARIABLE
 from dmls_core.devstack.service import Service, last_lines, wait_until
-from dmls_core.devstack.steps import Step
 from dmls_core.devstack.supervisor import RUNNING_STATES, Stop, Supervisor
+from dmls_core.devstack.task_graph import Step
 from dmls_core.errors import PlatformError
 
 BASE = {"s3": Stop("TERM", 2), "postgres": Stop("INT", 20)}
@@ -69,7 +69,7 @@ class Startup:
         seaweedfs.make_bucket(self.context)
 
     def _postgres(self, given_up: threading.Event) -> None:
-        postgres.initialise(self.context, self.environment, self.supervisor.log_of("postgres"))
+        postgres.initialize(self.context, self.environment, self.supervisor.log_of("postgres"))
         self._serve(postgres.postgres_service(self.context), given_up)
         postgres.make_databases(self.context)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from dmls_core.devstack.files import write_private
+from dmls_core.devstack.private_files import write_private
 from dmls_core.devstack.service import last_lines, wait_until
 from dmls_core.errors import PlatformError
 
@@ -46,7 +46,7 @@ class Supervisor:
     """One supervisord for one platform.
 
     Args:
-        name: its identifier, which tells it from another platform's.
+        name: its identifier, different for each platform.
         folder: where its configuration lies, and its logs and the services' in ``logs``.
         runtime: where its socket and pid file are.
         environment: environment of supervisord and of what it starts.
@@ -94,7 +94,7 @@ class Supervisor:
             "minprocs": "64",
             **({"user": "root"} if os.geteuid() == 0 else {}),
         }
-        launch = f"{shlex.quote(sys.executable)} -P -m dmls_core.devstack.launch"
+        launch = f"{shlex.quote(sys.executable)} -P -m dmls_core.devstack.exec_service"
         for name, stop in programs.items():
             config[f"program:{name}"] = {
                 "command": f"{launch} services/{name}.json",

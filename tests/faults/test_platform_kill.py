@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dmls_core.devstack.marks import ID_VARIABLE
+from dmls_core.devstack.processes import ID_VARIABLE
 from tests.platform_home import PlatformHome, eventually, platform_home
 
 SERVICES = (

@@ -19,10 +19,9 @@ import psutil
 import pytest
 from botocore.exceptions import ClientError
 
-from dmls_core.devstack import Platform
 from dmls_core.devstack.airflow_rest import AirflowRest
-from dmls_core.devstack.context import Context
-from dmls_core.devstack.identity import load_identity
+from dmls_core.devstack.context import Context, load_identity
+from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
 from dmls_core.devstack.service import http_text
 from dmls_core.errors import PlatformError

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from dmls_core.airflow.monitor.upkeep import repair_served
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.cli.main import app
-from dmls_core.devstack.doctor.deployed import check_served_versions
+from dmls_core.devstack.doctor.services import check_served_versions
 from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
 from dmls_core.serving import deploy
 from dmls_core.settings import load_settings

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dmls_core.devstack.doctor.study import check_own_study
+from dmls_core.devstack.doctor.services import check_own_study
 from dmls_core.devstack.postgres import make_databases, superuser
 from tests.services.postgres_server import PostgresServer
 from tests.shared_worker import work

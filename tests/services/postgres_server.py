@@ -11,13 +11,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dmls_core.devstack.context import Context
-from dmls_core.devstack.identity import ensure_runtime_folder, load_identity
+from dmls_core.devstack.context import Context, ensure_runtime_folder, load_identity
 from dmls_core.devstack.ports import choose_ports
 from dmls_core.devstack.postgres import (
     PORTS,
     database_url,
-    initialise,
+    initialize,
     make_databases,
     postgres_service,
     superuser,
@@ -56,7 +55,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
     identity.ports = choose_ports(list(PORTS), {}, {}, [])
     context = Context(state, identity)
     log = state / "postgres.log"
-    initialise(context, dict(os.environ), log)
+    initialize(context, dict(os.environ), log)
     service = postgres_service(context)
     with log.open("ab") as stream:
         process = subprocess.Popen(

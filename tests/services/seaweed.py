@@ -71,7 +71,7 @@ def weed_binary() -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on, nor will connect from until they are taken."""
+    """Return ports of loopback that are free to listen on."""
     return list(choose_ports(map(str, range(count)), {}, {}).values())
 
 

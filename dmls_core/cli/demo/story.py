@@ -24,7 +24,7 @@ from dmls_core.settings import STATE_FILE, Settings
 from dmls_core.store import layout, open_store
 
 if TYPE_CHECKING:
-    from dmls_core.devstack import Platform, State
+    from dmls_core.devstack.platform import Platform, State
     from dmls_core.intake import Status
     from dmls_core.store import Store
 

@@ -12,9 +12,9 @@ class Check:
 
     Attributes:
         name: what was looked at.
-        state: ``ok``; ``missing``: DMLS does without, or it is not needed here; ``broken``: mend it.
+        state: ``ok``; ``missing``: DMLS does without, or it is not needed here; ``broken``: fix it.
         message: what was found.
-        hint: how to mend it.
+        hint: how to fix it.
     """
 
     name: str

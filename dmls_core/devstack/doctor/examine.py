@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dmls_core.devstack.context import Context
+from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.doctor import machine
 from dmls_core.devstack.doctor.check import Check
-from dmls_core.devstack.doctor.services import service_checks
-from dmls_core.devstack.doctor.study import check_own_study
-from dmls_core.devstack.identity import load_identity
+from dmls_core.devstack.doctor.services import check_own_study, service_checks
+from dmls_core.devstack.platform import State
 from dmls_core.devstack.ports import is_free
-from dmls_core.devstack.state import State
 from dmls_core.errors import DmlsError
 from dmls_core.settings import load_settings
 
@@ -53,12 +51,12 @@ def _safely(check: Callable[[], Iterable[Check]]) -> list[Check]:
         return list(check())
     except DmlsError as error:
         return [Check("check", "broken", str(error))]
-    except Exception as error:  # noqa: BLE001  whatever a service answers, the other findings are told
+    except Exception as error:  # noqa: BLE001  one check must not hide the others
         return [Check("check", "broken", f"{type(error).__name__}: {error}")]
 
 
 def _folder(folder: Path) -> list[Check]:
-    """Check that nobody else may look into the state folder."""
+    """Check that other users cannot read the state folder."""
     if not folder.exists():
         return []
     found = [folder, *(file for file in folder.iterdir() if file.is_file())]

@@ -10,10 +10,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from dmls_core.compute import find_gpus
+from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version, has_trainer_image
 from dmls_core.devstack.doctor.check import Check
-from dmls_core.devstack.engine import TRAINER_IMAGE, engine_version, has_trainer_image
+from dmls_core.devstack.programs import find_uv
 from dmls_core.devstack.triton import find_genuine
-from dmls_core.devstack.uv import find_uv
 from dmls_core.errors import PlatformError
 
 OLDEST_PYTHON = (3, 11)
@@ -138,7 +138,7 @@ def check_fil() -> Check:
     try:
         genuine = find_genuine()
     except PlatformError as error:
-        return Check("fil backend", "broken", str(error), "mend or unset the variable")
+        return Check("fil backend", "broken", str(error), "correct or unset the variable")
     if genuine:
         return Check("fil backend", "ok", genuine.description)
     return Check(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import urllib.request
 from collections.abc import Callable
+from typing import Any
 
-from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, pools
+from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
 from dmls_core.devstack.airflow_rest import AirflowRest
+from dmls_core.devstack.context import Context
 from dmls_core.devstack.doctor.check import Check
-from dmls_core.devstack.doctor.deployed import check_served_versions
-from dmls_core.devstack.doctor.study import check_study_connection
+from dmls_core.devstack.postgres import STUDY
 from dmls_core.devstack.service import http_text
 from dmls_core.errors import DmlsError
 from dmls_core.serving.client import split_addresses
@@ -149,3 +151,112 @@ def _pool(rest: AirflowRest, name: str) -> Check:
         hint = f"airflow pools set {name} {pools()[name]} 'DMLS trainers': without it tasks wait for ever"
         return Check(f"airflow pool {name}", "broken", "there is none", hint)
     return Check(f"airflow pool {name}", "ok", f"{pool['slots']} slots")
+
+
+SERVED = "served versions"
+
+
+def check_served_versions(settings: Settings) -> list[Check]:
+    """Hold the champions of MLflow against the versions that each Triton server answers with."""
+    if not (settings.mlflow_uri and settings.triton_http and settings.triton_grpc):
+        return []
+    from dmls_core.serving import triton_servers
+    from dmls_core.tracking import champions
+
+    found = []
+    try:
+        wanted = champions(settings.mlflow_uri)
+        with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
+            for client in servers:
+                for model, version in wanted.items():
+                    if version is not None and (served := client.versions(model)) != (version,):
+                        found.append(_disagreement(client.addresses["http"], model, version, served))
+    except DmlsError as error:
+        return [Check(SERVED, "broken", str(error), "fix MLflow and Triton first")]
+    return found or [Check(SERVED, "ok", f"Triton serves the champion of each of {len(wanted)} models")]
+
+
+def _disagreement(address: str, model: str, version: int, served: tuple[int, ...]) -> Check:
+    job = model.replace(".", "/", 1)
+    now = f"version {served[0]}" if served else "no version"
+    hint = f"`dmls rollback {job} --to {version}` has Triton serve the champion"
+    if served:
+        hint += f"; `dmls rollback {job} --to {served[0]}` makes what is served the champion"
+    return Check(
+        SERVED,
+        "broken",
+        f"{model}: MLflow's champion is version {version} in Triton, {address} serves {now}",
+        hint,
+    )
+
+
+STUDY_CHECK = f"connection {STUDY_CONNECTION}"
+CONNECT_SECONDS = 5
+POSTGRES_PORT = 5432
+"""PostgreSQL's own, where a connection names none."""
+
+ADD_CONNECTION = (
+    f"airflow connections add {STUDY_CONNECTION} --conn-type postgres --conn-host HOST --conn-port 5432 "
+    "--conn-login USER --conn-password PASSWORD --conn-schema DATABASE"
+)
+
+
+def check_own_study(context: Context) -> Check:
+    """Check that the embedded platform's database takes Optuna's tables."""
+    import psycopg
+
+    where = f"PostgreSQL at {context.address('postgres')}"
+    host, _, port = context.address("postgres").rpartition(":")
+    password = context.secret(f"{STUDY}_db_password")
+    try:
+        with psycopg.connect(
+            host=host, port=port, user=STUDY, password=password, dbname=STUDY, connect_timeout=CONNECT_SECONDS
+        ) as connection:
+            row = connection.execute("SELECT has_schema_privilege('public', 'CREATE')").fetchone()
+    except psycopg.Error as error:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        hint = "`dmls up` makes it; see logs/postgres.log"
+        return Check(STUDY_CHECK, "broken", f"{where} refuses {STUDY}: {reason}", hint)
+    if row != (True,):
+        hint = f"GRANT CREATE ON SCHEMA public TO {STUDY}"
+        return Check(STUDY_CHECK, "broken", f"{where}: {STUDY} may create no tables", hint)
+    return Check(STUDY_CHECK, "ok", f"{where}: trainers may share a search")
+
+
+def check_study_connection(rest: AirflowRest) -> Check:
+    """Check that Airflow knows the database, and that something listens there."""
+    found: dict[str, Any] | None = rest.get(f"/api/v2/connections/{STUDY_CONNECTION}")
+    if found is None:
+        return Check(
+            STUDY_CHECK,
+            "missing",
+            "Airflow shows none (it does not show those from variables or secrets backends): specs with "
+            "[search] workers above 1 are refused",
+            ADD_CONNECTION,
+        )
+    if found.get("conn_type") != "postgres":
+        return Check(
+            STUDY_CHECK,
+            "broken",
+            f"it is of type {found.get('conn_type')!r}",
+            f"use type postgres: {ADD_CONNECTION}",
+        )
+    host, port = str(found.get("host") or ""), int(found.get("port") or POSTGRES_PORT)
+    if not host or host.startswith("/"):
+        message = "it names a folder of sockets" if host else "it names no host"
+        return Check(
+            STUDY_CHECK,
+            "missing",
+            f"{message}: trainers in containers cannot reach that",
+            "set its host to an address",
+        )
+    try:
+        socket.create_connection((host, port), CONNECT_SECONDS).close()
+    except OSError as error:
+        return Check(
+            STUDY_CHECK,
+            "broken",
+            f"nothing answers at {host}:{port} from here: {error}",
+            "check its host and port, and that trainers reach them: in a container, localhost is itself",
+        )
+    return Check(STUDY_CHECK, "ok", f"{host}:{port} answers")

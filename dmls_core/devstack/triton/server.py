@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmls_core.devstack.context import Context
-from dmls_core.devstack.files import make_private_folder
+from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.service import Service, http_answers
-from dmls_core.devstack.triton.environment import install
+from dmls_core.devstack.triton.install import install
 from dmls_core.errors import PlatformError
 from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.devstack.context import Context
-from dmls_core.devstack.identity import load_identity
+from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.startup import PORTS
 
 

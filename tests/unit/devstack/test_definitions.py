@@ -1,4 +1,4 @@
-"""What each service is told: loopback alone, no secret where others may read it."""
+"""Every service binds to loopback, and no secret is readable by others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 
 from dmls_core.compute import Gpu
 from dmls_core.devstack import airflow, mlflow, postgres, seaweedfs, triton
-from dmls_core.devstack.context import Context
-from dmls_core.devstack.environment import base_environment
-from dmls_core.devstack.launch import clear_stale
+from dmls_core.devstack.context import Context, base_environment
+from dmls_core.devstack.exec_service import clear_stale
+from dmls_core.devstack.platform import platform_settings, write_state
 from dmls_core.devstack.service import Service
-from dmls_core.devstack.state import platform_settings, write_state
 from dmls_core.models import engines
 from dmls_core.settings import load_settings
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from dmls_core.devstack import Platform
 from dmls_core.devstack.doctor import Check, examine, machine
 from dmls_core.devstack.doctor.services import service_checks
-from dmls_core.devstack.state import State
+from dmls_core.devstack.platform import Platform, State
 from dmls_core.settings import Settings
 
 
@@ -103,7 +102,7 @@ def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("connection", "state", "told"),
+    ("connection", "state", "hint"),
     [
         (None, "missing", "airflow connections add dmls_study"),
         ({"conn_type": "mysql", "host": "db"}, "broken", "--conn-type postgres"),
@@ -112,7 +111,7 @@ def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path
     ],
 )
 def test_the_connection_over_which_trainers_share_a_search(
-    services: FakeServices, tmp_path: Path, connection: dict[str, Any] | None, state: str, told: str
+    services: FakeServices, tmp_path: Path, connection: dict[str, Any] | None, state: str, hint: str
 ):
     services.answers.pop("/api/v2/connections/dmls_study")
     if connection:
@@ -121,7 +120,7 @@ def test_the_connection_over_which_trainers_share_a_search(
     check = look(services.address, tmp_path)["connection dmls_study"]
 
     assert check.state == state
-    assert told in check.hint
+    assert hint in check.hint
 
 
 def test_services_that_do_not_answer(services: FakeServices, tmp_path: Path):

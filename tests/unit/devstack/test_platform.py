@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.devstack import Platform
+from dmls_core.devstack.platform import Platform
 from dmls_core.errors import PlatformError
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.devstack.marks import ID_VARIABLE, SERVICE_VARIABLE
+from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
 from dmls_core.devstack.supervisor import Stop, Supervisor
 from dmls_core.errors import PlatformError
 

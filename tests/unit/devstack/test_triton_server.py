@@ -6,7 +6,7 @@ import pytest
 
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.triton import find_genuine, triton_service
-from dmls_core.devstack.triton.environment import find_requirements
+from dmls_core.devstack.triton.install import find_requirements
 from dmls_core.errors import PlatformError
 
 

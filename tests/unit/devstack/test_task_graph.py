@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from dmls_core.devstack.steps import Step, run_steps
+from dmls_core.devstack.task_graph import Step, run_steps
 from dmls_core.errors import PlatformError
 
 
@@ -19,24 +19,24 @@ def test_steps_wait_for_what_they_need_and_for_nothing_else():
 
         return action
 
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     run_steps(
         [
             Step("last", lambda _: done.append("last"), ("a", "b")),
             Step("a", together("a")),
             Step("b", together("b")),
         ],
-        lambda name, state, _: told.append((name, state)),
+        lambda name, state, _: reported.append((name, state)),
     )
     assert done[-1] == "last"
     assert set(done) == {"a", "b", "last"}
-    assert told[-1] == ("last", "ready")
-    assert told.index(("a", "ready")) < told.index(("last", "starting"))
+    assert reported[-1] == ("last", "ready")
+    assert reported.index(("a", "ready")) < reported.index(("last", "starting"))
 
 
 def test_a_failure_stops_the_others_and_is_what_is_raised():
     begun: list[str] = []
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
     def patient(given_up: threading.Event) -> None:
         begun.append("patient")
@@ -52,9 +52,9 @@ def test_a_failure_stops_the_others_and_is_what_is_raised():
         Step("never", lambda _: begun.append("never"), ("s3",)),
     ]
     with pytest.raises(PlatformError, match="s3 did not start"):
-        run_steps(steps, lambda name, state, _: told.append((name, state)))
+        run_steps(steps, lambda name, state, _: reported.append((name, state)))
     assert begun == ["patient"]
-    assert ("s3", "failed") in told
+    assert ("s3", "failed") in reported
 
 
 def test_an_unexpected_error_is_a_platform_error_too():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dmls_core.errors import PlatformError
 
 Progress = Callable[[str, str, float], None]
-"""Told of each step: its name, ``starting``, ``ready`` or ``failed``, and the seconds it has taken."""
+"""Called for each step with its name, ``starting``, ``ready`` or ``failed``, and the seconds it has taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Step:
     """One step.
 
     Attributes:
-        name: what the user is told.
+        name: shown to the user.
         action: what it does; the event it is given is set when another step has failed.
         after: names of the steps that must be done before it.
     """
@@ -34,7 +34,7 @@ def run_steps(steps: Sequence[Step], progress: Progress) -> None:
     """Run all steps.
 
     Raises:
-        PlatformError: a step failed. Steps that run are told to give up; others are not begun.
+        PlatformError: a step failed. Running steps are asked to stop; others do not start.
     """
     by_name = {step.name: step for step in steps}
     order = graphlib.TopologicalSorter({step.name: step.after for step in steps})

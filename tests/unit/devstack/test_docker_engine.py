@@ -8,7 +8,7 @@ import docker
 import pytest
 from docker.errors import DockerException, ImageNotFound
 
-from dmls_core.devstack.engine import (
+from dmls_core.devstack.docker_engine import (
     PLATFORM_LABEL,
     TRAINER_IMAGE,
     choose_runner,

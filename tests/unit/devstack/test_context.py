@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.devstack.identity import Identity, ensure_runtime_folder, load_identity
+from dmls_core.devstack.context import Identity, ensure_runtime_folder, load_identity
 from dmls_core.errors import PlatformError
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import psutil
 
-from dmls_core.devstack.marks import ID_VARIABLE, SERVICE_VARIABLE
+from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
 
 
 def launch(file: Path, platform_id: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dmls_core.devstack.launch", str(file)],
+        [sys.executable, "-m", "dmls_core.devstack.exec_service", str(file)],
         env=os.environ | {ID_VARIABLE: platform_id},
         capture_output=True,
         text=True,
@@ -65,7 +65,7 @@ def test_it_removes_what_a_killed_predecessor_left(tmp_path: Path):
 
 
 def test_it_starts_without_heavy_imports():
-    code = "import sys, dmls_core.devstack.launch; print(*sorted(sys.modules))"
+    code = "import sys, dmls_core.devstack.exec_service; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"airflow", "boto3", "numpy", "mlflow", "psycopg", "dmls_core.devstack.platform"}
     assert not heavy & set(done.stdout.split())

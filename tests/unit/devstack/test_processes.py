@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmls_core.devstack import marks
-from dmls_core.devstack.marks import ID_VARIABLE, SERVICE_VARIABLE, end_marked, find_marked
+from dmls_core.devstack import processes
+from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE, end_marked, find_marked
 
 DEAF = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
@@ -38,7 +38,7 @@ class Herd:
 
 @pytest.fixture
 def herd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Herd]:
-    monkeypatch.setattr(marks, "TERM_SECONDS", 0.5)
+    monkeypatch.setattr(processes, "TERM_SECONDS", 0.5)
     herd = Herd()
     yield herd
     for process in herd.processes:
@@ -76,7 +76,7 @@ def test_the_deaf_are_killed_and_others_left_alone(herd: Herd):
 
 
 def test_a_process_never_ends_itself_nor_its_ancestors(herd: Herd, monkeypatch: pytest.MonkeyPatch):
-    code = f"from dmls_core.devstack.marks import end_marked; print(end_marked({herd.id!r}))"
+    code = f"from dmls_core.devstack.processes import end_marked; print(end_marked({herd.id!r}))"
     done = subprocess.run(
         ["/bin/sh", "-c", f'"{sys.executable}" -c "$CODE"; exit $?'],
         env=os.environ | {ID_VARIABLE: herd.id, "CODE": code},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.devstack.files import (
+from dmls_core.devstack.private_files import (
     exclusive,
     make_private_folder,
     read_json,
@@ -53,7 +53,7 @@ def test_json_goes_round(tmp_path: Path):
 
 HOLD = """
 import sys, pathlib
-from dmls_core.devstack.files import exclusive
+from dmls_core.devstack.private_files import exclusive
 with exclusive(pathlib.Path(sys.argv[1]), 5):
     print("held", flush=True)
     sys.stdin.read()

@@ -1,4 +1,4 @@
-"""Private files and folders: nobody but the owner of the state may read them."""
+"""Private files and folders, which only the owner of the state may read."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dmls_core
-from dmls_core.devstack.files import make_private_folder
-from dmls_core.devstack.uv import find_uv, make_environment
+from dmls_core.devstack.private_files import make_private_folder
+from dmls_core.devstack.programs import find_uv, make_environment
 from dmls_core.errors import PlatformError
 
 REQUIREMENTS = "triton.txt"

@@ -1,6 +1,6 @@
-"""Start a service: end what a killed predecessor left, then become the service's process.
+"""Replace this process by a service, after ending what a killed predecessor left.
 
-``python -m dmls_core.devstack.launch FILE`` is what the supervisor runs; FILE (mode 600) holds the service's
+The supervisor runs ``python -m dmls_core.devstack.exec_service FILE``. FILE (mode 600) holds the service's
 command, environment and working directory, so that no secret is an argument.
 """
 
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dmls_core.devstack.marks import ID_VARIABLE, SERVICE_VARIABLE, end_marked
+from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE, end_marked
 
 
 def main(file: Path) -> None:
