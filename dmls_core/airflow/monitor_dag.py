@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.monitor.upkeep_tasks import CollectOperator, ReapOperator, RepairOperator
 from dmls_core.airflow.settings import airflow_settings
-from dmls_core.compute.memory import parse_memory
+from dmls_core.hardware import parse_memory
 
 DAG_ID = "dmls.monitor"
 

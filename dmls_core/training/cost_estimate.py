@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from dmls_core.compute import available_cpus
+from dmls_core.hardware import available_cpus
 from dmls_core.models.engines import Engine
 from dmls_core.search import Space
 from dmls_core.spec import ModelDefinition

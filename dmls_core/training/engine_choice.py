@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmls_core.compute import find_gpus
 from dmls_core.errors import EngineUnavailableError, SpecError
+from dmls_core.hardware import find_gpus
 from dmls_core.models import for_engine
 from dmls_core.models.engines import missing_packages
 from dmls_core.spec import Hyperparameter, ModelDefinition

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dmls_core.compute.memory import parse_memory
+from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import load_engine
 from dmls_core.search import Searcher, Space, choose_searcher

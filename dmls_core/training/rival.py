@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.compute import available_cpus
 from dmls_core.data import CategoryFeature, Encoder, Table, encode_table
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.evaluate.comparison import Freshness
+from dmls_core.hardware import available_cpus
 from dmls_core.serving import checkpoint
 from dmls_core.store import layout, open_store
 from dmls_core.training.freshness import Seen, unseen_rows

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dmls_core.compute.allocator import return_large_blocks
 from dmls_core.errors import DmlsError, PlatformError, UserError
+from dmls_core.hardware import return_large_blocks
 from dmls_core.models import CATALOGUE
 from dmls_core.spec import Spec
 from dmls_core.store import layout, open_store, run_key

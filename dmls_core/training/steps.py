@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dmls_core.compute import available_cpus
 from dmls_core.evaluate import scorer
+from dmls_core.hardware import available_cpus
 from dmls_core.models import METRICS
 from dmls_core.models.engines import Engine, Fitted
 from dmls_core.search import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_core.compute.allocator import return_freed
 from dmls_core.evaluate import score_holdout
+from dmls_core.hardware import trim_heap
 from dmls_core.serving.card import write_card
 from dmls_core.store import layout
 from dmls_core.training.candidates import describe, enter
@@ -61,7 +61,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         finally:
             # Why the search was stopped matters more than what it says about that.
             validation.check()
-    return_freed()
+    trim_heap()
     task, data = winner.task, winner.data
     model, engine = task.model, task.engine
     with progress.phase("refit"):
@@ -72,7 +72,7 @@ def work(job: Job, folder: RunFolder, progress: Progress, validation: SideBySide
         progress.enter("exporting", "exporting the model and comparing it with the original")
         own = fitted.predict(engine.place(data.test))
         served = export_checkpoint(fitted, data.test, own, model_folder, threads=task.threads)
-    return_freed()
+    trim_heap()
     with progress.phase("score"):
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, served, model, spec.search.metric, scores.score, model_folder)

@@ -20,8 +20,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dmls_core.compute import available_cpus
 from dmls_core.evaluate import scorer
+from dmls_core.hardware import available_cpus
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.engines import load_engine
 from dmls_core.search import SearchTask, Space, Trial, choose_searcher, make_folds

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dmls_core.compute.memory import parse_memory
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
+from dmls_core.hardware import parse_memory
 
 MEMORY = 4 << 30
 """Bytes that the process may allocate at least."""

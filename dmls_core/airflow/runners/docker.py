@@ -29,8 +29,8 @@ from dmls_core.airflow.runners.progress import ProgressWatcher
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
 from dmls_core.airflow.status import StatusReporter
 from dmls_core.airflow.study_database import check_reachable, study_environment
-from dmls_core.compute.memory import parse_memory
 from dmls_core.errors import RunnerError
+from dmls_core.hardware import parse_memory
 from dmls_core.store import Store
 
 USER = "10001:10001"

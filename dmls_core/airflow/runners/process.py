@@ -29,7 +29,7 @@ from dmls_core.airflow.runners.progress import ProgressWatcher
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
 from dmls_core.airflow.status import StatusReporter
 from dmls_core.airflow.study_database import study_environment
-from dmls_core.compute.memory import parse_memory
+from dmls_core.hardware import parse_memory
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL; Airflow itself kills the task 5 s after it cancels it."""

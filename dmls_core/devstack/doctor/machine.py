@@ -9,12 +9,12 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from dmls_core.compute import find_gpus
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version, has_trainer_image
 from dmls_core.devstack.doctor.check import Check
 from dmls_core.devstack.programs import find_uv
 from dmls_core.devstack.triton import find_genuine
 from dmls_core.errors import PlatformError
+from dmls_core.hardware import find_gpus
 
 OLDEST_PYTHON = (3, 11)
 

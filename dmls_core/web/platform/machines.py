@@ -15,7 +15,7 @@ from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from dmls_core.compute import find_gpus
+from dmls_core.hardware import find_gpus
 from dmls_core.web.index.waits import WAITING, job_of, read_waits
 
 SMI_SECONDS = 5

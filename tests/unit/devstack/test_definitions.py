@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.compute import Gpu
 from dmls_core.devstack import airflow, mlflow, postgres, seaweedfs, triton
 from dmls_core.devstack.context import Context, base_environment
 from dmls_core.devstack.exec_service import clear_stale
 from dmls_core.devstack.platform import platform_settings, write_state
 from dmls_core.devstack.service import Service
+from dmls_core.hardware import Gpu
 from dmls_core.models import engines
 from dmls_core.settings import load_settings
 
