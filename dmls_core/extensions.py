@@ -6,14 +6,17 @@ What DMLS ships is registered the same way, in ``pyproject.toml``.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from dmls_core.errors import PlatformError
 
 Group = Literal["dmls.engines", "dmls.metrics", "dmls.notifiers", "dmls.runners", "dmls.stores"]
+
+T = TypeVar("T")
 
 GROUPS: tuple[Group, ...] = get_args(Group)
 
@@ -67,10 +70,34 @@ def installed() -> list[Extension]:
     ]
 
 
+class LazyMapping(Mapping[str, T]):
+    """A read-only mapping that is made when it is first read.
+
+    Args:
+        make: returns the content.
+    """
+
+    def __init__(self, make: Callable[[], Mapping[str, T]]) -> None:
+        self._make = cache(make)
+
+    def __getitem__(self, name: str) -> T:
+        return self._make()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._make())
+
+    def __len__(self) -> int:
+        return len(self._make())
+
+
+# One look at the installed packages (about 10 ms) serves all groups.
+_all_entries = cache(entry_points)
+
+
 @cache
 def _entries(group: Group) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=group):
+    for entry in _all_entries().select(group=group):
         other = found.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise PlatformError(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dmls_core.models import CATALOGUE, METRICS
+from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.spec import HyperparameterDefinition, ModelDefinition
 from dmls_core.spec.model_rules import DEFAULT_TRIALS
 from dmls_core.spec.reserved import TABLES
@@ -211,9 +211,9 @@ def _remarks(one: HyperparameterDefinition, model: ModelDefinition) -> str:
         space = ", ".join(f"{key} = {_toml(value)}" for key, value in model.search[one.name].items())
         parts.append(f"*Searched by default: {space}.*")
     if "gpu" in model.engines:
-        parts += [
-            f"*Not on the gpu engine: {why}.*" for engine, why in one.unsupported.items() if engine == "gpu"
-        ]
+        argument = engine_class("gpu", model.name).arguments.get(one.name)
+        if argument and argument.unsupported:
+            parts.append(f"*Not on the gpu engine: {argument.unsupported}.*")
     return " ".join(parts)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dmls_core.models import CATALOGUE
+from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.search import Fold, SearchTask, Space, Trial
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.shared import Member, SharedSearch, SharedStudy, StudyDatabase, remove_studies
@@ -21,10 +22,9 @@ from dmls_core.store import layout, open_store
 from dmls_core.training.run_folder import RunFolder
 
 
-class Engine:
-    """Names an engine; nothing is fitted."""
+class Engine(SklearnForestEngine):
+    """An engine that fits nothing."""
 
-    name = "cpu"
     libraries = ()
 
 

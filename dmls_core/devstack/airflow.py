@@ -188,9 +188,9 @@ def _docker_kwargs() -> dict[str, str]:
 
 def _gpus_of(runner: Runner) -> int:
     """Return how many GPUs the trainers can use: the image is the cpu engine's, and so may be this Python."""
-    from dmls_core.models.engines import missing_packages
+    from dmls_core.models import engine_class
 
-    if runner == "docker" or missing_packages("gpu", "random-forest"):
+    if runner == "docker" or engine_class("gpu", "random-forest-classifier").missing_packages():
         return 0
     return sum(gpu.usable for gpu in find_gpus())
 

@@ -6,7 +6,7 @@ from dmls_core.evaluate.checks import Evidence
 from dmls_core.evaluate.comparison import Comparison, compare
 from dmls_core.evaluate.holdout import HoldoutScores, score_holdout
 from dmls_core.evaluate.insight import Insight, examine
-from dmls_core.evaluate.metrics import compute, scorer
+from dmls_core.models.metrics import compute, scorer
 
 __all__ = [
     "Comparison",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.evaluate.leakage import suspects
-from dmls_core.evaluate.metrics import compute
+from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
 
 RARE = 0.05

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.metrics import PER_CLASS, compute
+from dmls_core.models.metrics import METRICS, compute
 from dmls_core.spec.definitions import Direction
 
 CONFIDENCE = 0.95
@@ -201,7 +201,7 @@ def paired_bootstrap(
     rows, drawn = len(truth), min(len(truth), ROWS)
     classes = champion.shape[1] if champion.ndim > 1 else 1
     resamples = RESAMPLES
-    if metric in PER_CLASS and classes > 2:
+    if METRICS[metric].per_class and classes > 2:
         resamples = max(FEWEST_RESAMPLES, RESAMPLES // classes)
     found = np.empty(resamples)
     for number in range(resamples):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.evaluate.intervals import CONFIDENCE, bootstrap_interval
-from dmls_core.evaluate.metrics import compute
+from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Direction
 
 ALPHA = 0.001

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.metrics import compute, scorer
-from dmls_core.models.metrics_catalogue import metrics_of
+from dmls_core.models.metrics import compute, metrics_of, scorer
 from dmls_core.spec.definitions import Task
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.metrics import PER_CLASS, compute
+from dmls_core.models.metrics import METRICS, compute
 
 CONFIDENCE = 0.95
 RESAMPLES = 400
@@ -40,7 +40,7 @@ def bootstrap_interval(
     generator = np.random.default_rng(seed)
     rows, drawn = len(truth), min(len(truth), ROWS)
     resamples = RESAMPLES
-    if metric in PER_CLASS:
+    if METRICS[metric].per_class:
         resamples = max(FEWEST_RESAMPLES, min(RESAMPLES, CLASSES // prediction.shape[1]))
     scores = np.array(
         [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.metrics import compute
+from dmls_core.models.metrics import compute
 
 Predict = Callable[[NDArray[np.float32]], NDArray[Any]]
 """(n_rows, n_features) float32 -> what ``Fitted.predict`` returns."""

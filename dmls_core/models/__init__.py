@@ -1,10 +1,10 @@
-"""The models: what a spec can ask for, and what each engine makes of it."""
+"""Models: what a spec can ask for, the engines that fit them, and the metrics that score them."""
 
 from __future__ import annotations
 
-from dmls_core.models.catalogue import CATALOGUE
+from dmls_core.models.catalogue import CATALOGUE, engine_class, load_engine
 from dmls_core.models.engine_space import for_engine
 from dmls_core.models.load import load_spec
-from dmls_core.models.metrics_catalogue import METRICS
+from dmls_core.models.metrics import METRICS
 
-__all__ = ["CATALOGUE", "METRICS", "for_engine", "load_spec"]
+__all__ = ["CATALOGUE", "METRICS", "engine_class", "for_engine", "load_engine", "load_spec"]

@@ -1,88 +1,88 @@
-"""What an engine makes of a search space: which values it takes for the same, and what it cannot do."""
+"""The search space that an engine supports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dmls_core.models.catalogue import engine_class
+from dmls_core.models.engines.base import SAME, Argument
 from dmls_core.spec import Choice, Findings, Hyperparameter, ModelDefinition, Range, SpecLimits
 from dmls_core.spec.definitions import HyperparameterDefinition
 from dmls_core.spec.positions import Path
 
 
 def for_engine(
-    definition: ModelDefinition, hyperparameters: Mapping[str, Hyperparameter], engine: str
+    model: ModelDefinition, hyperparameters: Mapping[str, Hyperparameter], device: str
 ) -> dict[str, Hyperparameter]:
-    """Return the space that ``engine`` really searches.
+    """Return the space that the model's engine on ``device`` searches.
 
-    Values that the engine takes for the same become one (``log_loss`` is ``entropy`` on cuML); a
-    hyperparameter that it does not have drops out where it is fixed at its default.
+    Values with the same effect become one (``log_loss`` is ``entropy`` in cuML). Hyperparameters that the
+    engine does not have are left out if they are fixed at their defaults.
 
     Raises:
-        SpecError: the engine cannot fit the model, or cannot do what a hyperparameter asks.
+        SpecError: the device has no engine for the model, or the engine does not support a hyperparameter.
     """
     findings = Findings("", None, SpecLimits())
-    note_unsupported(definition, hyperparameters, engine, findings)
+    note_unsupported(model, hyperparameters, device, findings)
     findings.raise_any()
-    space: dict[str, Hyperparameter] = {}
-    for name, values in hyperparameters.items():
-        hyperparameter = definition.hyperparameters[name]
-        if engine in hyperparameter.unsupported:
-            continue
-        space[name] = _collapse(hyperparameter, values, engine)
-    return space
+    arguments = engine_class(device, model.name).arguments
+    return {
+        name: _without_aliases(arguments.get(name, SAME), space)
+        for name, space in hyperparameters.items()
+        if not arguments.get(name, SAME).unsupported
+    }
 
 
 def note_unsupported(
-    definition: ModelDefinition,
+    model: ModelDefinition,
     hyperparameters: Mapping[str, Hyperparameter],
-    engine: str,
+    device: str,
     findings: Findings,
 ) -> None:
-    """Note everything in a search space that ``engine`` cannot do."""
-    if engine not in definition.engines:
+    """Note everything in a search space that the engine on ``device`` does not support."""
+    if device not in model.engines:
         findings.add(
             ("resources", "engine"),
-            f"{definition.name} has no {engine} engine",
-            found=engine,
-            expected=" or ".join((*definition.engines, "auto")),
+            f"{model.name} has no {device} engine",
+            found=device,
+            expected=" or ".join((*model.engines, "auto")),
         )
         return
+    arguments = engine_class(device, model.name).arguments
     for name, space in hyperparameters.items():
-        hyperparameter = definition.hyperparameters[name]
-        path = findings.standing((definition.name, name), (name,))
-        default = Choice(values=(hyperparameter.default,))
-        if reason := hyperparameter.unsupported.get(engine):
-            if space != default:
-                findings.add(
-                    path,
-                    f"cannot be varied on the {engine} engine: {reason}",
-                    hint='leave it out, or write engine = "cpu" in [resources]',
-                )
-            continue
-        _note_values(hyperparameter, space, engine, path, findings)
+        argument = arguments.get(name, SAME)
+        path = findings.standing((model.name, name), (name,))
+        if not argument.unsupported:
+            _note_values(model.hyperparameters[name], argument, space, device, path, findings)
+        elif space != Choice(values=(model.hyperparameters[name].default,)):
+            findings.add(
+                path,
+                f"cannot be varied on the {device} engine: {argument.unsupported}",
+                hint='leave it out, or write engine = "cpu" in [resources]',
+            )
 
 
 def _note_values(
-    hyperparameter: HyperparameterDefinition,
+    definition: HyperparameterDefinition,
+    argument: Argument,
     space: Hyperparameter,
-    engine: str,
+    device: str,
     path: Path,
     findings: Findings,
 ) -> None:
-    if engine in hyperparameter.shares_only and _has_integers(space):
-        findings.add(path, f"must be a share on the {engine} engine", expected="a float above 0 up to 1.0")
-    if isinstance(space, Choice):
-        refused = hyperparameter.unsupported_values.get(engine, frozenset())
-        known = [choice for choice in hyperparameter.choices if choice not in refused]
-        for index, value in enumerate(space.values):
-            if value in refused:
-                place = findings.standing((*path, "values", index), (*path, "value"), path)
-                findings.add(
-                    place,
-                    f"is not known to the {engine} engine",
-                    found=value,
-                    expected=", ".join(f'"{choice}"' for choice in known),
-                )
+    if argument.shares_only and _has_integers(space):
+        findings.add(path, f"must be a share on the {device} engine", expected="a float above 0 up to 1.0")
+    if isinstance(space, Range):
+        return
+    known = [choice for choice in definition.choices if choice not in argument.unsupported_values]
+    for index, value in enumerate(space.values):
+        if value in argument.unsupported_values:
+            findings.add(
+                findings.standing((*path, "values", index), (*path, "value"), path),
+                f"is not known to the {device} engine",
+                found=value,
+                expected=", ".join(f'"{choice}"' for choice in known),
+            )
 
 
 def _has_integers(space: Hyperparameter) -> bool:
@@ -91,8 +91,9 @@ def _has_integers(space: Hyperparameter) -> bool:
     return any(type(value) is int for value in space.values)
 
 
-def _collapse(hyperparameter: HyperparameterDefinition, space: Hyperparameter, engine: str) -> Hyperparameter:
-    aliases = hyperparameter.aliases.get(engine)
-    if not aliases or isinstance(space, Range):
+def _without_aliases(argument: Argument, space: Hyperparameter) -> Hyperparameter:
+    if not argument.aliases or isinstance(space, Range):
         return space
-    return Choice(values=tuple(dict.fromkeys(aliases.get(str(value), value) for value in space.values)))
+    return Choice(
+        values=tuple(dict.fromkeys(argument.aliases.get(str(value), value) for value in space.values))
+    )

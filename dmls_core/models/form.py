@@ -9,22 +9,22 @@ from dmls_core.models.catalogue import CATALOGUE
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition
 
 SPREAD = 4
-"""A range that nobody thought about goes from a default's quarter to four times the default."""
+"""By default a range goes from a quarter of the default value to four times that value."""
 
 LOG_RATIO = 30
-"""From this ratio of its ends on, a range is drawn evenly over the logarithm."""
+"""Ranges whose ends have at least this ratio use a log scale."""
 
 
 def catalogue_form() -> dict[str, Any]:
-    """Return every model with its metrics and hyperparameters, each with a range to begin with."""
+    """Return every model with its metrics and hyperparameters, each with a suggested range."""
     return {"models": [_model(model) for model in CATALOGUE.values()]}
 
 
 def suggest(model: ModelDefinition, name: str) -> dict[str, Any]:
-    """Return the table that a form begins with when a hyperparameter is to be searched.
+    """Return the table that a form suggests for a hyperparameter to search.
 
-    The catalogue's own where it has one; otherwise all words, both truth values, or legal numbers around the
-    default.
+    It is the model's default search space if that has the hyperparameter; otherwise all choices, both
+    booleans, or legal numbers around the default.
     """
     if name in model.search:
         return dict(model.search[name])
@@ -43,7 +43,7 @@ def _range(definition: HyperparameterDefinition) -> dict[str, Any]:
     lowest = definition.low if definition.low is not None else 0
     highest = definition.high if definition.high is not None else float("inf")
     default = definition.default
-    if isinstance(default, str) or not default:  # "none" or 0: nothing to go by
+    if isinstance(default, str) or not default:  # "none" or 0
         low, high = (max(4, lowest), 64) if integer else (0.001, 1.0)
     else:
         low, high = float(default) / SPREAD, float(default) * SPREAD

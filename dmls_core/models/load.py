@@ -1,4 +1,4 @@
-"""``spec.toml`` to a spec that this release can run."""
+"""Load ``spec.toml`` and changes of a single run, checked against the catalogue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_core.errors import SpecError, ValidationIssue
-from dmls_core.models.availability import check_available
 from dmls_core.models.catalogue import CATALOGUE
 from dmls_core.models.engine_space import note_unsupported
 from dmls_core.spec import Findings, Spec, SpecLimits, parse_spec
@@ -22,23 +21,23 @@ def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | No
     Args:
         source: content of ``spec.toml``.
         file: name of the file in messages.
-        limits: how large it may be; read from the environment if left out.
+        limits: limits on its size; by default those of the environment.
 
     Raises:
-        SpecError: with every issue in file order. What is not available yet, or not on the engine
-            that the spec asks for, is told once all else is in order.
+        SpecError: with every issue in file order. Features that are not available yet, or not on the
+            requested engine, are reported once the spec is valid otherwise.
     """
     return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=CHECKS)
 
 
 def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's configuration") -> RunChange:
-    """Apply what a user changes for one run, and validate the outcome as if it had been written into a spec.
+    """Apply a user's changes for one run, and validate the result like a spec.
 
     Args:
-        spec: the accepted one.
-        changes: ``deploy``, ``n_trials``, ``seed``, ``data`` and ``hyperparameters``, as
-            ``dmls_core.spec.Changes`` describes them.
-        file: what messages call the place of the mistake.
+        spec: the accepted spec.
+        changes: ``deploy``, ``n_trials``, ``seed``, ``data`` and ``hyperparameters``; see
+            ``dmls_core.spec.changes.Changes``.
+        file: name of the changes in messages.
 
     Raises:
         SpecError: with every issue.
@@ -50,7 +49,7 @@ def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's conf
     read = read_table(Changes, changes, ("run",), findings)
     findings.raise_any()
     if read is None:
-        raise SpecError(ValidationIssue("is no table of changes", file=file, key="run"))
+        raise SpecError(ValidationIssue("is not a table of changes", file=file, key="run"))
     if not read.changes_spec:
         return RunChange(spec, deploy=read.deploy)
     top = changed_document(spec, read, findings)
@@ -60,22 +59,35 @@ def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's conf
 
 @dataclass(frozen=True, slots=True)
 class RunChange:
-    """What a run of a job is asked to do otherwise.
+    """A run's spec after a user's changes.
 
     Attributes:
-        spec: the run's; the job's own where nothing of it is changed.
-        deploy: whether its model is to be deployed at the user's request.
+        spec: the run's spec; the job's own if nothing in it changes.
+        deploy: whether the user asks to deploy the run's model.
     """
 
     spec: Spec
     deploy: bool = False
 
 
+def _check_available(spec: Spec, findings: Findings) -> None:
+    """Note what a spec may say, but this release does not support yet."""
+    unavailable = (
+        (("data", "partition"), spec.data.partition is not None, "partition", "leave it out"),
+        (("columns", "weight"), spec.columns.weight is not None, "weight", "leave it out"),
+        (("evaluation", "split"), spec.evaluation.split == "time", "a split by time", 'split = "random"'),
+        (("resources", "gpus"), (spec.resources.gpus or 0) > 1, "more than one GPU", "write 1"),
+    )
+    for path, present, what, hint in unavailable:
+        if present:
+            findings.add(path, f"{what} is not available yet", hint=hint)
+
+
 def _check_retrain(spec: Spec, findings: Findings) -> None:
     if spec.drift and spec.drift.action == "retrain" and not spec.chosen_by_run:
         findings.add(
             ("drift", "action"),
-            "would train on the same data again: what was dropped is the job's data until it is replaced",
+            "would train on the same data again: the job's data stays the same until it is uploaded again",
             found="retrain",
             expected="data by interval",
             hint='[data] path with {date}, or [schedule] cron with [columns] time; otherwise "report"',
@@ -86,19 +98,19 @@ def _check_trials(spec: Spec, findings: Findings) -> None:
     if spec.n_trials < len(spec.models):
         findings.add(
             ("n_trials",),
-            "is less than the number of models, each of which needs a trial",
+            "is less than the number of models; each needs a trial",
             found=spec.n_trials,
             expected=f"at least {len(spec.models)}",
         )
 
 
 def _check_engine(spec: Spec, findings: Findings) -> None:
-    # "auto" takes an engine that can do what the spec asks.
+    # "auto" chooses an engine that supports the spec.
     if spec.resources.engine == "auto":
         return
     for search in spec.models:
         note_unsupported(CATALOGUE[search.name], search.hyperparameters, spec.resources.engine, findings)
 
 
-CHECKS = (check_available, _check_engine, _check_trials, _check_retrain)
-"""What is checked once all else is in order."""
+CHECKS = (_check_available, _check_engine, _check_trials, _check_retrain)
+"""Checks of a spec that is valid otherwise."""

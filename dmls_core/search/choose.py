@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.search.boosting import BoostingObjective
+from dmls_core.search.cross_validation import CrossValidation
 from dmls_core.search.forest import NestedForestSearcher
 from dmls_core.search.sequential import SequentialSearcher
 from dmls_core.search.strategies import SearchStrategy
 from dmls_core.search.task import Searcher
-from dmls_core.spec.definitions import ModelDefinition
 
 Strategy = Literal["auto", "tpe", "random", "grid", "halving", "cma-es"]
 
@@ -31,16 +32,16 @@ BOOSTED_PLANS: dict[Strategy, SearchStrategy] = PLANS | {
 """The same for boosted trees, which are compared long before they are scored to the end. A grid is scored
 in full, and CMA-ES learns from such trials alone."""
 
-FORESTS = ("random-forest", "extra-trees")
 
-
-def choose_searcher(strategy: Strategy, model: ModelDefinition) -> Searcher:
-    """Return what searches ``model``, on whatever engine.
+def choose_searcher(strategy: Strategy, engine: Engine) -> Searcher:
+    """Return the searcher for the models of ``engine``.
 
     Args:
-        strategy: the spec's: how trials are chosen. How they are scored follows from the model.
-        model: the model to search.
+        strategy: the spec's: how trials are chosen. How they are scored depends on the engine's capabilities.
+        engine: the engine that fits the models.
     """
-    if model.family in FORESTS:
+    if isinstance(engine, ForestEngine):
         return NestedForestSearcher(PLANS[strategy])
-    return SequentialSearcher(BOOSTED_PLANS[strategy], BoostingObjective())
+    if isinstance(engine, BoostingEngine):
+        return SequentialSearcher(BOOSTED_PLANS[strategy], BoostingObjective())
+    return SequentialSearcher(BOOSTED_PLANS[strategy], CrossValidation())

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dmls_core.models.engines import effective
 from dmls_core.search.callbacks import ShouldStop, never_stop
 from dmls_core.search.grid import grid_points
 from dmls_core.search.objective import Objective, ShouldPrune
@@ -104,7 +103,7 @@ def _hopeless(trials: list[Trial], n_trials: int) -> bool:
 def effective_key(task: SearchTask, space: Space, suggested: Space, params: Mapping[str, Scalar]) -> str:
     """Return the text that is the same for suggestions that the engine treats as the same."""
     asked = {name: params[name] for name in suggested.searched}
-    merged = effective(task.model, task.engine.name, {**space.fixed, **asked})
+    merged = task.engine.effective(task.model, {**space.fixed, **asked})
     return json.dumps(merged, sort_keys=True)
 
 

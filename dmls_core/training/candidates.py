@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.search import Searcher, SearchTask, Space, choose_searcher
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.training.prepare import Prepared, prepare
@@ -54,11 +54,11 @@ def enter(job: Job) -> list[Entrant]:
         model, kind = contender.model, contender.model.missing_values
         if kind not in prepared:
             prepared[kind] = prepare(spec, model, paths, contender.engine, rival)
-        data, engine = prepared[kind], load_engine(contender.engine, model.family)
+        data, engine = prepared[kind], load_engine(contender.engine, model.name)
         shared = tasks.get((kind, contender.engine))
         task = replace(shared, model=model, engine=engine) if shared else make_task(spec, model, engine, data)
         tasks[kind, contender.engine] = task
-        searcher = choose_searcher(spec.search.strategy, model)
+        searcher = choose_searcher(spec.search.strategy, engine)
         entrants.append(Entrant(task, Space.of(contender.hyperparameters), searcher, data))
     return entrants
 

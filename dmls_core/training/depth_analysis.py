@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmls_core.evaluate.comparison import paired_bootstrap
-from dmls_core.evaluate.metrics import compute
+from dmls_core.models.metrics import compute
 from dmls_core.search import SearchTask
 from dmls_core.serving import checkpoint
 from dmls_core.serving.depth_predictions import TREES, answers_by_depth

@@ -58,7 +58,7 @@ def search_models(
 
 def kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
     """Return the trials in the run's folder, as far as each model's present engine fitted them."""
-    engines = {candidate.model: candidate.task.engine.name for candidate in candidates}
+    engines = {candidate.model: candidate.task.engine.device for candidate in candidates}
     return [
         trial
         for engine in sorted(set(engines.values()))

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from dmls_core.errors import EngineUnavailableError, SpecError
 from dmls_core.hardware import find_gpus
-from dmls_core.models import for_engine
-from dmls_core.models.engines import missing_packages
+from dmls_core.models import engine_class, for_engine
 from dmls_core.spec import Hyperparameter, ModelDefinition
 from dmls_core.training.request import EngineChoice
 
@@ -47,6 +46,6 @@ def missing_for_gpu(model: ModelDefinition) -> str:
         return (
             f"{gpus[0].name} is too old (compute capability {gpus[0].capability[0]}.{gpus[0].capability[1]})"
         )
-    if missing := missing_packages("gpu", model.family):
+    if missing := engine_class("gpu", model.name).missing_packages():
         return f"packages are not installed: {', '.join(missing)}"
     return ""

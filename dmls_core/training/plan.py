@@ -16,7 +16,7 @@ from typing import Any
 
 from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.search import Searcher, Space, choose_searcher
 from dmls_core.search.forest import NestedForestSearcher
 from dmls_core.spec import Spec
@@ -121,8 +121,9 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
     model = CATALOGUE[search.name]
     engine, hyperparameters = choose_engine(spec.resources.engine, model, search.hyperparameters)
     space = Space.of(hyperparameters)
-    cost = largest_fit(load_engine(engine, model.family), model, space, data, spec.search.seed)
-    fits = _fits(choose_searcher(spec.search.strategy, model), spec, sizes_of(model, space))
+    fitter = load_engine(engine, model.name)
+    cost = largest_fit(fitter, model, space, data, spec.search.seed)
+    fits = _fits(choose_searcher(spec.search.strategy, fitter), spec, sizes_of(model, space))
     return ModelPlan(
         name=model.name,
         engine=engine,

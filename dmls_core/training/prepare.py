@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data import Encoder, encode_in_place, fit_encoder, read_table, split_holdout
-from dmls_core.models.engines import load_reader
+from dmls_core.models import engine_class
 from dmls_core.monitoring import Profile, profile_table
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.training.target_scale import scale_warning
@@ -76,9 +76,8 @@ def prepare(
     Raises:
         DataError: it does not fit the spec, or there is too little of it.
     """
-    table = read_table(
-        paths, spec.columns, spec.task, data_format=spec.data.format, reader=load_reader(engine)
-    )
+    reader = engine_class(engine, model.name).reader()
+    table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format, reader=reader)
     train, test = split_holdout(
         table.target,
         holdout=spec.evaluation.holdout,

@@ -39,7 +39,7 @@ def describe_run(
         "spec_sha256": spec.sha256,
         "task": spec.task,
         "model": task.model.name,
-        "engine": task.engine.name,
+        "engine": task.engine.device,
         "metric": spec.search.metric,
         "direction": task.direction,
         "score": scores.score,

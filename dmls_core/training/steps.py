@@ -53,7 +53,7 @@ def search(
     stop: Callable[[], bool],
 ) -> SearchOutcome:
     """Search, keeping each trial as it ends; trials of an earlier attempt are taken up."""
-    done = contiguous_trials(folder.trials(task.engine.name))
+    done = contiguous_trials(folder.trials(task.engine.device))
     progress.resume(task, done)
     progress.seconds["search"] = sum(trial.seconds for trial in done)
 
@@ -61,7 +61,7 @@ def search(
         folder.keep(trial)
         progress.trial(task, spec.search.metric, trial)
 
-    searcher = choose_searcher(spec.search.strategy, task.model)
+    searcher = choose_searcher(spec.search.strategy, task.engine)
     clock = SearchClock(folder, spec.search.timeout)
     timeout = clock.left(done)
     progress.limit(clock.remaining)

@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.models import CATALOGUE
-
-SPREADS = {"xgboost": (1e-3, 1e17)}
-"""By family, the standard deviations between which a target's trees come out the same whatever its unit. On
-200 rows XGBoost lost half of its r2 at 1e-4, and all of it at 1e-5 and at 1e20: it makes no split that gains
-less than 1e-6, and adds squares up in 32 bits."""
-
-OTHER_SPREADS = (1e-7, 1e28)
-"""The same of other families: scikit-learn splits no node whose variance is below 2e-16."""
+from dmls_core.models import CATALOGUE, engine_class
 
 DIGITS = 1e-6
 """Share of its largest value that a target's standard deviation must be, for 32-bit numbers to tell its
@@ -31,7 +23,9 @@ def scale_warning(target: NDArray[Any], models: Iterable[str]) -> str:
         models: names of the models that will be fitted to it.
     """
     spread, largest = float(target.std()), float(np.abs(target).max())
-    limits = [SPREADS.get(CATALOGUE[name].family, OTHER_SPREADS) for name in models]
+    limits = [
+        engine_class(device, name).target_scale for name in models for device in CATALOGUE[name].engines
+    ]
     if not max(low for low, _ in limits) <= spread <= min(high for _, high in limits):
         return (
             f"the target's standard deviation is {spread:.2g}, too {'small' if spread < 1 else 'large'} a "

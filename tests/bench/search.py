@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus
 from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.search import SearchTask, Space, Trial, choose_searcher, make_folds
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
@@ -133,7 +133,7 @@ def ours(setting: Setting) -> tuple[float, Any]:
     classes = int(split.y.max()) + 1 if model.task == "classification" else 0
     task = SearchTask(
         model=model,
-        engine=load_engine("cpu", model.family),
+        engine=load_engine("cpu", model.name),
         features=split.x,
         target=split.y,
         truth=split.y,
@@ -148,7 +148,7 @@ def ours(setting: Setting) -> tuple[float, Any]:
     def ignore(_: Trial) -> None:
         return
 
-    searcher = choose_searcher("auto", model)
+    searcher = choose_searcher("auto", load_engine("cpu", model.name))
     outcome = searcher.run(task, Space.of(case.space), setting.trials, on_trial=ignore, stop=lambda: False)
     fitted = outcome.fitted or task.engine.fit(
         model,
@@ -266,10 +266,12 @@ COMPETITORS: dict[str, Callable[[Setting], tuple[float, Any]]] = {
 
 
 def _estimator(setting: Setting, **params: Any) -> Any:
-    from dmls_core.models.engines.cpu.forests import ESTIMATORS
+    from sklearn import ensemble
+
+    from dmls_core.models.engines.forests import ESTIMATORS
 
     model = CATALOGUE[setting.case.model]
-    kind = ESTIMATORS[model.family, model.task]
+    kind = getattr(ensemble, ESTIMATORS[model.family, model.task])
     return kind(random_state=setting.seed, n_jobs=available_cpus(), **params)
 
 

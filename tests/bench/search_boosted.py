@@ -26,7 +26,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score, tra
 
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.search import SearchTask, Space, choose_searcher, make_folds
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
@@ -58,7 +58,7 @@ def space_of(model: Any) -> dict[str, Range | Choice]:
 def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: int, threads: int) -> Found:
     """Search as a trainer does."""
     x, rest, y, truth = data
-    engine = load_engine("cpu", model.family)
+    engine = load_engine("cpu", model.name)
     metric = model.default_metric
     task = SearchTask(
         model=model,
@@ -74,7 +74,7 @@ def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: in
         threads=threads,
     )
     started, cpu = time.perf_counter(), time.process_time()
-    outcome = choose_searcher("auto", model).run(
+    outcome = choose_searcher("auto", engine).run(
         task, Space.of(space_of(model)), trials, on_trial=lambda _: None, stop=lambda: False
     )
     spent = time.perf_counter() - started, time.process_time() - cpu

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.models import CATALOGUE
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.serving import checkpoint
 from dmls_core.training import TrainRequest, train
 from tests.unit.engines.conftest import kinds_of, make_data
@@ -18,7 +18,7 @@ CASES = [(name, kind) for name in NAMES for kind in kinds_of(CATALOGUE[name])]
 
 def fit(name: str, kind: str, seed: int = 1, **params: object):
     model, data = CATALOGUE[name], make_data(kind, rows=2000)
-    engine = load_engine("gpu", model.family)
+    engine = load_engine("gpu", model.name)
     fitted = engine.fit(
         model,
         {"n_estimators": 60, **params},
@@ -48,7 +48,7 @@ def test_it_learns_as_well_as_on_the_cpu(name: str):
     kind = kinds_of(CATALOGUE[name])[0]
     engine, data, fitted = fit(name, kind)
     model = CATALOGUE[name]
-    on_cpu = load_engine("cpu", model.family).fit(
+    on_cpu = load_engine("cpu", model.name).fit(
         model,
         {"n_estimators": 60},
         data.x[: data.half],

@@ -10,9 +10,10 @@ import pytest
 
 from dmls_core.data import encode_table, fit_encoder, read_table
 from dmls_core.errors import DataError
-from dmls_core.models.engines import load_reader
+from dmls_core.models import engine_class
 from dmls_core.spec import Columns
 
+READER = engine_class("gpu", "random-forest-classifier").reader()
 COLUMNS = Columns(target="kind", categorical=("code",))
 
 
@@ -35,7 +36,7 @@ def frame(rows: int = 20_000) -> pl.DataFrame:
 def test_cudf_and_polars_give_the_same_table(data_format: str, tmp_path: Path):
     path = tmp_path / f"data.{data_format}"
     getattr(frame(), f"write_{data_format}")(path)
-    reader = load_reader("gpu")
+    reader = READER
     assert reader is not None
 
     found = read_table([path], COLUMNS, "classification", reader=reader)
@@ -59,7 +60,7 @@ def test_cudf_really_read_it(tmp_path: Path):
     path = tmp_path / "data.csv"
     path.write_text("a,b,c\n1,2.5,x\n3,,y\n5,6,z\n")
 
-    table = load_reader("gpu").csv(path, {0: "float32", 1: "float32", 2: "str"}, header_lines=1, columns=3)
+    table = READER.csv(path, {0: "float32", 1: "float32", 2: "str"}, header_lines=1, columns=3)
 
     # The column with a gap is left to Polars.
     assert table.column_names == ["0", "2"]
@@ -81,4 +82,4 @@ def test_what_is_not_clean_is_left_to_polars(body: str, tmp_path: Path):
             return [issue.as_json() for issue in error.issues]
         return table.matrix.tolist(), table.target.tolist(), table.labels
 
-    assert told(load_reader("gpu")) == told(None)
+    assert told(READER) == told(None)

@@ -7,7 +7,7 @@ import pytest
 
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.search import SearchTask, Space, choose_searcher, make_folds
 from dmls_core.search.forest.block_forest import BlockForest, seed_of_block
 from dmls_core.search.forest.scoring import prepare_scoring
@@ -21,7 +21,7 @@ MODELS = {"random-forest-classifier": "multiclass", "random-forest-regressor": "
 
 def make_task(name: str, rows: int = 8000) -> SearchTask:
     model, data = CATALOGUE[name], make_data(MODELS[name], rows=rows)
-    engine = load_engine("gpu", model.family)
+    engine = load_engine("gpu", model.name)
     return SearchTask(
         model=model,
         engine=engine,
@@ -46,7 +46,7 @@ def search(task: SearchTask):
         },
         {},
     )
-    searcher = choose_searcher("auto", task.model)
+    searcher = choose_searcher("auto", task.engine)
     return searcher.run(task, space, 2, on_trial=lambda _: None, stop=lambda: False)
 
 

@@ -1,20 +1,23 @@
-"""What fits models: one module per library and device behind the protocol ``Engine``."""
+"""Engines: one class per library and device, registered under the entry point ``dmls.engines``."""
 
 from __future__ import annotations
 
-from dmls_core.models.engines.base import Binned, BoostingEngine, Engine, FetchingEngine, Fitted, Growing
-from dmls_core.models.engines.loader import load_engine, load_reader, missing_packages
-from dmls_core.models.engines.parameters import effective
+from dmls_core.models.engines.base import (
+    Binned,
+    BoostingEngine,
+    Engine,
+    Fitted,
+    ForestEngine,
+    Growing,
+    GrowingForestEngine,
+)
 
 __all__ = [
     "Binned",
     "BoostingEngine",
     "Engine",
-    "FetchingEngine",
     "Fitted",
+    "ForestEngine",
     "Growing",
-    "effective",
-    "load_engine",
-    "load_reader",
-    "missing_packages",
+    "GrowingForestEngine",
 ]

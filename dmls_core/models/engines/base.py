@@ -1,19 +1,32 @@
-"""The protocol that every engine keeps, and what engines share."""
+"""The base classes of engines and fitted models.
+
+An engine fits the models of one library on one device. It is one class, registered under the entry point
+``dmls.engines``; ``docs/extending/engines.md`` shows a complete one. Engine modules import their libraries
+within methods: the catalogue of models is read where these are not installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.spec.definitions import ModelDefinition, Scalar
+from dmls_core.spec.definitions import NONE, HyperparameterDefinition, ModelDefinition, Scalar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
     import treelite
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.floating[Any]]
+
+Device = Literal["cpu", "gpu"]
+"""Where an engine computes: ``engine`` in ``[resources]`` of a spec and in ``result.json``."""
 
 Array = Any
 """An array on the engine's device: NumPy's on ``cpu``, CuPy's on ``gpu``."""
@@ -21,49 +34,97 @@ Array = Any
 Forest = Any
 """A forest of scikit-learn or cuML; neither library is typed."""
 
-FloatArray = NDArray[np.floating[Any]]
+TREELITE = "treelite"
+"""The export format that Triton's FIL backend serves: a Treelite checkpoint."""
 
-Parameters = Mapping[str, Scalar | None]
-"""Hyperparameters by the library's own names."""
+PARALLEL_CELLS = 20_000
+"""A fit on fewer cells (rows times columns) than this is faster on one thread."""
 
 
-class Fitted(Protocol):
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """How a library takes a hyperparameter, as far as that differs from the spec.
+
+    Attributes:
+        name: the library's name for it.
+        values: value in a spec -> the library's value. ``"none"`` is ``None`` by default.
+        aliases: value in a spec -> another value that has the same effect in this library.
+        unsupported: why the library cannot change it from its default; empty: it can.
+        unsupported_values: values that the library does not know.
+        shares_only: whether a ``count`` must be a float.
+    """
+
+    name: str = ""
+    values: Mapping[str, Scalar | None] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    unsupported: str = ""
+    unsupported_values: frozenset[str] = frozenset()
+    shares_only: bool = False
+
+
+SAME = Argument()
+"""The library takes the hyperparameter as the spec does."""
+
+
+class Fitted(ABC):
     """A fitted model."""
 
+    @abstractmethod
     def predict(self, features: Array) -> FloatArray:
         """Predict ``features`` of shape (n_rows, n_features), float32, on the engine's device.
 
         Returns:
             A NumPy array: probabilities of shape (n_rows, n_classes), or values of shape (n_rows,).
         """
-        ...
 
+    @abstractmethod
     def importances(self) -> FloatArray:
         """Return one share per feature, shape (n_features,), summing to 1 (or all 0)."""
-        ...
 
+    @abstractmethod
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every parameter in effect: the spec's by the spec's names, others by the library's."""
-        ...
 
     def to_treelite(self) -> treelite.Model:
-        """Return the trees as a Treelite model."""
-        ...
+        """Return the trees as a Treelite model; engines with the export format ``treelite`` define it."""
+        raise NotImplementedError(f"{type(self).__name__} has no Treelite model")
+
+    def export(self, folder: Path) -> Callable[[NDArray[np.float32]], FloatArray]:
+        """Write the model's files to ``folder``; engines with another export format define it.
+
+        Returns:
+            A function that predicts from these files, in the shapes of ``predict``. Training compares its
+            predictions with the model's own before it publishes the files.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has the export format {TREELITE!r}")
 
 
-class Engine(Protocol):
-    """Fits the models of one family on one device."""
+class Engine(ABC):
+    """Fit the models of one library on one device.
 
-    name: str
-    """``cpu`` or ``gpu``."""
+    Attributes:
+        name: the engine's name, which is also the name of its entry point.
+        device: ``cpu`` or ``gpu``. A model has at most one engine per device.
+        models: definitions of the models that it fits.
+        packages: modules that must be importable.
+        libraries: distributions whose versions ``result.json`` records.
+        arguments: name of a hyperparameter -> how the library takes it, where that differs from the spec.
+        export_format: format of the exported model. Triton's FIL backend serves ``treelite`` only.
+        target_scale: smallest and largest standard deviation of a regression's target at which the unit of
+            the target does not change the trees. A run warns of a target outside of these.
+    """
 
-    libraries: tuple[str, ...]
-    """Distributions whose versions belong to the result."""
+    name: ClassVar[str]
+    device: ClassVar[Device]
+    models: ClassVar[tuple[ModelDefinition, ...]]
+    packages: ClassVar[tuple[str, ...]]
+    libraries: ClassVar[tuple[str, ...]]
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+    export_format: ClassVar[str] = TREELITE
+    # scikit-learn splits no node whose variance is below 2e-16.
+    target_scale: ClassVar[tuple[float, float]] = (1e-7, 1e28)
 
-    def place(self, array: NDArray[Any]) -> Array:
-        """Copy an array to the engine's device; index arrays for rows go the same way."""
-        ...
-
+    @abstractmethod
     def fit(
         self,
         model: ModelDefinition,
@@ -78,85 +139,148 @@ class Engine(Protocol):
         """Fit one model.
 
         Args:
-            model: what to fit; of this engine's family.
-            params: hyperparameters by the spec's names; the catalogue's defaults fill the gaps.
+            model: one of ``models``.
+            params: hyperparameters by the spec's names; ``effective`` adds the defaults of the others.
             features: (n_rows, n_features) float32 on the engine's device.
             target: (n_rows,) on the device: class codes from 0 as int32, or values as float64.
-            n_classes: number of classes, 0 for a regression. Not every class need be in ``target``.
+            n_classes: number of classes, 0 for a regression. ``target`` may lack some of them.
             seed: the same seed gives the same model.
-            threads: CPU threads to use at most.
+            threads: maximum number of CPU threads.
 
         Raises:
-            DataError: the library refuses these hyperparameters on this data.
+            DataError: the library rejects these hyperparameters for this data; see ``refusal``.
+            MemoryError: the device has too little memory.
         """
-        ...
 
-
-class FetchingEngine(Engine, Protocol):
-    """An engine whose arrays may lie elsewhere than in the CPU's memory."""
+    def place(self, array: NDArray[Any]) -> Array:
+        """Copy an array to the engine's device: data as well as row indices."""
+        return array
 
     def fetch(self, array: Array) -> NDArray[Any]:
-        """Copy an array of the engine's device into a NumPy array."""
-        ...
+        """Copy an array from the engine's device to a NumPy array."""
+        import numpy as np
+
+        return np.asarray(array)
+
+    @classmethod
+    def reader(cls) -> Reader | None:
+        """Return a reader that loads data files on the engine's device; ``None``: Polars reads them."""
+        return None
+
+    @classmethod
+    def missing_packages(cls) -> list[str]:
+        """Return those of ``packages`` that are not installed, without importing any."""
+        return [name for name in cls.packages if find_spec(name) is None]
+
+    @classmethod
+    def effective(cls, model: ModelDefinition, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return all hyperparameters that this engine supports, by the spec's names, with defaults.
+
+        Values with the same effect become one value.
+        """
+        found: dict[str, Scalar] = {}
+        for name, definition in model.hyperparameters.items():
+            argument = cls.arguments.get(name, SAME)
+            if not argument.unsupported:
+                value = params.get(name, definition.default)
+                found[name] = argument.aliases.get(str(value), value)
+        return found
+
+    @classmethod
+    def library_arguments(cls, settings: Mapping[str, Scalar]) -> dict[str, Scalar | None]:
+        """Return ``settings``, as ``effective`` returned them, by the library's names and values."""
+        found: dict[str, Scalar | None] = {}
+        for name, value in settings.items():
+            argument = cls.arguments.get(name, SAME)
+            translated: Scalar | None = value
+            if isinstance(value, str):
+                translated = argument.values.get(value, None if value == NONE else value)
+            found[argument.name or name] = translated
+        return found
+
+    @classmethod
+    def recorded(
+        cls, settings: Mapping[str, Scalar], library: Mapping[str, Scalar | None]
+    ) -> dict[str, Scalar | None]:
+        """Join effective hyperparameters with the other parameters that the library reports.
+
+        Args:
+            settings: as ``effective`` returned them.
+            library: the library's parameters, by its own names.
+        """
+        known = {*cls.library_arguments(settings), *settings}
+        merged: dict[str, Scalar | None] = {k: None if v == NONE else v for k, v in settings.items()}
+        return merged | {k: v for k, v in library.items() if k not in known}
 
 
-class Reader(Protocol):
-    """Reads columns of data files on a device; each answer is a ``pyarrow.Table`` or None."""
+class ForestEngine(Engine):
+    """An engine whose models are means of trees that grow independently: nested search supports it.
 
-    def csv(
-        self,
-        path: Path,
-        kinds: Mapping[int, Literal["float32", "float64", "str"]],
-        *,
-        header_lines: int,
-        columns: int,
-    ) -> Any:  # noqa: ANN401 - pyarrow is not typed
-        """Read columns, given by their positions, from a CSV file of ``columns`` columns."""
-        ...
-
-    def parquet(self, path: Path, kinds: Mapping[str, Literal["float32", "float64", "str"]]) -> Any:  # noqa: ANN401
-        """Read columns of a Parquet file."""
-        ...
+    Every tree of a Treelite model of ``Fitted.to_treelite`` must test ``value <= threshold`` and record how
+    many rows reached each node. Nested search fits blocks of trees with different seeds and scores all sizes
+    and depths from these.
+    """
 
 
-class Growing(Protocol):
+class GrowingForestEngine(ForestEngine):
+    """A forest engine that can add trees to a forest of scikit-learn (``warm_start``)."""
+
+    @abstractmethod
+    def unfitted(
+        self, model: ModelDefinition, settings: Mapping[str, Scalar], *, seed: int, threads: int
+    ) -> Forest:
+        """Return a forest of scikit-learn with ``settings`` (see ``effective``) before its fit."""
+
+    @abstractmethod
+    def wrap(
+        self, model: ModelDefinition, settings: Mapping[str, Scalar], forest: Forest, n_classes: int
+    ) -> Fitted:
+        """Return a fitted forest of scikit-learn as a ``Fitted``."""
+
+
+class Growing(ABC):
     """A boosted model that grows round by round."""
 
+    @abstractmethod
     def grow(self, rounds: int) -> FloatArray:
         """Grow to ``rounds`` rounds in all, no fewer than before.
 
         Returns:
-            What a model fitted with so many rounds predicts for the rows to score on; see ``Fitted.predict``.
+            The predictions of a model fitted with that many rounds, for the scored rows; see
+            ``Fitted.predict``.
 
         Raises:
-            DataError: the library refuses the hyperparameters on this data.
+            DataError: the library rejects the hyperparameters for this data.
         """
-        ...
 
 
-class Binned(Protocol):
-    """Rows to fit on and rows to score on, sorted into bins once for any number of models."""
+class Binned(ABC):
+    """Rows to fit on and rows to score, binned once for any number of models."""
 
+    @abstractmethod
     def start(self, params: Mapping[str, Scalar]) -> Growing:
-        """Return a model without trees yet.
+        """Return a model without trees.
 
         Args:
-            params: hyperparameters as ``Engine.fit`` takes them; they agree with those that the rows were
-                binned for in what ``BoostingEngine.binning`` returns.
+            params: hyperparameters as ``Engine.fit`` takes them; ``BoostingEngine.binning`` is the same for
+                them as for those that the rows were binned for.
 
         Raises:
-            DataError: the library refuses these hyperparameters.
+            DataError: the library rejects these hyperparameters.
         """
-        ...
 
 
-class BoostingEngine(Engine, Protocol):
-    """An engine whose models grow round by round."""
+class BoostingEngine(Engine):
+    """An engine whose models grow round by round: a search stops the poor ones early.
 
+    Its models have the hyperparameters ``n_estimators`` and ``learning_rate``.
+    """
+
+    @abstractmethod
     def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
-        """Return that part of the hyperparameters which decides how rows are binned and weighted."""
-        ...
+        """Return the hyperparameters that decide how rows are binned and weighted."""
 
+    @abstractmethod
     def bin(
         self,
         model: ModelDefinition,
@@ -169,35 +293,54 @@ class BoostingEngine(Engine, Protocol):
         seed: int,
         threads: int,
     ) -> Binned:
-        """Bin the rows that models are fitted on, and take in those that they are scored on.
+        """Bin the rows to fit on and the rows to score.
 
         Args:
-            model: what will be fitted; of this engine's family.
-            params: hyperparameters, of which ``binning`` matters.
+            model: one of ``models``.
+            params: hyperparameters; only those that ``binning`` returns matter.
             features: (n_rows, n_features), as ``fit`` takes them.
             target: (n_rows,), likewise.
-            scored: (n_scored, n_features): the rows to score on.
+            scored: (n_scored, n_features): the rows to score.
             n_classes: number of classes, 0 for a regression.
-            seed: the same seed gives the same models, and the same as those of ``fit``.
-            threads: CPU threads to use at most.
+            seed: the same seed gives the same models as ``fit``.
+            threads: maximum number of CPU threads.
 
         Raises:
-            DataError: the library refuses these hyperparameters on this data.
+            DataError: the library rejects these hyperparameters for this data.
         """
-        ...
 
 
-PARALLEL_CELLS = 20_000
-"""Below this many cells of the matrix, threads wait for each other longer than they work."""
+class Reader(ABC):
+    """Reads columns of data files on a device; each method returns a ``pyarrow.Table`` or None."""
+
+    @abstractmethod
+    def csv(
+        self,
+        path: Path,
+        kinds: Mapping[int, Literal["float32", "float64", "str"]],
+        *,
+        header_lines: int,
+        columns: int,
+    ) -> Any:  # noqa: ANN401 - pyarrow is not typed
+        """Read columns, by position, from a CSV file of ``columns`` columns."""
+
+    @abstractmethod
+    def parquet(self, path: Path, kinds: Mapping[str, Literal["float32", "float64", "str"]]) -> Any:  # noqa: ANN401
+        """Read columns of a Parquet file."""
+
+
+def by_name(*definitions: HyperparameterDefinition) -> dict[str, HyperparameterDefinition]:
+    """Return hyperparameter definitions by their names, as ``ModelDefinition`` takes them."""
+    return {definition.name: definition for definition in definitions}
 
 
 def useful_threads(features: Array, threads: int) -> int:
-    """Return how many of the threads a fit on ``features`` gains from."""
+    """Return how many threads make a fit on ``features`` faster."""
     return threads if features.size >= PARALLEL_CELLS else 1
 
 
 def refusal(model: ModelDefinition, error: Exception) -> Exception:
-    """Return the error to raise where a library refused to fit: out of memory, or the user's doing."""
+    """Return what to raise if a library fails to fit: ``MemoryError`` or ``DataError``."""
     if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
         return MemoryError(str(error))
     message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -205,13 +348,15 @@ def refusal(model: ModelDefinition, error: Exception) -> Exception:
 
 
 def spread_columns(probabilities: FloatArray, codes: NDArray[Any], n_classes: int) -> FloatArray:
-    """Give columns of zeros to the classes that a fold's training rows lacked.
+    """Add columns of zeros for the classes that the training rows of a fold lack.
 
     Args:
         probabilities: (n_rows, len(codes)).
         codes: the class code of each column.
-        n_classes: columns wanted.
+        n_classes: number of columns of the result.
     """
+    import numpy as np
+
     if probabilities.shape[1] == n_classes:
         return probabilities
     full = np.zeros((len(probabilities), n_classes), dtype=probabilities.dtype)
@@ -220,15 +365,19 @@ def spread_columns(probabilities: FloatArray, codes: NDArray[Any], n_classes: in
 
 
 def two_columns(positive: FloatArray) -> FloatArray:
-    """Turn the probability of class 1, shape (n_rows,), into those of classes 0 and 1."""
+    """Return the probabilities of classes 0 and 1 from those of class 1, shape (n_rows,)."""
+    import numpy as np
+
     return np.stack([1 - positive, positive], axis=1)
 
 
 def shares(gains: FloatArray) -> FloatArray:
-    """Scale importances so that they sum to 1; all zeros stay zeros."""
-    beyond = ~np.isfinite(gains)
-    if beyond.any():
-        # More than the library's numbers hold, as with a target around 1e30: how much more is not known.
-        gains = beyond.astype(float)
+    """Scale importances to a sum of 1; all zeros stay zeros."""
+    import numpy as np
+
+    infinite = ~np.isfinite(gains)
+    if infinite.any():
+        # The library's numbers overflow for targets around 1e30: the features that overflow share equally.
+        gains = infinite.astype(float)
     total = gains.sum()
     return gains / total if total > 0 else np.zeros_like(gains)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from dmls_core.errors import DataError
-from dmls_core.models.engines import Growing, effective
+from dmls_core.models.engines import Growing
 from dmls_core.search.boosting.binned_folds import BinnedFolds
 from dmls_core.search.boosting.learning_curve import Curve, loss_share
 from dmls_core.search.boosting.rounds import ROUNDS, compared, grown_enough, readings
@@ -56,7 +56,7 @@ class BoostingObjective:
         curve = Curve(read, task)
         intermediate_values: list[float] = []
         steps = EARLY_STEPS + len(task.folds)
-        engine = task.engine.name
+        engine = task.engine.device
         pruned = False
         try:
             for _ in self._steps(task, {**space.fixed, **params}, read, curve, stop):
@@ -101,7 +101,7 @@ class BoostingObjective:
         stop: Callable[[], bool],
     ) -> Iterator[None]:
         """Grow and score step by step; ``curve`` holds what was found."""
-        rate = float(effective(task.model, task.engine.name, settings)["learning_rate"])
+        rate = float(task.engine.effective(task.model, settings)["learning_rate"])
         last = read[-1]
         targets = (*compared(rate, last), last)
         # Between values that ``n_estimators`` may take, growing stops at the last one: it is compared there.

@@ -8,12 +8,12 @@ NumPy's and CuPy's arrays have in common.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.models.engines import FetchingEngine
+from dmls_core.models.engines import Engine
 from dmls_core.models.engines.base import Array
 from dmls_core.models.trees import FlatTrees, read_trees
 from dmls_core.search.forest.scorer import ForestScorer
@@ -38,7 +38,7 @@ class BlockForest(ForestScorer):
         *,
         threads: int,
     ) -> None:
-        self._engine = cast("FetchingEngine", task.engine)
+        self._engine = task.engine
         super().__init__(task, split, self._engine.fetch(split.target))
         self._layout = layout
         self._params = params
@@ -107,7 +107,7 @@ def answer(
     cuts: Sequence[Mapping[str, Scalar]],
     probe: Array,
     rows: int,
-    engine: FetchingEngine,
+    engine: Engine,
 ) -> Iterator[tuple[int, Array]]:
     """Ask trees about rows under each cut.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
+from dmls_core.models.engines import GrowingForestEngine
 from dmls_core.models.engines.base import useful_threads
 from dmls_core.search.forest.block_forest import BlockForest
 from dmls_core.search.forest.halving import converged, foretold, standard_error
@@ -56,7 +57,7 @@ class Candidate:
         if not self._forests:
             task = self._task
             threads = useful_threads(task.features, task.threads)
-            kind = IncrementalForest if task.engine.name == "cpu" else BlockForest
+            kind = IncrementalForest if isinstance(task.engine, GrowingForestEngine) else BlockForest
             self._forests = [
                 kind(task, self._layout, split, self.params, threads=threads) for split in self._field.splits
             ]
@@ -150,7 +151,7 @@ class Candidate:
 
     def failed(self, error: DataError) -> Trial:
         """Return the trial of a configuration that cannot be grown or scored."""
-        name = self._task.engine.name
+        name = self._task.engine.device
         return Trial(self.number, "failed", name, self.params, seconds=self.seconds, message=str(error))
 
     def trial(self, state: Literal["complete", "pruned"], message: str = "") -> Trial:
@@ -168,7 +169,7 @@ class Candidate:
         return Trial(
             number=self.number,
             state=state,
-            engine=self._task.engine.name,
+            engine=self._task.engine.device,
             params={**self.params, **chosen, **layout.cuts[cut]},
             value=float(np.mean(values)),
             values=values,

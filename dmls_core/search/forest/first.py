@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from dmls_core.errors import DataError
-from dmls_core.models.engines import effective
 from dmls_core.search.forest import halving
 from dmls_core.search.forest.configuration import Candidate
 from dmls_core.search.forest.scoring import ScoringData
@@ -120,8 +119,8 @@ class FirstRung:
         asked = {name: params[name] for name in self._layout.structural.searched}
         asked = {name: SAME.get((name, value), value) for name, value in asked.items()}
         merged = self._layout.structural.fixed | asked
-        engine = self._task.engine.name
-        found = effective(self._task.model, engine, merged)
+        engine = self._task.engine.device
+        found = self._task.engine.effective(self._task.model, merged)
         if engine == "cpu":
             found["max_features"] = drawn_columns(found["max_features"], self._task.features.shape[1])
         return json.dumps(found, sort_keys=True)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from dmls_core.models.engines import effective
+from dmls_core.models.engines import GrowingForestEngine
 from dmls_core.models.engines.base import refusal
-from dmls_core.models.engines.cpu.forests import unfitted
 from dmls_core.search.forest.scorer import ForestScorer
 from dmls_core.search.forest.scoring import ScoringSplit
 from dmls_core.search.forest.space import PartitionedSpace
@@ -67,8 +66,9 @@ class IncrementalForest(ForestScorer):
         super().__init__(task, split, split.target)
         self._layout = layout
         self._threads = threads
-        settings = effective(task.model, task.engine.name, layout.grown(params, 1))
-        self._forest: Any = unfitted(task.model, settings, seed=task.seed, threads=threads)
+        engine = cast("GrowingForestEngine", task.engine)
+        settings = engine.effective(task.model, layout.grown(params, 1))
+        self._forest: Any = engine.unfitted(task.model, settings, seed=task.seed, threads=threads)
         self._forest.set_params(warm_start=True, n_estimators=0)
         self._builder: TreeBuilder | None = None
         self._trees: list[Tree] = []

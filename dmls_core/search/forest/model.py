@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from dmls_core.models.engines import Fitted, effective
+from dmls_core.models.engines import Fitted, GrowingForestEngine
 from dmls_core.models.engines.base import useful_threads
-from dmls_core.models.engines.cpu.forests import FittedForest, unfitted
-from dmls_core.models.engines.parameters import engine_arguments
 from dmls_core.search.forest.configuration import Candidate
 from dmls_core.search.forest.cut import cut_forest
 from dmls_core.search.forest.incremental_forest import IncrementalForest
@@ -37,7 +35,8 @@ def cut_model(
             grown again.
         best: the best trial.
     """
-    settings = effective(task.model, task.engine.name, {**space.fixed, **best.params})
+    engine = cast("GrowingForestEngine", task.engine)
+    settings = engine.effective(task.model, {**space.fixed, **best.params})
     trees = int(settings[TREES])
     split = field.splits[0]
     forest: Any
@@ -46,11 +45,11 @@ def cut_model(
         forest = grown.hand_over()
     else:
         structural = {name: best.params[name] for name in layout.structural.searched}
-        asked = effective(task.model, task.engine.name, layout.grown(structural, trees))
+        asked = engine.effective(task.model, layout.grown(structural, trees))
         threads = useful_threads(task.features, task.threads)
-        forest = unfitted(task.model, asked, seed=task.seed, threads=threads)
+        forest = engine.unfitted(task.model, asked, seed=task.seed, threads=threads)
         forest.fit(split.features, split.target)
     cut = {name: best.params[name] for name in layout.axes}
     cut_forest(forest, trees, cut, len(split.features), field.bins)
-    forest.set_params(**engine_arguments(task.model, settings, task.engine.name), warm_start=False)
-    return FittedForest(task.model, settings, forest, task.n_classes)
+    forest.set_params(**engine.library_arguments(settings), warm_start=False)
+    return engine.wrap(task.model, settings, forest, task.n_classes)

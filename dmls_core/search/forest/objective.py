@@ -37,7 +37,7 @@ class ForestObjective:
 
     def suggested(self, space: Space) -> Space:
         """Return what needs a forest of its own; see ``Objective.suggested``."""
-        return structural(space, self._task.engine.name)
+        return structural(space, self._task.engine.device)
 
     def evaluate(
         self,

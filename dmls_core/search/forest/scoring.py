@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.models.engines import effective
 from dmls_core.models.engines.base import Array
 from dmls_core.search.forest.bins import Bins
 from dmls_core.search.space import Space
@@ -82,7 +81,7 @@ def prepare_scoring(task: SearchTask, space: Space, cuts: int) -> ScoringData:
     """
     bins = None
     features = task.features
-    on_cpu = task.engine.name == "cpu"
+    on_cpu = task.engine.device == "cpu"
     # Extra trees draw thresholds between values: drawn between codes they would be other trees. cuML has bins
     # of its own.
     if on_cpu and task.model.family == "random-forest":
@@ -97,7 +96,7 @@ def prepare_scoring(task: SearchTask, space: Space, cuts: int) -> ScoringData:
             return rows
         return np.sort(generator.choice(rows, limit, replace=False))
 
-    draws = effective(task.model, task.engine.name, space.fixed)["bootstrap"]
+    draws = task.engine.effective(task.model, space.fixed)["bootstrap"]
     draws = draws and "bootstrap" not in space.searched and _most_drawn(task, space) <= OFTEN
     # cuML does not tell which rows a tree has drawn.
     if on_cpu and draws:

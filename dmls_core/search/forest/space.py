@@ -9,7 +9,6 @@ from itertools import product
 
 import numpy as np
 
-from dmls_core.models.engines import effective
 from dmls_core.search.space import Space
 from dmls_core.search.task import SearchTask
 from dmls_core.spec.definitions import NONE, Scalar
@@ -83,7 +82,7 @@ def always(space: Space, name: str, default: Scalar) -> bool:
 
 def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
     """Take ``space`` apart; see ``structural``."""
-    split = structural(space, task.engine.name)
+    split = structural(space, task.engine.device)
     pruning = [name for name in PRUNING if name in space.searched and name not in split.searched]
     points = CUT_POINTS.get(len(pruning), 1)
     axes = {name: axis(space.searched[name], points) for name in pruning}
@@ -94,7 +93,7 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
         found = axis(space.searched[TREES], TREE_POINTS)
         sizes = tuple(sorted({int(value) for value in found}))
     else:
-        sizes = (int(effective(task.model, task.engine.name, fixed)[TREES]),)
+        sizes = (int(task.engine.effective(task.model, fixed)[TREES]),)
         fixed[TREES] = sizes[0]
     loosest = {
         name: min(values, key=lambda value: restrictiveness(name, value, rows))

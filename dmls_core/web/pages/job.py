@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.models.metrics_catalogue import METRICS
+from dmls_core.models.metrics import METRICS
 from dmls_core.store import Registry
 from dmls_core.web.api.job import Viewer, details, rights, version_list
 from dmls_core.web.api.runs import RunDetails, RunId, comparison, run_view

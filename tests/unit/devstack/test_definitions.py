@@ -14,7 +14,7 @@ from dmls_core.devstack.exec_service import clear_stale
 from dmls_core.devstack.platform import platform_settings, write_state
 from dmls_core.devstack.service import Service
 from dmls_core.hardware import Gpu
-from dmls_core.models import engines
+from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.settings import load_settings
 
 
@@ -75,7 +75,7 @@ def test_a_gpu_is_offered_where_trainers_can_use_it(
 ):
     gpus = [Gpu(0, "NVIDIA H200", 140 << 30, (9, 0)), Gpu(1, "Tesla K80", 12 << 30, (3, 7))]
     monkeypatch.setattr(airflow, "find_gpus", lambda: gpus)
-    monkeypatch.setattr(engines, "missing_packages", lambda *_: missing)
+    monkeypatch.setattr(CumlForestEngine, "missing_packages", lambda: missing)
 
     (entry,) = airflow.bundles(context, runner)
 

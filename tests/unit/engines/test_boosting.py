@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dmls_core.models import CATALOGUE
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 
 ROWS, SCORED, COLUMNS = 240, 60, 6
 ROUNDS = (1, 4, 9, 20)
@@ -39,7 +39,7 @@ def make_data(classes: int) -> tuple[np.ndarray, np.ndarray]:
 def test_shared_bins_give_the_trees_of_models_fitted_alone_with_fewer_rounds(family, classes):
     features, target = make_data(classes)
     model = CATALOGUE[f"{family}-{'classifier' if classes else 'regressor'}"]
-    engine: Any = load_engine("cpu", family)
+    engine: Any = load_engine("cpu", model.name)
     options = {"n_classes": classes, "seed": 3, "threads": 2}
     fitted_on, scored = (features[:ROWS], target[:ROWS]), features[ROWS:]
     binned = engine.bin(model, COMMON, *fitted_on, scored, **options)
@@ -58,7 +58,7 @@ def test_shared_bins_give_the_trees_of_models_fitted_alone_with_fewer_rounds(fam
 
 def test_bins_depend_on_their_number_and_on_the_weights():
     boosted = CATALOGUE["xgboost-classifier"], CATALOGUE["lightgbm-classifier"]
-    xgboost, lightgbm = (load_engine("cpu", model.family) for model in boosted)
+    xgboost, lightgbm = (load_engine("cpu", model.name) for model in boosted)
 
     assert xgboost.binning(boosted[0], {"max_depth": 3}) == xgboost.binning(boosted[0], {"max_bin": 256})
     assert xgboost.binning(boosted[0], {"max_bin": 16}) != xgboost.binning(boosted[0], {})
@@ -69,7 +69,8 @@ def test_bins_depend_on_their_number_and_on_the_weights():
 def test_balanced_classes_and_few_bins_reach_the_trees():
     features, target = make_data(2)
     target[:ROWS][::3] = 0
-    model, engine = CATALOGUE["lightgbm-classifier"], load_engine("cpu", "lightgbm")
+    model = CATALOGUE["lightgbm-classifier"]
+    engine: Any = load_engine("cpu", model.name)
     params = {"class_weight": "balanced", "max_bin": 7, "n_estimators": 12}
     options = {"n_classes": 2, "seed": 0, "threads": 1}
 
@@ -81,7 +82,8 @@ def test_balanced_classes_and_few_bins_reach_the_trees():
 
 def test_a_booster_that_finds_no_split_any_more_stops_growing():
     features, target = make_data(0)
-    model, engine = CATALOGUE["lightgbm-regressor"], load_engine("cpu", "lightgbm")
+    model = CATALOGUE["lightgbm-regressor"]
+    engine: Any = load_engine("cpu", model.name)
     params = {"min_split_gain": 1e6}
 
     binned = engine.bin(
@@ -93,11 +95,11 @@ def test_a_booster_that_finds_no_split_any_more_stops_growing():
 
 
 def test_histograms_that_are_not_kept_are_found_anew(monkeypatch: pytest.MonkeyPatch):
-    from dmls_core.models.engines.cpu import xgboost as module
+    from dmls_core.models.engines import xgboost as module
 
     features, target = make_data(2)
     model = CATALOGUE["xgboost-classifier"]
-    engine: Any = load_engine("cpu", "xgboost")
+    engine: Any = load_engine("cpu", model.name)
     settings = {"n_estimators": 10, "max_depth": 8, "min_child_weight": 0}
     options = {"n_classes": 2, "seed": 3, "threads": 2}
     whole = engine.fit(model, settings, features, target, **options)

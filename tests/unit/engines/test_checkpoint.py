@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dmls_core.errors import ServingError
 from dmls_core.models import CATALOGUE
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.serving import checkpoint
 from tests.unit.engines.conftest import kinds_of, make_data
 
@@ -21,7 +21,7 @@ CASES = [(name, kind) for name, model in CATALOGUE.items() for kind in kinds_of(
 
 def exported(name: str, kind: str, folder: Path, **params: object):
     model, data = CATALOGUE[name], make_data(kind)
-    engine = load_engine("cpu", model.family)
+    engine = load_engine("cpu", model.name)
     fitted = engine.fit(
         model,
         {"n_estimators": 40, **params},

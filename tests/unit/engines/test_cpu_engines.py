@@ -9,7 +9,7 @@ import pytest
 
 from dmls_core.errors import DataError, EngineUnavailableError
 from dmls_core.models import CATALOGUE
-from dmls_core.models.engines import effective, load_engine, missing_packages
+from dmls_core.models.catalogue import engine_class, load_engine
 from dmls_core.models.engines.base import shares as as_shares
 from dmls_core.spec.definitions import HyperparameterDefinition
 from tests.unit.engines.conftest import kinds_of, make_data
@@ -20,7 +20,7 @@ FAST = {"n_estimators": 5}
 def fit(name: str, params: dict | None = None, kind: str = "", seed: int = 1, threads: int = 1):
     model = CATALOGUE[name]
     data = make_data(kind or kinds_of(model)[0])
-    return data, load_engine("cpu", model.family).fit(
+    return data, load_engine("cpu", model.name).fit(
         model, FAST | (params or {}), data.x, data.y, n_classes=data.n_classes, seed=seed, threads=threads
     )
 
@@ -77,7 +77,7 @@ def test_xgboost_itself_confirms_what_was_set(name: str):
 
 
 def test_lightgbm_itself_confirms_what_was_set():
-    from dmls_core.models.engines.cpu.lightgbm import _PARAMETER, ALIASES
+    from dmls_core.models.engines.lightgbm import _PARAMETER, ALIASES
 
     model = CATALOGUE["lightgbm-classifier"]
     names = [p for p in model.hyperparameters if p not in ("n_estimators", "class_weight")]
@@ -121,7 +121,7 @@ def test_importances_are_shares_of_the_informative_columns(name: str):
 def test_a_class_that_a_fold_lacks_keeps_its_column(name: str):
     model, data = CATALOGUE[name], make_data("multiclass")
     rows = data.y != 2
-    fitted = load_engine("cpu", model.family).fit(
+    fitted = load_engine("cpu", model.name).fit(
         model, FAST, data.x[rows], data.y[rows], n_classes=4, seed=0, threads=1
     )
 
@@ -138,7 +138,7 @@ def test_a_refusal_is_the_users_to_mend():
 
 
 def test_balanced_weights_give_each_class_the_same_total():
-    from dmls_core.models.engines.cpu.lightgbm import class_weights
+    from dmls_core.models.engines.lightgbm import class_weights
 
     y = np.array([0, 0, 0, 2])
     weights = class_weights(y)
@@ -150,7 +150,7 @@ def test_balanced_weights_give_each_class_the_same_total():
 def test_effective_writes_defaults_in_and_folds_what_is_the_same():
     model = CATALOGUE["random-forest-classifier"]
 
-    on_gpu = effective(model, "gpu", {"criterion": "log_loss", "max_depth": 9})
+    on_gpu = engine_class("gpu", model.name).effective(model, {"criterion": "log_loss", "max_depth": 9})
 
     assert on_gpu["criterion"] == "entropy"
     assert on_gpu["max_depth"] == 9
@@ -158,14 +158,14 @@ def test_effective_writes_defaults_in_and_folds_what_is_the_same():
     assert "ccp_alpha" not in on_gpu
 
 
-def test_an_engine_that_does_not_exist():
-    with pytest.raises(EngineUnavailableError, match="no gpu engine fits the models of the family lightgbm"):
-        load_engine("gpu", "lightgbm")
+def test_no_engine_fits_the_model_on_the_device():
+    with pytest.raises(EngineUnavailableError, match="no installed gpu engine fits lightgbm-classifier"):
+        load_engine("gpu", "lightgbm-classifier")
 
 
-def test_an_engine_whose_packages_are_missing():
-    if not (missing := missing_packages("gpu", "random-forest")):
+def test_packages_of_the_engine_are_missing():
+    if not (missing := engine_class("gpu", "random-forest-classifier").missing_packages()):
         pytest.skip("cuML is installed here")
 
     with pytest.raises(EngineUnavailableError, match=f"not installed here: {missing[0]}"):
-        load_engine("gpu", "random-forest")
+        load_engine("gpu", "random-forest-classifier")

@@ -7,7 +7,6 @@ They prove our calls, shapes and names; that cuML answers well is proven in test
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -17,6 +16,9 @@ from sklearn import ensemble
 
 from dmls_core.errors import DataError, EngineUnavailableError
 from dmls_core.models import CATALOGUE
+from dmls_core.models.engines.cuda import to_device
+from dmls_core.models.engines.cuml import CumlForestEngine
+from dmls_core.models.engines.xgboost import CudaXGBoostEngine
 from dmls_core.serving import checkpoint
 from tests.unit.engines.conftest import make_data
 
@@ -137,25 +139,19 @@ class FakeRegressor(FakeForest):
 
 @pytest.fixture
 def stand_ins(monkeypatch):
-    """Put the stand-ins in the libraries' places, for freshly imported engine modules."""
+    """Put the stand-ins in the libraries' places."""
     cuml = ModuleType("cuml")
     cuml.ensemble = ModuleType("cuml.ensemble")
     cuml.ensemble.RandomForestClassifier = FakeClassifier
     cuml.ensemble.RandomForestRegressor = FakeRegressor
     modules = {"cupy": fake_cupy(), "cuml": cuml, "cuml.ensemble": cuml.ensemble}
-    package = "dmls_core.models.engines.gpu"
-    for name in (f"{package}.memory", f"{package}.cuml_forests", f"{package}.xgboost"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    yield modules
-    for name in list(sys.modules):
-        if name.startswith(f"{package}."):
-            del sys.modules[name]
+    return modules
 
 
 def fit(name: str, params: dict | None = None, kind: str = "multiclass", rows: slice = slice(None)):
-    engine = import_module("dmls_core.models.engines.gpu.cuml_forests").CumlForestEngine()
+    engine = CumlForestEngine()
     data = make_data(kind)
     fitted = engine.fit(
         CATALOGUE[name],
@@ -241,14 +237,14 @@ def test_a_driver_that_fails_is_named(stand_ins):
     stand_ins["cupy"].asarray = fail
 
     with pytest.raises(EngineUnavailableError, match="cudaErrorInsufficientDriver"):
-        import_module("dmls_core.models.engines.gpu.memory").to_device(np.zeros(3))
+        to_device(np.zeros(3))
 
 
 @pytest.mark.usefixtures("stand_ins")
 def test_xgboost_asks_for_cuda_and_fetches_what_it_predicts():
-    engine = import_module("dmls_core.models.engines.gpu.xgboost").CudaXGBoostEngine()
+    engine = CudaXGBoostEngine()
 
-    assert engine.device == "cuda"
-    assert engine.name == "gpu"
+    assert engine.xgboost_device == "cuda"
+    assert engine.device == "gpu"
     assert type(engine.place(np.zeros(3))) is DeviceArray
     assert type(engine.fetch(engine.place(np.zeros(3)))) is np.ndarray

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from dmls_core.evaluate import compare, compute
 from dmls_core.evaluate.comparison import ROWS, SEEN, Comparison
 from dmls_core.models import METRICS
-from dmls_core.models.metrics_catalogue import metrics_of
+from dmls_core.models.metrics import metrics_of
 
 ROW_COUNT = 400
 

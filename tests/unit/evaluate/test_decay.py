@@ -7,7 +7,7 @@ import pytest
 
 from dmls_core.evaluate.decay import MIN_ROWS, Trained, judge
 from dmls_core.evaluate.intervals import bootstrap_interval
-from dmls_core.evaluate.metrics import compute
+from dmls_core.models.metrics import compute
 
 LABELS = ("no", "yes")
 

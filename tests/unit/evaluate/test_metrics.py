@@ -8,7 +8,6 @@ from sklearn.metrics import get_scorer
 
 from dmls_core.errors import DataError
 from dmls_core.evaluate import compute, score_holdout, scorer
-from dmls_core.evaluate.metrics import FUNCTIONS
 from dmls_core.models import METRICS
 
 SCORERS = {
@@ -50,10 +49,6 @@ def probabilities(rows: int, classes: int, seed: int = 0) -> tuple[np.ndarray, n
     truth = rng.integers(0, classes, rows)
     raw = rng.random((rows, classes)) + np.eye(classes)[truth] * 0.5
     return truth, raw / raw.sum(axis=1, keepdims=True)
-
-
-def test_every_metric_of_the_catalogue_is_here():
-    assert set(FUNCTIONS) == set(METRICS)
 
 
 @pytest.mark.parametrize("name", [n for n, m in METRICS.items() if m.task == "classification"])

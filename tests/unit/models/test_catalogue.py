@@ -13,7 +13,7 @@ from sklearn import ensemble
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from dmls_core.errors import SpecError
-from dmls_core.models import CATALOGUE, METRICS, for_engine, load_spec
+from dmls_core.models import CATALOGUE, METRICS, engine_class, for_engine, load_spec
 from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Range, Scalar
 from dmls_core.spec.reserved import RESERVED
 
@@ -33,10 +33,9 @@ HYPERPARAMETERS = [(model, name) for model in CATALOGUE for name in CATALOGUE[mo
 FOREST = CATALOGUE["random-forest-classifier"]
 
 
-def in_words_of_the_library(definition: HyperparameterDefinition, value: Scalar) -> Scalar | None:
-    if isinstance(value, str):
-        return definition.engine_values.get("cpu", {}).get(value, None if value == "none" else value)
-    return value
+def in_the_library(model: str, name: str, value: Scalar) -> Scalar | None:
+    (translated,) = engine_class("cpu", model).library_arguments({name: value}).values()
+    return translated
 
 
 def extremes(definition: HyperparameterDefinition) -> list[Scalar]:
@@ -79,7 +78,6 @@ def test_no_name_means_two_things(name: str) -> None:
     for key, definition in model.hyperparameters.items():
         assert definition.name == key
         assert definition.description.endswith(".")
-        assert {*definition.engine_names, *definition.aliases, *definition.unsupported} <= {"cpu", "gpu"}
 
 
 @pytest.mark.parametrize("name", FORESTS)
@@ -87,7 +85,7 @@ def test_defaults_are_scikit_learns(name: str) -> None:
     known = ESTIMATORS[name]().get_params()
     for key, definition in CATALOGUE[name].hyperparameters.items():
         expected = known[key]
-        found = in_words_of_the_library(definition, definition.default)
+        found = in_the_library(name, key, definition.default)
         assert (type(found), found) == (type(expected), expected), key
 
 
@@ -95,7 +93,7 @@ def test_defaults_are_lightgbms() -> None:
     for name in ("lightgbm-classifier", "lightgbm-regressor"):
         known = ESTIMATORS[name]().get_params() | {"max_bin": 255, "subsample_freq": 1}
         for key, definition in CATALOGUE[name].hyperparameters.items():
-            assert in_words_of_the_library(definition, definition.default) == known[key], key
+            assert in_the_library(name, key, definition.default) == known[key], key
 
 
 def test_defaults_are_xgboosts() -> None:
@@ -109,7 +107,7 @@ def test_defaults_are_xgboosts() -> None:
     }
     own_names = {"reg_alpha": "alpha", "reg_lambda": "lambda"}
     for key, definition in CATALOGUE["xgboost-classifier"].hyperparameters.items():
-        found = in_words_of_the_library(definition, definition.default)
+        found = in_the_library("xgboost-classifier", key, definition.default)
         expected = known[own_names.get(key, key)]
         if key == "grow_policy":
             assert found == expected
@@ -121,7 +119,7 @@ def test_defaults_are_xgboosts() -> None:
 def test_scikit_learn_takes_all_that_the_catalogue_calls_legal(model: str, name: str) -> None:
     definition = CATALOGUE[model].hyperparameters[name]
     for value in extremes(definition):
-        ESTIMATORS[model](**{name: in_words_of_the_library(definition, value)})._validate_params()
+        ESTIMATORS[model](**{name: in_the_library(model, name, value)})._validate_params()
 
 
 @pytest.mark.parametrize(("model", "name"), [pair for pair in HYPERPARAMETERS if pair[0] in BOOSTED])
@@ -133,7 +131,7 @@ def test_boosting_takes_all_that_the_catalogue_calls_legal(model: str, name: str
     for value in extremes(definition):
         if name == "n_estimators":
             value = min(value, 2)
-        kwargs = {"n_estimators": 2, "n_jobs": 1, name: in_words_of_the_library(definition, value)}
+        kwargs = {"n_estimators": 2, "n_jobs": 1, name: in_the_library(model, name, value)}
         if CATALOGUE[model].family == "lightgbm":
             kwargs["verbose"] = -1
         prediction = ESTIMATORS[model](**kwargs).fit(features, target).predict(features)

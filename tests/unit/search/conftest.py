@@ -11,6 +11,7 @@ import pytest
 
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
+from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.search import Fold, SearchTask
 
 Params = dict[str, Any]
@@ -25,16 +26,11 @@ class FakeFitted:
 
 
 @dataclass
-class FakeEngine:
+class FakeEngine(SklearnForestEngine):
     """Counts fits; ``function`` gives the score of the hyperparameters, or raises."""
 
     function: Callable[[Params], float]
-    name: str = "cpu"
-    libraries: tuple[str, ...] = ()
     fits: list[Params] = field(default_factory=list)
-
-    def place(self, array: np.ndarray) -> np.ndarray:
-        return array
 
     def fit(self, _model: object, params: Params, *_data: object, **_options: object) -> FakeFitted:
         self.fits.append(dict(params))

@@ -6,11 +6,11 @@ import pytest
 
 from dmls_core.search import SequentialSearcher, Space, Trial
 from dmls_core.search.callbacks import early_stopping
+from dmls_core.search.cross_validation import CrossValidation
 from dmls_core.search.strategies import SearchStrategy
 from dmls_core.spec import Range
 from dmls_core.spec.tables import EarlyStop, Search
 from tests.unit.search.conftest import make_task
-from tests.unit.search.cross_validation import CrossValidation
 
 
 def trials(

@@ -12,10 +12,10 @@ from dmls_core.models import CATALOGUE
 from dmls_core.search import Space, Trial
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.competition import Entry, Turn, compete, next_turn, pick_winner
+from dmls_core.search.cross_validation import CrossValidation
 from dmls_core.search.strategies import SearchStrategy
 from dmls_core.spec.hyperparameters import Choice, Range
 from tests.unit.search.conftest import make_task, refuses
-from tests.unit.search.cross_validation import CrossValidation
 
 
 def more(one: float, other: float) -> bool:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dmls_core.errors import DataError
 from dmls_core.search import SequentialSearcher, Space, Trial
 from dmls_core.search.choose import PLANS
+from dmls_core.search.cross_validation import CrossValidation
 from dmls_core.spec import Choice, Range
 from tests.unit.search.conftest import make_task, refuses
-from tests.unit.search.cross_validation import CrossValidation
 
 TREES = Range(min=50, max=500)
 SPACE = Space({"n_estimators": TREES, "criterion": Choice(values=("gini", "entropy"))}, {"max_depth": 9})

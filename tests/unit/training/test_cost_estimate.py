@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmls_core.models import CATALOGUE
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.monitoring import Profile
 from dmls_core.search import Space
 from dmls_core.spec.hyperparameters import Choice, Range
@@ -28,7 +28,7 @@ def data() -> Prepared:
 @pytest.mark.parametrize("name", ["random-forest-classifier", "xgboost-classifier"])
 def test_the_foretold_checkpoint_is_about_as_large_as_the_real_one(data: Prepared, name: str) -> None:
     model = CATALOGUE[name]
-    engine = load_engine("cpu", model.family)
+    engine = load_engine("cpu", model.name)
     space = Space.of({"n_estimators": Range(min=10, max=TREES), "max_depth": Choice(values=(9,))})
     foretold = largest_fit(engine, model, space, data, seed=0)
     real = engine.fit(

@@ -9,8 +9,8 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from treelite.sklearn import import_model
 
 from dmls_core.errors import UserError
-from dmls_core.evaluate.metrics import compute
 from dmls_core.models import CATALOGUE
+from dmls_core.models.metrics import compute
 from dmls_core.serving.forest_size import check_size, forest_size
 from dmls_core.training.depth_analysis import describe_size
 

@@ -6,7 +6,7 @@ import pytest
 
 from dmls_core.errors import EngineUnavailableError, SpecError
 from dmls_core.hardware import Gpu
-from dmls_core.models import CATALOGUE
+from dmls_core.models import CATALOGUE, engine_class
 from dmls_core.spec import Choice
 from dmls_core.training import engine_choice
 from dmls_core.training.engine_choice import choose_engine
@@ -21,7 +21,8 @@ K80 = Gpu(0, "Tesla K80", 12 << 30, (3, 7))
 def machine(monkeypatch):
     def build(gpus: list[Gpu], missing: list[str] = []) -> None:  # noqa: B006 - never changed
         monkeypatch.setattr(engine_choice, "find_gpus", lambda: gpus)
-        monkeypatch.setattr(engine_choice, "missing_packages", lambda *_: missing)
+        for model in ("random-forest-classifier", "xgboost-classifier"):
+            monkeypatch.setattr(engine_class("gpu", model), "missing_packages", lambda: missing)
 
     return build
 

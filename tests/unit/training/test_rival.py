@@ -15,7 +15,7 @@ import pytest
 
 from dmls_core.data import content_hash
 from dmls_core.models import CATALOGUE, load_spec
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.spec import Spec
 from dmls_core.training.compare import contest
 from dmls_core.training.inputs import cut_data, fetch_data
@@ -93,7 +93,7 @@ def run(
     job = Job(request, spec, contenders, "0" * 16, files, scratch / "out")
     rival = find_rival(job) if request.champion else None
     prepared = prepare(spec, model, [file.path for file in files], rival=rival)
-    engine = load_engine("cpu", model.family)
+    engine = load_engine("cpu", model.name)
     problem = make_task(spec, model, engine, prepared)
     fitted = engine.fit(
         model,

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from dmls_core.errors import DataError
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
+from dmls_core.models.engines.xgboost import XGBoostEngine
 from dmls_core.search import SearchTask, Space, Trial, choose_searcher, make_folds
 from dmls_core.search.boosting import BoostingObjective
 from dmls_core.search.boosting.binned_folds import KEPT, BinnedFolds
@@ -45,7 +46,7 @@ def make_task(family: str, classes: int = 2, metric: str = "", **changes: Any) -
     metric = metric or model.default_metric
     task = SearchTask(
         model=model,
-        engine=load_engine("cpu", family),
+        engine=load_engine("cpu", model.name),
         features=features,
         target=target,
         truth=target,
@@ -67,7 +68,7 @@ def evaluate(task: SearchTask, params: dict[str, Any], space: Space = SPACE, **o
 def run(task: SearchTask, strategy: str = "auto", n_trials: int = 8, space: Space = SPACE, **options: Any):
     kept: list[Trial] = []
     options = {"stop": lambda: False} | options
-    searcher = choose_searcher(strategy, task.model)
+    searcher = choose_searcher(strategy, task.engine)
     return searcher.run(task, space, n_trials, on_trial=kept.append, **options), kept
 
 
@@ -201,16 +202,14 @@ def test_a_search_that_is_stopped_within_a_trial_keeps_the_others():
         asked_since += len(kept) == 2
         return asked_since > 3
 
-    outcome = choose_searcher("auto", task.model).run(task, SPACE, 8, on_trial=kept.append, stop=stop)
+    outcome = choose_searcher("auto", task.engine).run(task, SPACE, 8, on_trial=kept.append, stop=stop)
 
     assert asked_since == 4
     assert [trial.number for trial in outcome.trials] == [0, 1]
 
 
 def test_what_the_library_refuses_is_a_failed_trial():
-    class Refusing:
-        name = "cpu"
-
+    class Refusing(XGBoostEngine):
         def place(self, array: Any) -> Any:
             return array
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.engines import load_engine
+from dmls_core.models.catalogue import load_engine
 from dmls_core.search import SearchTask, Space, Trial, make_folds
 from dmls_core.search.forest import NestedForestSearcher
 from dmls_core.spec import Choice, Range
@@ -45,7 +45,7 @@ def make_task(
     metric = metric or definition.default_metric
     return SearchTask(
         model=definition,
-        engine=load_engine("cpu", definition.family),
+        engine=load_engine("cpu", definition.name),
         features=x,
         target=y,
         truth=y,

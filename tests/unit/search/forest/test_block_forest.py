@@ -12,7 +12,9 @@ import treelite.sklearn
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
 
-from dmls_core.models.engines.cpu.forests import ForestEngine
+from dmls_core.models.engines import ForestEngine
+from dmls_core.models.engines.cuml import CumlForestEngine
+from dmls_core.models.engines.forests import RANDOM_FORESTS, SklearnForestEngine
 from dmls_core.models.trees import read_trees
 from dmls_core.search import Space, choose_searcher
 from dmls_core.search.forest import block_forest
@@ -28,13 +30,14 @@ SIZES = Choice(values=(2, 5, 12))
 
 
 class Elsewhere(ForestEngine):
-    """scikit-learn's forests under the name of the other engine, which keeps to whole fits and Treelite."""
+    """scikit-learn's forests with the capabilities of cuML's: whole fits, and trees in Treelite models."""
 
-    name = "gpu"
+    name, device = "elsewhere", "gpu"
+    models, packages, libraries = RANDOM_FORESTS, (), ()
+    arguments = CumlForestEngine.arguments
 
-    def fetch(self, array: np.ndarray) -> np.ndarray:
-        """Return the array itself."""
-        return array
+    def fit(self, model, params, *arrays, **options):
+        return SklearnForestEngine().fit(model, self.effective(model, params), *arrays, **options)
 
 
 def elsewhere(model: str = CLASSIFIER, **options: Any):
@@ -190,7 +193,7 @@ def test_a_whole_search_over_whole_fits(model):
 
     def run(done=()):
         told = []
-        searcher = choose_searcher("auto", task.model)
+        searcher = choose_searcher("auto", task.engine)
         outcome = searcher.run(task, space, 4, done=done, on_trial=told.append, stop=lambda: False)
         return outcome, told
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import DataError
-from dmls_core.models.metrics_catalogue import metrics_of
+from dmls_core.models.metrics import metrics_of
 from dmls_core.search import Space, Step, Trial
 from dmls_core.search.forest import scoring
 from dmls_core.search.forest.configuration import Candidate

@@ -1,4 +1,4 @@
-"""LightGBM's boosted trees."""
+"""Gradient-boosted trees of LightGBM, by the names of its scikit-learn interface."""
 
 from __future__ import annotations
 
@@ -6,16 +6,128 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import lightgbm
-import numpy as np
-from numpy.typing import NDArray
-
-from dmls_core.models.engines.base import FloatArray, refusal, shares, two_columns, useful_threads
-from dmls_core.models.engines.parameters import effective, engine_arguments, recorded
-from dmls_core.spec.definitions import ModelDefinition, Scalar
+from dmls_core.models.engines.base import (
+    Argument,
+    Binned,
+    BoostingEngine,
+    Fitted,
+    Growing,
+    by_name,
+    refusal,
+    shares,
+    two_columns,
+    useful_threads,
+)
+from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 
 if TYPE_CHECKING:
+    import lightgbm
+    import numpy as np
     import treelite
+    from numpy.typing import NDArray
+
+    from dmls_core.models.engines.base import FloatArray
+
+_SHARED = (
+    HyperparameterDefinition("n_estimators", "int", 100, "Boosting rounds.", low=1, high=100_000),
+    HyperparameterDefinition(
+        "learning_rate", "float", 0.1, "Weight of each tree.", low=0.0, high=1.0, low_open=True
+    ),
+    HyperparameterDefinition("num_leaves", "int", 31, "Most leaves of a tree.", low=2, high=131_072),
+    HyperparameterDefinition(
+        "max_depth",
+        "int",
+        "none",
+        'Deepest level of a tree; "none" sets no limit.',
+        low=1,
+        high=1_000,
+        choices=("none",),
+    ),
+    HyperparameterDefinition(
+        "min_child_samples", "int", 20, "Rows that each leaf needs.", low=0, high=10_000_000
+    ),
+    HyperparameterDefinition(
+        "min_child_weight", "float", 1e-3, "Sum of weights that each leaf needs.", low=0.0, high=1e9
+    ),
+    HyperparameterDefinition("min_split_gain", "float", 0.0, "Least gain of a split.", low=0.0, high=1e9),
+    HyperparameterDefinition(
+        "subsample",
+        "float",
+        1.0,
+        "Share of the rows in each sample.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+    ),
+    HyperparameterDefinition(
+        "subsample_freq",
+        "int",
+        # With LightGBM's default of 0, subsample would have no effect.
+        1,
+        "Rounds between two samples of the rows; 0 turns subsample off.",
+        low=0,
+        high=100_000,
+    ),
+    HyperparameterDefinition(
+        "colsample_bytree",
+        "float",
+        1.0,
+        "Share of the columns that each tree chooses from.",
+        low=0.0,
+        high=1.0,
+        low_open=True,
+    ),
+    HyperparameterDefinition("reg_alpha", "float", 0.0, "L1 penalty on leaves.", low=0.0, high=1e9),
+    HyperparameterDefinition("reg_lambda", "float", 0.0, "L2 penalty on leaves.", low=0.0, high=1e9),
+    HyperparameterDefinition(
+        "max_bin", "int", 255, "Bins that each column is sorted into.", low=2, high=65_535
+    ),
+    HyperparameterDefinition(
+        "boosting_type",
+        "choice",
+        "gbdt",
+        "Plain boosting (gbdt), or boosting that drops earlier trees at random (dart).",
+        choices=("gbdt", "dart"),
+    ),
+)
+
+_CLASSIFIER = (
+    HyperparameterDefinition(
+        "class_weight",
+        "choice",
+        "none",
+        "Weights of the classes.",
+        choices=("none", "balanced"),
+    ),
+)
+
+
+def _boosted(task: Task, description: str) -> ModelDefinition:
+    own = (*_SHARED, *_CLASSIFIER) if task == "classification" else _SHARED
+    return ModelDefinition(
+        name="lightgbm-classifier" if task == "classification" else "lightgbm-regressor",
+        task=task,
+        family="lightgbm",
+        description=description,
+        hyperparameters=by_name(*own),
+        missing_values=True,
+        search={
+            "n_estimators": {"min": 50, "max": 500},
+            "learning_rate": {"min": 0.01, "max": 0.3, "log": True},
+            "num_leaves": {"min": 8, "max": 128, "log": True},
+            "min_child_samples": {"min": 5, "max": 100, "log": True},
+            "subsample": {"min": 0.5, "max": 1.0},
+            "colsample_bytree": {"min": 0.5, "max": 1.0},
+            "reg_lambda": {"min": 0.01, "max": 10.0, "log": True},
+        },
+    )
+
+
+MODELS = (
+    _boosted("classification", "LightGBM's boosted trees for classes."),
+    _boosted("regression", "LightGBM's boosted trees for numbers."),
+)
+
 
 _PARAMETER = re.compile(r"^\[(\w+): (.*)\]$", re.MULTILINE)
 
@@ -24,7 +136,7 @@ UNRELATED = re.compile(
     r"|machines|num_machines|local_listen_port|time_out|gpu_.*|num_gpu|num_threads|verbosity|eval_at"
     r"|lambdarank_.*|multi_error_top_k|saved_feature_importance_type|label_gain|auc_mu_weights)"
 )
-"""Parameters of LightGBM for files, networks, other devices and ranking: they do not reach the model."""
+"""Parameters of LightGBM for files, networks, other devices and ranking, which do not change the model."""
 
 ALIASES = {
     "n_estimators": "num_iterations",
@@ -39,24 +151,27 @@ ALIASES = {
     "boosting_type": "boosting",
     "subsample_for_bin": "bin_construct_sample_cnt",
 }
-"""The spec's name -> LightGBM's first name for the same thing."""
+"""The spec's name -> LightGBM's own name."""
 
 
-class FittedLightGBM:
+class FittedLightGBM(Fitted):
     """A fitted booster of LightGBM."""
 
     def __init__(
-        self, model: ModelDefinition, params: dict[str, Scalar], booster: lightgbm.Booster, threads: int
+        self, model: ModelDefinition, settings: Mapping[str, Scalar], booster: lightgbm.Booster, threads: int
     ) -> None:
         self._model = model
-        self._params = params
+        self._settings = settings
         self._booster = booster
         self._threads = threads
 
     def predict(self, features: NDArray[np.float32]) -> FloatArray:
         """Predict; see ``Fitted.predict``."""
-        found = np.asarray(self._booster.predict(features, num_threads=self._threads))
-        return two_columns(found) if self._model.task == "classification" and found.ndim == 1 else found
+        import numpy as np
+
+        return _as_predicted(
+            self._model, np.asarray(self._booster.predict(features, num_threads=self._threads))
+        )
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
@@ -66,9 +181,9 @@ class FittedLightGBM:
         """Return every effective parameter."""
         text = self._booster.model_to_string(num_iteration=1)
         said = dict(_PARAMETER.findall(text[text.rindex("parameters:") :]))
-        known = {ALIASES[name] for name in self._params if name in ALIASES}
+        known = {ALIASES[name] for name in self._settings if name in ALIASES}
         own = {k: v for k, v in said.items() if v and k not in known and not UNRELATED.fullmatch(k)}
-        return recorded(self._model, "cpu", self._params, own)
+        return LightGBMEngine.recorded(self._settings, own)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""
@@ -79,20 +194,22 @@ class FittedLightGBM:
 
 def class_weights(target: NDArray[Any]) -> FloatArray:
     """Return a weight per row, shape (n_rows,), that gives every class in ``target`` the same total."""
+    import numpy as np
+
     _, codes, counts = np.unique(target, return_inverse=True, return_counts=True)
     weights: FloatArray = (len(target) / (len(counts) * counts))[codes]
     return weights
 
 
-class LightGBMEngine:
-    """Fits boosted trees with LightGBM's own interface, which needs no wrapper's checks."""
+class LightGBMEngine(BoostingEngine):
+    """Fit boosted trees with LightGBM's native interface, without the checks of its scikit-learn wrapper."""
 
-    name = "cpu"
+    name = "lightgbm"
+    device = "cpu"
+    models = MODELS
+    packages = ("lightgbm", "treelite")
     libraries = ("lightgbm", "numpy", "treelite")
-
-    def place(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return the array itself: it is in the CPU's memory already."""
-        return array
+    arguments = {"max_depth": Argument(values={"none": -1})}  # noqa: RUF012
 
     def fit(
         self,
@@ -106,9 +223,11 @@ class LightGBMEngine:
         threads: int,
     ) -> FittedLightGBM:
         """Fit one booster; see ``Engine.fit``."""
-        settings = effective(model, self.name, params)
+        import lightgbm
+
+        settings = self.effective(model, params)
         threads = useful_threads(features, threads)
-        options, rounds, balanced = _options(model, settings, n_classes, seed, threads)
+        options, rounds, balanced = _options(settings, n_classes, seed, threads)
         weights = class_weights(target) if balanced else None
         try:
             data = lightgbm.Dataset(features, target, weight=weights, params=options)
@@ -119,7 +238,7 @@ class LightGBMEngine:
 
     def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
         """Return the number of bins and the weights' kind; see ``BoostingEngine.binning``."""
-        settings = effective(model, self.name, params)
+        settings = self.effective(model, params)
         return settings["max_bin"], settings.get("class_weight", "none")
 
     def bin(
@@ -135,10 +254,12 @@ class LightGBMEngine:
         threads: int,
     ) -> BinnedLightGBM:
         """Bin rows for many boosters; see ``BoostingEngine.bin``."""
+        import lightgbm
+
         threads = useful_threads(features, threads)
 
         def options(params: Mapping[str, Scalar]) -> dict[str, Any]:
-            return _options(model, effective(model, self.name, params), n_classes, seed, threads)[0]
+            return _options(self.effective(model, params), n_classes, seed, threads)[0]
 
         balanced = self.binning(model, params)[1] == "balanced"
         weights = class_weights(target) if balanced else None
@@ -151,16 +272,16 @@ class LightGBMEngine:
 
 
 def _options(
-    model: ModelDefinition, settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int
+    settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int
 ) -> tuple[dict[str, Any], int, bool]:
     """Return LightGBM's own parameters, the number of rounds, and whether classes are balanced."""
-    options: dict[str, Any] = engine_arguments(model, settings, "cpu")
+    options: dict[str, Any] = LightGBMEngine.library_arguments(settings)
     rounds: int = options.pop("n_estimators")
     balanced = options.pop("class_weight", None) == "balanced"
     # Row-wise histograms: with the automatic choice, timing would decide how sums are rounded.
     options |= {"deterministic": True, "force_row_wise": True, "verbosity": -1}
-    # Columns that no leaf of min_child_samples rows can split stay: bins are shared by models that differ
-    # in it, and drawing from fewer columns would give other trees.
+    # Keep columns that cannot be split into leaves of min_child_samples rows: models with other values of it
+    # share the bins, and a sample of fewer columns would give other trees.
     options |= {"feature_pre_filter": False, "seed": seed, "num_threads": threads}
     if n_classes:
         options["objective"] = "binary" if n_classes == 2 else "multiclass"
@@ -170,7 +291,7 @@ def _options(
     return options, rounds, balanced
 
 
-class BinnedLightGBM:
+class BinnedLightGBM(Binned):
     """Rows in LightGBM's bins; see ``Binned``."""
 
     def __init__(
@@ -187,6 +308,8 @@ class BinnedLightGBM:
 
     def start(self, params: Mapping[str, Scalar]) -> GrowingLightGBM:
         """Return a booster without trees; see ``Binned.start``."""
+        import lightgbm
+
         try:
             booster = lightgbm.Booster({**self._options(params), "metric": "none"}, self._data)
             booster.add_valid(self._scored, "scored")
@@ -195,7 +318,7 @@ class BinnedLightGBM:
         return GrowingLightGBM(self._model, booster)
 
 
-class GrowingLightGBM:
+class GrowingLightGBM(Growing):
     """A booster that grows; see ``Growing``."""
 
     def __init__(self, model: ModelDefinition, booster: lightgbm.Booster) -> None:
@@ -204,6 +327,9 @@ class GrowingLightGBM:
 
     def grow(self, rounds: int) -> FloatArray:
         """Grow and predict; see ``Growing.grow``."""
+        import lightgbm
+        import numpy as np
+
         found: list[FloatArray] = []
 
         def keep(prediction: FloatArray, _data: lightgbm.Dataset) -> tuple[str, float, bool]:
@@ -211,12 +337,15 @@ class GrowingLightGBM:
             return "kept", 0.0, True
 
         try:
-            # A round that finds no split ends the growth: none after it would find one.
+            # After a round without a split, no later round would find one.
             while self._booster.current_iteration() < rounds and not self._booster.update():
                 pass
-            # LightGBM keeps the prediction of its validation rows up to date, and shows it to metrics.
+            # LightGBM updates the predictions of its validation rows and passes them to metrics.
             self._booster.eval_valid(keep)
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(self._model, error) from error
-        classes = self._model.task == "classification"
-        return two_columns(found[0]) if classes and found[0].ndim == 1 else found[0]
+        return _as_predicted(self._model, found[0])
+
+
+def _as_predicted(model: ModelDefinition, found: FloatArray) -> FloatArray:
+    return two_columns(found) if model.task == "classification" and found.ndim == 1 else found

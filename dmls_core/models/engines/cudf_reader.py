@@ -1,8 +1,8 @@
-"""cuDF reads data files: what of them is clean, at a GPU's speed.
+"""Read data files with cuDF.
 
-What cuDF makes of a wrong value in a CSV file is not what a user should train on: it takes some for missing,
-and a record with too many fields for one without the rest. So a column of numbers is handed out only if it
-has no gap, and a file only if no record of it is too long or too short; the caller reads the rest itself.
+cuDF parses some invalid CSV values as missing, and a record with too many fields as one without the rest. So
+a column of numbers is returned only if it has no gap, and a file only if every record has the right number of
+fields. The caller reads the other columns and files itself.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import cudf
+from dmls_core.models.engines.base import Reader
 
 if TYPE_CHECKING:
+    import cudf
     import pyarrow as pa
 
 Kind = Literal["float32", "float64", "str"]
-"""What a column is read as."""
+"""The type of a column that is read."""
 
 FAILURES = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
-"""What cuDF raises where it cannot read a file; the last two for a lack of memory on the GPU, too."""
+"""What cuDF raises if it cannot read a file; the last two also if the GPU's memory is full."""
 
 log = logging.getLogger(__name__)
 
 
-class CudfReader:
+class CudfReader(Reader):
     """Reads columns of a file with cuDF."""
 
     def csv(
@@ -36,16 +37,18 @@ class CudfReader:
 
         Args:
             path: the file.
-            kinds: position of each column -> what to read it as.
+            kinds: position of each column -> its type.
             header_lines: lines above the first record.
             columns: fields of each record.
 
         Returns:
-            Columns named by their positions (``"3"``); columns of numbers that have a gap are left out. None
-            where the file is not as it should be, or cuDF cannot read it.
+            Columns named by their positions (``"3"``), without columns of numbers that have a gap; ``None``
+            if a record has too many or too few fields, or cuDF cannot read the file.
         """
-        # One column more than there are must be empty, and the last one must not be: else a record is too
-        # long or too short.
+        import cudf
+
+        # A record has the right number of fields if its last column has a value and the one after it has
+        # none.
         probes = {columns - 1: "str", columns: "str"} | dict(kinds)
         try:
             frame = cudf.read_csv(
@@ -56,7 +59,7 @@ class CudfReader:
                 usecols=[str(position) for position in sorted(probes)],
                 # Read in double precision and rounded: cuDF's own single precision may be a digit off.
                 dtype={str(at): "str" if kind == "str" else "float64" for at, kind in probes.items()},
-                # What stands for a missing value is told by the encoder's rules alone.
+                # The encoder decides which texts are missing values.
                 keep_default_na=False,
                 na_values=[""],
                 skip_blank_lines=False,
@@ -67,7 +70,7 @@ class CudfReader:
             kept = {name: column for name, column in found.items() if column is not None}
             return cudf.DataFrame(kept).to_arrow(preserve_index=False)
         except FAILURES as error:
-            log.info("cuDF does not read %s: %s", path.name, error)
+            log.info("cuDF cannot read %s: %s", path.name, error)
             return None
 
     def parquet(self, path: Path, kinds: Mapping[str, Kind]) -> pa.Table | None:
@@ -75,25 +78,27 @@ class CudfReader:
 
         Args:
             path: the file.
-            kinds: each column -> what to read it as.
+            kinds: each column -> its type.
 
         Returns:
-            The columns by their names; None where cuDF cannot read the file.
+            The columns by their names; ``None`` if cuDF cannot read the file.
         """
+        import cudf
+
         try:
             frame = cudf.read_parquet(str(path), columns=list(kinds))
             typed = {name: frame[name].astype(kind) for name, kind in kinds.items() if kind != "str"}
             return frame.assign(**typed)[list(kinds)].to_arrow(preserve_index=False)
         except FAILURES as error:
-            log.info("cuDF does not read %s: %s", path.name, error)
+            log.info("cuDF cannot read %s: %s", path.name, error)
             return None
 
 
 def _clean(column: cudf.Series, kind: Kind) -> cudf.Series | None:
-    """Return a column as its kind; None for numbers with a gap: cuDF makes gaps of what is no number."""
+    """Return a column as its type; None for numbers with a gap, which may be an invalid value."""
     if kind == "str":
         return column
-    # NaN is no null to cuDF, but unlike itself.
+    # NaN is not null in cuDF, but differs from itself.
     if column.isnull().any() or (column != column).any():
         return None
     return column.astype(kind)

@@ -1,4 +1,4 @@
-"""The plainest evaluator, cross-validation by one fit per fold: what searchers are tested with."""
+"""Score a trial by cross-validation with one fit per fold: it works with every engine."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CrossValidation:
             return Trial(
                 number,
                 "failed",
-                engine.name,
+                engine.device,
                 params,
                 seconds=seconds,
                 message=str(error),
@@ -71,7 +71,7 @@ class CrossValidation:
         return Trial(
             number,
             "pruned" if pruned else "complete",
-            engine.name,
+            engine.device,
             params,
             value=intermediate_values[-1],
             values=tuple(values),

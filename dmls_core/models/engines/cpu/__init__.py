@@ -1,1 +1,0 @@
-"""Engines on the CPU: scikit-learn, XGBoost, LightGBM."""

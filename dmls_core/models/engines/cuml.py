@@ -1,0 +1,119 @@
+"""Random forests of cuML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dmls_core.models.engines.base import (
+    Argument,
+    Array,
+    Fitted,
+    Forest,
+    ForestEngine,
+    refusal,
+    shares,
+    spread_columns,
+)
+from dmls_core.models.engines.cuda import CudaEngine, to_host
+from dmls_core.models.engines.forests import RANDOM_FORESTS
+from dmls_core.spec.definitions import ModelDefinition, Scalar
+
+if TYPE_CHECKING:
+    import treelite
+
+    from dmls_core.models.engines.base import FloatArray
+
+BINS = 128
+"""Bins per column: cuML's default, fixed here so that no release changes it."""
+
+NOT_RECORDED = frozenset({"verbose", "output_type", "handle", "n_streams", "max_batch_size"})
+"""Parameters of cuML that do not change the model."""
+
+
+class FittedCumlForest(Fitted):
+    """A fitted forest of cuML."""
+
+    def __init__(self, settings: Mapping[str, Scalar], forest: Forest, n_classes: int) -> None:
+        self._settings = settings
+        self._forest = forest
+        self._n_classes = n_classes
+
+    def predict(self, features: Array) -> FloatArray:
+        """Predict; see ``Fitted.predict``."""
+        if not self._n_classes:
+            return to_host(self._forest.predict(features)).reshape(len(features))
+        probabilities = to_host(self._forest.predict_proba(features))
+        return spread_columns(probabilities, to_host(self._forest.classes_).astype(int), self._n_classes)
+
+    def importances(self) -> FloatArray:
+        """Return the decrease of impurity per feature as shares."""
+        return shares(to_host(self._forest.feature_importances_).astype(float))
+
+    def parameters(self) -> dict[str, Scalar | None]:
+        """Return every effective parameter."""
+        own = {k: v for k, v in self._forest.get_params().items() if k not in NOT_RECORDED}
+        return CumlForestEngine.recorded(self._settings, own)
+
+    def to_treelite(self) -> treelite.Model:
+        """Return the trees as a Treelite model."""
+        model: treelite.Model = self._forest.as_treelite()
+        return model
+
+
+class CumlForestEngine(CudaEngine, ForestEngine):
+    """Fit forests with cuML."""
+
+    name = "cuml-forests"
+    models = RANDOM_FORESTS
+    packages = ("cuml", "cupy", "treelite")
+    libraries = ("cuml", "cupy", "numpy", "treelite")
+    arguments = {  # noqa: RUF012
+        "criterion": Argument(
+            name="split_criterion",
+            values={"squared_error": "mse"},
+            aliases={"log_loss": "entropy"},
+            unsupported_values=frozenset({"absolute_error"}),
+        ),
+        "max_features": Argument(values={"none": 1.0}),
+        "max_leaf_nodes": Argument(name="max_leaves", values={"none": -1}),
+        "max_samples": Argument(values={"none": 1.0}, shares_only=True),
+        "class_weight": Argument(unsupported_values=frozenset({"balanced_subsample"})),
+        "min_weight_fraction_leaf": Argument(unsupported="cuML has no minimum weight of a leaf"),
+        "ccp_alpha": Argument(unsupported="cuML does not prune trees"),
+    }
+
+    def fit(
+        self,
+        model: ModelDefinition,
+        params: Mapping[str, Scalar],
+        features: Array,
+        target: Array,
+        *,
+        n_classes: int,
+        seed: int,
+        threads: int,  # noqa: ARG002 - cuML uses the GPU
+    ) -> FittedCumlForest:
+        """Fit one forest; see ``Engine.fit``."""
+        import cupy
+        import numpy as np
+        from cuml.ensemble import RandomForestClassifier, RandomForestRegressor
+
+        settings = self.effective(model, params)
+        kind = RandomForestClassifier if n_classes else RandomForestRegressor
+        forest = kind(
+            **self.library_arguments(settings),
+            n_bins=min(BINS, len(features)),
+            # With several streams, their timing decides which tree gets which random numbers.
+            n_streams=1,
+            random_state=seed,
+            output_type="cupy",
+        )
+        try:
+            forest.fit(features, target.astype(np.int32 if n_classes else np.float32))
+        except (ValueError, RuntimeError) as error:
+            # cuML raises plain RuntimeError if the GPU's memory is full.
+            raise refusal(model, error) from error
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
+        return FittedCumlForest(settings, forest, n_classes)
