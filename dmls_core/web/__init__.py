@@ -1,9 +1,9 @@
-"""The DMLS page in Airflow: a FastAPI app behind Airflow's own login and roles."""
+"""The DMLS page in Airflow and its REST API: a FastAPI app behind Airflow's login and access control."""
 
 from __future__ import annotations
 
 PREFIX = "/dmls"
-"""Where Airflow's API server mounts the app."""
+"""Path at which Airflow's API server mounts the app."""
 
 AIRFLOW = "dmls.airflow"
-"""Key of a request's scope under which Airflow's own app is found."""
+"""Key of Airflow's own app in the scope of a request."""

@@ -1,27 +1,45 @@
-"""The app: security around every route, errors as problem details, the routers."""
+"""The FastAPI app: its middleware, its error handlers, its routers and pages."""
 
 from __future__ import annotations
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from dmls_core import __version__
-from dmls_core.web.details import PROBLEM_RESPONSE
-from dmls_core.web.problems import add_handlers
-from dmls_core.web.routes import API, API_ROUTERS, PAGE_ROUTERS
-from dmls_core.web.security import BodyLimit, SameSite, SecurityHeaders, signed_in
+from dmls_core.web.dependencies import signed_in
+from dmls_core.web.error_handlers import add_handlers
+from dmls_core.web.middleware import BodyLimit, SameOrigin, SecurityHeaders
+from dmls_core.web.pages import job as job_page
+from dmls_core.web.pages import jobs as jobs_page
+from dmls_core.web.pages import site
+from dmls_core.web.problem_details import PROBLEM_RESPONSE
+from dmls_core.web.routers import artifact_proxy, commands, jobs, platform, predictions, runs, submissions
+
+API = "/api/v1"
+"""Prefix of the REST API."""
+
+ROUTERS: tuple[APIRouter, ...] = (
+    jobs.router,
+    runs.router,
+    artifact_proxy.router,
+    commands.router,
+    predictions.router,
+    submissions.router,
+    platform.router,
+)
+"""Routers of the REST API, in the order of its reference. Add a new router here."""
+
+PAGES: tuple[APIRouter, ...] = (jobs_page.router, job_page.router, site.router)
+"""Routers of the pages. Add a new page here."""
 
 DESCRIPTION = """\
-What the DMLS page in Airflow does, for programs. Sign in as with Airflow's own API: a token of
-`POST /auth/token` as `Authorization: Bearer ...`, or the browser's session. What a caller may do with a job
-is what Airflow lets them do with its DAG `dmls.<team>.<name>`. Errors are problem details (RFC 9457).
+REST API of the DMLS page in Airflow. Sign in as for Airflow's own API: send a token of `POST /auth/token` as
+`Authorization: Bearer ...`, or use the browser's session. Access to a job is access to its DAG
+`dmls.<team>.<name>`. Errors are problem details (RFC 9457).
 """
 
 
 def create_app() -> FastAPI:
-    """Return the app that the plugin mounts.
-
-    Every route, pages and static files included, asks for Airflow's login.
-    """
+    """Return the app that the plugin mounts; every route requires Airflow's login, static files included."""
     app = FastAPI(
         title="DMLS",
         version=__version__,
@@ -31,12 +49,12 @@ def create_app() -> FastAPI:
         openapi_url=None,
         dependencies=[Depends(signed_in)],
     )
-    for router in API_ROUTERS:
+    for router in ROUTERS:
         app.include_router(router, prefix=API, responses={"default": PROBLEM_RESPONSE})
-    for router in PAGE_ROUTERS:
+    for router in PAGES:
         app.include_router(router, include_in_schema=False)
     add_handlers(app)
     app.add_middleware(BodyLimit)
-    app.add_middleware(SameSite)
+    app.add_middleware(SameOrigin)
     app.add_middleware(SecurityHeaders)
     return app

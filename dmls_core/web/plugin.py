@@ -1,22 +1,64 @@
-"""The Airflow plugin: timetables, priorities, links, and the DMLS page."""
+"""The Airflow plugin, and how it mounts the web app."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 from airflow.plugins_manager import AirflowPlugin
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dmls_core.airflow.links import MlflowRunLink, ReportLink
 from dmls_core.airflow.metrics_endpoint import METRICS_APPS
 from dmls_core.airflow.priority import LeaderPriorityStrategy
 from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
-from dmls_core.web.mount import EXTERNAL_VIEWS, FASTAPI_APPS
+from dmls_core.web import AIRFLOW, PREFIX
+
+
+class LazyApp:
+    """An ASGI app that imports and builds the web app at its first request.
+
+    Every Airflow process loads the plugin, and only the API server serves pages.
+    """
+
+    def __init__(self) -> None:
+        self._app: ASGIApp | None = None
+        self._lock = threading.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        # In a thread: it takes seconds, during which Airflow's event loop would block.
+        app = self._app if self._app is not None else await asyncio.to_thread(self._build)
+        await app({**scope, AIRFLOW: scope.get("app")}, receive, send)
+
+    def _build(self) -> ASGIApp:
+        with self._lock:
+            if self._app is None:
+                from dmls_core.web.app import create_app
+
+                self._app = create_app()
+            return self._app
 
 
 class DmlsPlugin(AirflowPlugin):
-    """What Airflow's scheduler and API server must know of DMLS."""
+    """What DMLS adds to Airflow's scheduler and API server."""
 
     name = "dmls"
     timetables = [SubmissionTimetable, IntervalTimetable]  # noqa: RUF012 - as Airflow declares it
     priority_weight_strategies = [LeaderPriorityStrategy]  # noqa: RUF012
     operator_extra_links = [MlflowRunLink(), ReportLink()]  # noqa: RUF012
-    fastapi_apps = [*FASTAPI_APPS, *METRICS_APPS]  # noqa: RUF012
-    external_views = EXTERNAL_VIEWS
+    fastapi_apps = [  # noqa: RUF012
+        {"app": LazyApp(), "url_prefix": PREFIX, "name": "DMLS"},
+        *METRICS_APPS,
+    ]
+    external_views = [  # noqa: RUF012
+        {
+            "name": "DMLS",
+            "href": "dmls/",
+            "destination": "nav",
+            "url_route": "dmls",
+            "nav_top_level": True,
+            "icon": "dmls/static/icon.svg",
+            "icon_dark_mode": "dmls/static/icon-dark.svg",
+        }
+    ]

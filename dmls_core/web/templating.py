@@ -1,4 +1,4 @@
-"""Pages from templates: everything is escaped unless a template's author says otherwise."""
+"""Render pages from templates; every value is escaped."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from dmls_core.web import words
-from dmls_core.web.sparkline import sparkline
+from dmls_core.web.filters import FILTERS
+from dmls_core.web.services.charts import sparkline
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
 STATIC = HERE / "static"
 
 NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), ("API", "/api"))
-"""(Label, path below the app) of the page's own navigation."""
+"""(Label, path below the app) of the page's navigation."""
 
 
 @cache
 def environment() -> Environment:
-    """Return the templates' environment."""
+    """Return the Jinja environment of the templates."""
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -33,20 +33,19 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline}
-    for name in ("ago", "as_json", "moment", "number", "setting", "size", "span", "state_kind"):
-        found.filters[name] = getattr(words, name)
+    found.filters |= FILTERS
     return found
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
-    """Answer with a page.
+    """Return a page.
 
     Args:
-        request: what is answered.
-        template: file in ``templates/``; it extends ``base.html``.
-        status_code: of the answer.
-        values: what the template shows, besides ``base`` (the app's address), ``path`` (the page's, below
-            it) and ``asset`` (name of a static file -> its address).
+        request: request of the page.
+        template: file in ``templates/`` that extends ``base.html``.
+        status_code: status code of the response.
+        values: variables of the template, besides ``base`` (URL path of the app), ``path`` (path of the page
+            below it) and ``asset`` (function from the name of a static file to its URL).
     """
     base = base_path(request)
     values |= {
@@ -58,11 +57,11 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
 
 
 def base_path(request: Request) -> str:
-    """Return the path at which the app is mounted, as the browser sees it."""
+    """Return the URL path at which the app is mounted."""
     path: str = request.scope.get("root_path", "")
     return path
 
 
 def _digest(name: str) -> str:
-    """Return what changes when the file does, so that browsers may keep it."""
+    """Return a hash of a static file, so that browsers can cache it under its URL."""
     return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]

@@ -161,8 +161,8 @@ def ask(jobs: int, requests: int) -> list[Row]:
     from fastapi.testclient import TestClient
 
     from dmls_core.web import PREFIX
-    from dmls_core.web.index import job_index
-    from dmls_core.web.mount import LazyApp
+    from dmls_core.web.plugin import LazyApp
+    from dmls_core.web.services.job_index import job_index
 
     token = create_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="ADMIN"))
     airflow = FastAPI()
@@ -173,7 +173,7 @@ def ask(jobs: int, requests: int) -> list[Row]:
     rows = [_row(jobs, "the entry's icon, of a new server", [_time(lambda: client.get("static/icon.svg"))])]
     rows.append(_row(jobs, "first rows, nothing in memory", [_time(lambda: client.get(""))]))
     began = time.perf_counter()
-    while not job_index().look().complete:
+    while not job_index().snapshot().complete:
         if time.perf_counter() - began > READ_SECONDS:
             raise SystemExit("the answers were not read in time")
         time.sleep(0.1)

@@ -14,13 +14,15 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from dmls_core.airflow import auth
 from dmls_core.intake import admit
 from dmls_core.store import Store
 from dmls_core.store.base import MIN_PART_BYTES
 from dmls_core.store.s3 import S3Store
-from dmls_core.web.api import submit, submit_access, submit_drop
-from dmls_core.web.problems import add_handlers
-from dmls_core.web.security import access
+from dmls_core.web import dependencies
+from dmls_core.web.error_handlers import add_handlers
+from dmls_core.web.routers import submissions as router
+from dmls_core.web.services import submissions
 from tests.e2e.data import iris
 from tests.services.seaweed import S3Server
 
@@ -36,23 +38,22 @@ def bucket(s3_server: S3Server) -> str:
 @pytest.fixture
 def store(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = S3Store(bucket, uuid.uuid4().hex, s3_server.client())
-    for module in (submit, submit_drop):
-        monkeypatch.setattr(module, "open_store", lambda: store)
-    monkeypatch.setattr(submit_drop, "open_store_for_uploads", lambda: store)
+    for name in ("open_store", "open_store_for_uploads"):
+        monkeypatch.setattr(submissions, name, lambda: store)
     return store
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    def may(user: object, method: str, team: str, name: str, entity: object = None) -> bool:
+    def authorized(user: object, method: str, dag_id: str, entity: object = None) -> bool:
+        _, team, name = dag_id.split(".")
         return team != "forbidden" and name != "secret" and (method, name) != ("PUT", "fixed")
 
-    for module in (access, submit_access):
-        monkeypatch.setattr(module, "may", may)
+    monkeypatch.setattr(auth, "is_authorized", authorized)
+    monkeypatch.setattr(submissions, "is_authorized", authorized)
     app = FastAPI()
-    for router in (submit.router, submit_drop.router):
-        app.include_router(router, prefix="/api")
-    app.dependency_overrides[access.signed_in] = object
+    app.include_router(router.router, prefix="/api")
+    app.dependency_overrides[dependencies.signed_in] = object
     add_handlers(app)
     with TestClient(app, root_path="/dmls", base_url="http://test/dmls/api") as client:
         yield client

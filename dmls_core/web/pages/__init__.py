@@ -1,1 +1,1 @@
-"""Pages for people."""
+"""HTML pages; they show what the services return."""

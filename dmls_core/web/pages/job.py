@@ -1,115 +1,128 @@
-"""A job's pages: how it is now, its runs, its versions, who did what."""
+"""A job's pages: its latest run, its runs, its versions, its history, and its served model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.common.db.common import SessionDep
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
+from dmls_core.airflow.auth import DagAccessEntity
+from dmls_core.airflow.metadata import Session, SessionDep
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.models.metrics import METRICS
-from dmls_core.store import Registry
-from dmls_core.web.api.job import Viewer, details, rights, version_list
-from dmls_core.web.api.runs import RunDetails, RunId, comparison, run_view
-from dmls_core.web.backend import open_store
-from dmls_core.web.job import audit
-from dmls_core.web.job.about import About, describe
-from dmls_core.web.job.history import read_runs
-from dmls_core.web.job.trial_view import curve, rank
-from dmls_core.web.security import JobCaller, job_may
+from dmls_core.web.dependencies import JobCaller, JobViewer, RunId, job_access
+from dmls_core.web.services import audit
+from dmls_core.web.services.charts import rank_trials, trial_chart
+from dmls_core.web.services.comparison import compare_runs
+from dmls_core.web.services.jobs import JobDetails, read_job, read_versions
+from dmls_core.web.services.runs import RunDetails, read_run_details, read_runs
+from dmls_core.web.services.store_access import open_store
 from dmls_core.web.templating import render
 
 router = APIRouter(prefix="/jobs/{team}/{name}")
 
-SHOWN_TRIALS = 100
-RUNS = [Depends(job_may("GET", DagAccessEntity.RUN))]
-EVENTS = [Depends(job_may("GET", DagAccessEntity.AUDIT_LOG))]
-"""What Airflow is asked besides, as by the API, for pages that show runs or who did what."""
+MAX_TRIALS = 100
+
+SEES_RUNS = [Depends(job_access("GET", DagAccessEntity.RUN))]
+SEES_EVENTS = [Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
+"""Access that pages with runs or events need besides that to the job, as in the REST API."""
 
 
-@router.get("", dependencies=RUNS)
-def overview(caller: Viewer, session: SessionDep, request: Request, part: str = "") -> HTMLResponse:
-    """Show the job with its latest run; with ``part``, what changes while the run goes."""
-    about = describe(session, open_store(), caller.team, caller.name)
+@router.get("", dependencies=SEES_RUNS)
+def overview_page(caller: JobViewer, session: SessionDep, request: Request, part: str = "") -> HTMLResponse:
+    """Show the job with its latest run; with ``part``, only what changes during the run."""
+    job = _read(session, caller)
     runs = read_runs(session, caller.team, caller.name, limit=1)
-    view = run_view(session, caller, runs[0].run_id) if runs else None
+    details = _run_details(session, caller, runs[0].run_id) if runs else None
     template = "job_live.html" if part else "job.html"
-    return _render(request, caller, about, template, "overview", **_run_values(about, view))
+    return _render(request, caller, job, template, "overview", **_run_values(job, details))
 
 
-@router.get("/runs", dependencies=RUNS)
-def runs_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
+@router.get("/runs", dependencies=SEES_RUNS)
+def runs_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
     """List the job's runs."""
-    about = describe(session, open_store(), caller.team, caller.name)
     runs = read_runs(session, caller.team, caller.name)
-    return _render(request, caller, about, "job_runs.html", "runs", runs=runs)
+    return _render(request, caller, _read(session, caller), "job_runs.html", "runs", runs=runs)
 
 
-@router.get("/compare", dependencies=RUNS)
+@router.get("/compare", dependencies=SEES_RUNS)
 def compare_page(
-    caller: Viewer,
+    caller: JobViewer,
     session: SessionDep,
     request: Request,
     run: Annotated[list[str] | None, Query(max_length=8)] = None,
 ) -> HTMLResponse:
     """Show runs side by side."""
-    about = describe(session, open_store(), caller.team, caller.name)
-    chosen = run or []
-    found = comparison(session, caller, chosen) if len(chosen) > 1 else None
-    return _render(request, caller, about, "job_compare.html", "runs", comparison=found)
+    job, run_ids = _read(session, caller), run or []
+    found = (
+        compare_runs(session, open_store(), caller.team, caller.name, run_ids) if len(run_ids) > 1 else None
+    )
+    return _render(request, caller, job, "job_compare.html", "runs", comparison=found)
 
 
-@router.get("/runs/{run_id}", dependencies=RUNS)
+@router.get("/runs/{run_id}", dependencies=SEES_RUNS)
 def run_page(
-    caller: Viewer, session: SessionDep, request: Request, run_id: RunId, part: str = ""
+    caller: JobViewer, session: SessionDep, request: Request, run_id: RunId, part: str = ""
 ) -> HTMLResponse:
-    """Show one run."""
-    about = describe(session, open_store(), caller.team, caller.name)
-    view = run_view(session, caller, run_id)
+    """Show one run; with ``part``, only what changes during the run."""
+    job, details = _read(session, caller), _run_details(session, caller, run_id)
     template = "job_live.html" if part else "job_run.html"
-    return _render(request, caller, about, template, "runs", **_run_values(about, view))
+    return _render(request, caller, job, template, "runs", **_run_values(job, details))
 
 
 @router.get("/versions")
-def versions_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
-    """Show the versions of spec and data, and what each changed."""
-    about = describe(session, open_store(), caller.team, caller.name)
-    versions = version_list(Registry(open_store()), caller.team, caller.name)
-    return _render(request, caller, about, "job_versions.html", "versions", versions=versions)
+def versions_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
+    """Show the versions of spec and data with their changes."""
+    versions = read_versions(open_store(), caller.team, caller.name)
+    job = _read(session, caller)
+    return _render(request, caller, job, "job_versions.html", "versions", versions=versions)
 
 
-@router.get("/history", dependencies=EVENTS)
-def history_page(caller: Viewer, session: SessionDep, request: Request) -> HTMLResponse:
-    """Show who did what and when."""
-    about = describe(session, open_store(), caller.team, caller.name)
-    events = [(event, *audit.tell(event)) for event in audit.read_events(session, caller.dag_id)]
-    return _render(request, caller, about, "job_history.html", "history", events=events)
+@router.get("/history", dependencies=SEES_EVENTS)
+def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
+    """Show who did what with the job and when."""
+    found = audit.read_events(session, caller.dag_id)
+    events = [(event, *audit.describe_event(event)) for event in found]
+    job = _read(session, caller)
+    return _render(request, caller, job, "job_history.html", "history", events=events)
+
+
+@router.get("/try")
+def try_page(caller: JobViewer, request: Request) -> HTMLResponse:
+    """Show the form that sends rows to the served model."""
+    return render(request, "try.html", team=caller.team, name=caller.name)
+
+
+def _read(session: Session, caller: JobCaller) -> JobDetails:
+    return read_job(session, open_store(), caller.user, caller.team, caller.name)
+
+
+def _run_details(session: Session, caller: JobCaller, run_id: str) -> RunDetails:
+    return read_run_details(session, open_store(), caller.team, caller.name, run_id)
 
 
 def _render(
-    request: Request, caller: JobCaller, about: About, template: str, tab: str, **values: Any
+    request: Request, caller: JobCaller, job: JobDetails, template: str, tab: str, **values: Any
 ) -> HTMLResponse:
-    return render(request, template, job=details(about, rights(caller)), caller=caller, tab=tab, **values)
+    return render(request, template, job=job, caller=caller, tab=tab, **values)
 
 
-def _run_values(about: About, view: RunDetails | None) -> dict[str, Any]:
-    """Return what the part of a page that shows one run needs."""
+def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
+    """Return the variables of the template that shows one run."""
     if view is None:
         return {"view": None}
-    result, spec = view.result or {}, about.spec or {}
+    result, spec = view.result or {}, job.spec or {}
     metric = view.run.metric or result.get("metric") or spec.get("search", {}).get("metric", "")
     direction = view.run.direction or result.get("direction") or _direction(metric)
-    states = _step_states(view)
+    state_of = _task_states(view)
     return {
         "view": view,
         "metric": metric,
-        "steps": [(step, states(step)) for step in TaskId],
-        "trials": rank(view.trials, direction)[:SHOWN_TRIALS],
-        "curve": curve(view.trials, direction),
+        "steps": [(task, state_of(task)) for task in TaskId],
+        "trials": rank_trials(view.trials, direction)[:MAX_TRIALS],
+        "chart": trial_chart(view.trials, direction),
         "live": view.run.state in {"queued", "running"},
         "parameters": sorted({name for trial in view.trials for name in trial.get("params") or {}}),
     }
@@ -119,14 +132,14 @@ def _direction(metric: str) -> str:
     return METRICS[metric].direction if metric in METRICS else "maximize"
 
 
-def _step_states(view: RunDetails) -> Callable[[str], str]:
-    """Return a function from a step to its state; of a mapped one, that of the task which is furthest off."""
+def _task_states(view: RunDetails) -> Callable[[str], str]:
+    """Return a function from a task to its state; for a mapped task, the first one without success."""
     by_task: dict[str, list[str]] = {}
     for task in view.tasks:
         by_task.setdefault(task.task_id, []).append(task.state)
 
-    def state(step: str) -> str:
-        found = by_task.get(step, ["none"])
-        return next((one for one in found if one not in {"success", "skipped"}), found[0])
+    def state_of(task_id: str) -> str:
+        found = by_task.get(task_id, ["none"])
+        return next((state for state in found if state not in {"success", "skipped"}), found[0])
 
-    return state
+    return state_of

@@ -1,16 +1,15 @@
-"""The table of all jobs."""
+"""The Jobs page: the table of all jobs."""
 
 from __future__ import annotations
 
-from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from dmls_core.web.api.jobs import find_jobs, table_query
-from dmls_core.web.index import Page, Query
-from dmls_core.web.security import Caller
+from dmls_core.web.dependencies import Caller, JobQueryParameters
+from dmls_core.web.services.job_index import find_jobs
+from dmls_core.web.services.job_table import JobQuery, Page
 from dmls_core.web.templating import base_path, render
 
 router = APIRouter()
@@ -26,36 +25,34 @@ COLUMNS = (
     ("Owner", "owner"),
     ("Updated", "updated"),
 )
-"""(Heading, what it sorts by)."""
+"""(Heading, sort column)."""
 
-FALLING_FIRST = frozenset({"score", "champion", "updated"})
-"""Columns that are sorted with the largest first when they are chosen."""
+DESCENDING_FIRST = frozenset({"score", "champion", "updated"})
+"""Columns whose largest values come first when they are chosen."""
 
 
 @router.get("/")
-def jobs_page(
-    request: Request, caller: Caller, query: Annotated[Query, Depends(table_query)], part: str = ""
-) -> HTMLResponse:
-    """Show the jobs; with ``part``, the table alone, which the page's script puts into place."""
-    page, view = find_jobs(caller, query)
+def jobs_page(request: Request, caller: Caller, query: JobQueryParameters, part: str = "") -> HTMLResponse:
+    """Show the jobs; with ``part``, only the table, which the page's script inserts."""
+    page, snapshot = find_jobs(caller, query)
     return render(
         request,
         "jobs_table.html" if part else "jobs.html",
         columns=COLUMNS,
         query=query,
         page=page,
-        view=view,
+        snapshot=snapshot,
         sort_url=lambda column: _url(request, query, sort=column, descending=_direction(query, column)),
-        pages=_pages(request, query, page),
+        pages=_neighbors(request, query, page),
     )
 
 
-def _direction(query: Query, column: str) -> bool:
-    return not query.descending if query.sort == column else column in FALLING_FIRST
+def _direction(query: JobQuery, column: str) -> bool:
+    return not query.descending if query.sort == column else column in DESCENDING_FIRST
 
 
-def _pages(request: Request, query: Query, page: Page) -> dict[str, str]:
-    """Return the addresses of the rows before and after these."""
+def _neighbors(request: Request, query: JobQuery, page: Page) -> dict[str, str]:
+    """Return the URLs of the previous and the next page."""
     found = {}
     if query.offset:
         found["previous"] = _url(request, query, offset=max(0, query.offset - query.limit))
@@ -64,8 +61,8 @@ def _pages(request: Request, query: Query, page: Page) -> dict[str, str]:
     return found
 
 
-def _url(request: Request, query: Query, **changes: object) -> str:
-    """Return the address of the table with something of the query changed; a new order starts at the top."""
+def _url(request: Request, query: JobQuery, **changes: object) -> str:
+    """Return the URL of the table with changes to the query; without ``offset``, of its first page."""
     values: dict[str, object] = {
         "q": query.text,
         "state": list(query.states),

@@ -1,0 +1,73 @@
+"""Airflow's login, and what its auth manager allows a user to do with the DAG of a job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser as User
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep as CurrentUser
+from airflow.configuration import conf
+from airflow.models.dag import DagModel
+
+__all__ = [
+    "CurrentUser",
+    "DagAccessEntity",
+    "ResourceMethod",
+    "User",
+    "is_authorized",
+    "login_url",
+    "may_view_cluster",
+    "may_view_connections",
+    "readable_dags",
+]
+
+
+def is_authorized(
+    user: User, method: ResourceMethod, dag_id: str, entity: DagAccessEntity | None = None
+) -> bool:
+    """Return whether Airflow allows ``method`` on a DAG, which does not need to exist yet.
+
+    Args:
+        user: who asks.
+        method: ``GET`` reads, ``POST`` creates or triggers, ``PUT`` changes, ``DELETE`` removes.
+        dag_id: the DAG.
+        entity: part of the DAG, such as its runs; ``None`` for the DAG itself.
+    """
+    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+    return get_auth_manager().is_authorized_dag(
+        method=method, access_entity=entity, details=details, user=user
+    )
+
+
+def readable_dags(user: User, dag_ids: set[str]) -> set[str]:
+    """Return the DAGs that Airflow lets ``user`` see, in one call for each of Airflow's teams."""
+    by_team: dict[str | None, set[str]] = {None: dag_ids}
+    if conf.getboolean("core", "multi_team"):
+        teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
+        by_team = defaultdict(set)
+        for dag_id in dag_ids:
+            by_team[teams.get(dag_id)].add(dag_id)
+    manager = get_auth_manager()
+    return {
+        dag_id
+        for team, members in by_team.items()
+        for dag_id in manager.filter_authorized_dag_ids(dag_ids=members, user=user, team_name=team)
+    }
+
+
+def may_view_cluster(user: User) -> bool:
+    """Return whether Airflow shows ``user`` its own health and activity."""
+    return get_auth_manager().is_authorized_view(access_view=AccessView.CLUSTER_ACTIVITY, user=user)
+
+
+def may_view_connections(user: User) -> bool:
+    """Return whether Airflow shows ``user`` its connections."""
+    return get_auth_manager().is_authorized_connection(method="GET", user=user)
+
+
+def login_url() -> str:
+    """Return the URL of Airflow's login."""
+    return get_auth_manager().get_url_login()

@@ -1,0 +1,248 @@
+"""Queries of Airflow's metadata database: DAGs, runs, tasks, XComs, pools, the audit log, and health."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.configuration import conf
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
+from airflow.models.pool import Pool
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from dmls_core.airflow.settings import BUNDLE_CLASSPATH
+
+__all__ = [
+    "DagRun",
+    "DagState",
+    "LogEvent",
+    "Session",
+    "SessionDep",
+    "TaskInstance",
+    "XCom",
+    "airflow_health",
+    "audit_events",
+    "bundle_version",
+    "create_session",
+    "dag_runs",
+    "dag_state",
+    "dag_states",
+    "pool_slots",
+    "record_event",
+    "return_values",
+    "task_counts",
+    "task_instances",
+    "tasks_by_priority",
+    "unfinished_runs",
+    "xcoms_of_runs",
+]
+
+DAG_PREFIX = "dmls."
+POOL_PREFIX = "dmls_"
+OURS = DagModel.dag_id.startswith(DAG_PREFIX, autoescape=True)
+
+
+class DagState(NamedTuple):
+    """What Airflow knows of a job's DAG; ``schedule`` is in words."""
+
+    paused: bool
+    next_run: datetime | None
+    schedule: str = ""
+    stale: bool = False
+
+
+class XCom(NamedTuple):
+    """A value that a task pushed."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    key: str
+    value: Any
+    timestamp: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """An entry of Airflow's audit log; ``extra`` is JSON."""
+
+    at: datetime | None
+    event: str
+    who: str | None
+    run_id: str | None
+    extra: str | None
+
+
+def dag_state(session: Session, dag_id: str) -> DagState | None:
+    """Return the state of a DAG, or ``None`` if Airflow does not have it."""
+    columns = (
+        DagModel.is_paused,
+        DagModel.next_dagrun_create_after,
+        DagModel.timetable_description,
+        DagModel.is_stale,
+    )
+    row = session.execute(select(*columns).where(DagModel.dag_id == dag_id)).one_or_none()
+    return DagState(row[0], row[1], row[2] or "", row[3]) if row else None
+
+
+def dag_states(session: Session) -> dict[str, DagState]:
+    """Return whether each job's DAG is paused and when it runs next, by DAG ID."""
+    columns = DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after
+    rows = session.execute(select(*columns).where(OURS))
+    return {dag_id: DagState(paused, next_run) for dag_id, paused, next_run in rows}
+
+
+def dag_runs(session: Session, dag_id: str, *, limit: int, run_id: str = "") -> list[DagRun]:
+    """Return the latest runs of a DAG, newest first; only ``run_id`` if it is given."""
+    query = select(DagRun).where(DagRun.dag_id == dag_id)
+    if run_id:
+        query = query.where(DagRun.run_id == run_id)
+    query = query.order_by(DagRun.run_after.desc(), DagRun.id.desc()).limit(limit)
+    return list(session.scalars(query))
+
+
+def unfinished_runs(session: Session) -> list[tuple[str, str, bool]]:
+    """Return (DAG ID, state, whether the DAG is paused) of each queued or running run of a job."""
+    query = (
+        select(DagRun.dag_id, DagRun.state, DagModel.is_paused)
+        .join(DagModel, DagModel.dag_id == DagRun.dag_id)
+        .where(DagRun.state.in_(["queued", "running"]), OURS)
+    )
+    return [(dag_id, str(state), paused) for dag_id, state, paused in session.execute(query)]
+
+
+def task_instances(
+    session: Session,
+    *,
+    dag_id: str = "",
+    run_id: str = "",
+    task_id: str = "",
+    states: Collection[str] = (),
+) -> list[TaskInstance]:
+    """Return task instances of jobs in order of their start; empty arguments do not filter."""
+    query = select(TaskInstance).where(
+        TaskInstance.dag_id == dag_id
+        if dag_id
+        else TaskInstance.dag_id.startswith(DAG_PREFIX, autoescape=True)
+    )
+    if run_id:
+        query = query.where(TaskInstance.run_id == run_id)
+    if task_id:
+        query = query.where(TaskInstance.task_id == task_id)
+    if states:
+        query = query.where(TaskInstance.state.in_(list(states)))
+    return list(session.scalars(query.order_by(TaskInstance.start_date)))
+
+
+def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return (DAG ID, pool, state) of task instances in the order in which Airflow's scheduler takes them."""
+    query = (
+        select(TaskInstance.dag_id, TaskInstance.pool, TaskInstance.state)
+        .where(
+            TaskInstance.task_id == task_id,
+            TaskInstance.state.in_(list(states)),
+            TaskInstance.dag_id.startswith(DAG_PREFIX, autoescape=True),
+        )
+        .join(TaskInstance.dag_run)
+        .order_by(TaskInstance.priority_weight.desc(), DagRun.logical_date, TaskInstance.map_index)
+    )
+    return [(dag_id, pool, str(state)) for dag_id, pool, state in session.execute(query)]
+
+
+def pool_slots(session: Session, *, ours: bool = False) -> dict[str, int]:
+    """Return the number of slots by pool; only those of DMLS if ``ours``."""
+    query = select(Pool.pool, Pool.slots).order_by(Pool.pool)
+    if ours:
+        query = query.where(Pool.pool.startswith(POOL_PREFIX, autoescape=True))
+    return {str(name): int(slots) for name, slots in session.execute(query)}
+
+
+def task_counts(session: Session) -> dict[tuple[str, str], int]:
+    """Return how many task instances of DMLS's pools run or wait, by pool and state."""
+    query = (
+        select(TaskInstance.pool, TaskInstance.state, func.count())
+        .where(TaskInstance.pool.startswith(POOL_PREFIX, autoescape=True))
+        .where(TaskInstance.state.in_(("running", "queued", "scheduled")))
+        .group_by(TaskInstance.pool, TaskInstance.state)
+    )
+    return {(pool, str(state)): count for pool, state, count in session.execute(query)}
+
+
+_XCOM = (
+    XComModel.dag_id,
+    XComModel.run_id,
+    XComModel.task_id,
+    XComModel.key,
+    XComModel.value,
+    XComModel.timestamp,
+)
+
+
+def return_values(session: Session, task_ids: Iterable[str], since: datetime | None) -> list[XCom]:
+    """Return what tasks of all jobs returned, oldest first; only values later than ``since`` if given."""
+    query = (
+        select(*_XCOM)
+        .where(
+            XComModel.key == "return_value",
+            XComModel.task_id.in_(list(task_ids)),
+            XComModel.dag_id.startswith(DAG_PREFIX, autoescape=True),
+        )
+        .order_by(XComModel.timestamp)
+    )
+    if since:
+        query = query.where(XComModel.timestamp > since)
+    return [XCom(*row) for row in session.execute(query)]
+
+
+def xcoms_of_runs(
+    session: Session, dag_id: str, run_ids: list[str], task_ids: Iterable[str], keys: Iterable[str]
+) -> list[XCom]:
+    """Return the values that tasks of some runs pushed under ``keys``."""
+    query = select(*_XCOM).where(
+        XComModel.dag_id == dag_id,
+        XComModel.run_id.in_(run_ids),
+        XComModel.task_id.in_(list(task_ids)),
+        XComModel.key.in_(list(keys)),
+    )
+    return [XCom(*row) for row in session.execute(query)]
+
+
+def audit_events(session: Session, dag_id: str, events: Iterable[str], limit: int) -> list[LogEvent]:
+    """Return the latest entries of the audit log about a DAG, newest first."""
+    query = select(Log).where(Log.dag_id == dag_id, Log.event.in_(list(events)))
+    rows = session.scalars(query.order_by(Log.id.desc()).limit(limit))
+    return [LogEvent(row.dttm, row.event, row.owner, row.run_id, row.extra) for row in rows]
+
+
+def record_event(event: str, dag_id: str, user: str, extra: dict[str, Any]) -> None:
+    """Write an entry into Airflow's audit log."""
+    with create_session() as session:
+        entry = Log(event=event, dag_id=dag_id, owner=user, owner_display_name=user, extra=json.dumps(extra))
+        session.add(entry)
+
+
+def bundle_version(session: Session) -> str | None:
+    """Return the version of the registry that Airflow's DAG processor has loaded."""
+    entries = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
+    name = next((entry["name"] for entry in entries if entry["classpath"] == BUNDLE_CLASSPATH), "")
+    found: str | None = session.scalar(select(DagBundleModel.version).where(DagBundleModel.name == name))
+    return found
+
+
+def airflow_health() -> dict[str, str]:
+    """Return the status of each of Airflow's components that reports one."""
+    from airflow.api.common.airflow_health import get_airflow_health
+
+    health: dict[str, Any] = get_airflow_health()
+    return {name: str(entry["status"]) for name, entry in health.items() if entry.get("status")}

@@ -1,1 +1,0 @@
-"""REST API of the page: JSON, below ``/api/v1``."""

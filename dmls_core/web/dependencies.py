@@ -1,0 +1,149 @@
+"""FastAPI dependencies of routes and pages: the signed-in user, access to a job, query parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, HTTPException, Path, Query, Request
+from fastapi.openapi.utils import get_openapi
+
+from dmls_core.airflow import auth
+from dmls_core.airflow.auth import CurrentUser, DagAccessEntity, ResourceMethod, User
+from dmls_core.store import layout
+from dmls_core.web import AIRFLOW
+from dmls_core.web.services.airflow_api import AirflowApi
+from dmls_core.web.services.job_table import JobQuery, Sort
+
+NAME = f"^{layout.NAME_PATTERN}$"
+MAX_ROWS = 500
+MAX_OFFSET = 10_000_000
+
+Team = Annotated[str, Path(pattern=NAME, description="Team that owns the job.")]
+Name = Annotated[str, Path(pattern=NAME, description="Name of the job within its team.")]
+RunId = Annotated[str, Path(max_length=250, description="Airflow's ID of the run.")]
+FileName = Annotated[str, Query(max_length=255, description="Name of the file; its suffix gives the format.")]
+BINARY_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+"""``openapi_extra`` of a route that reads its body as a stream of bytes."""
+
+
+async def signed_in(user: CurrentUser) -> User:
+    """Return the user of Airflow's session cookie or bearer token; respond with 401 without one."""
+    return user
+
+
+Caller = Annotated[User, Depends(signed_in)]
+
+
+@dataclass(frozen=True, slots=True)
+class JobCaller:
+    """A user, and a job that Airflow gives them access to."""
+
+    user: User
+    team: str
+    name: str
+
+    @property
+    def dag_id(self) -> str:
+        """ID of the job's DAG."""
+        return layout.dag_id(self.team, self.name)
+
+    @property
+    def user_name(self) -> str:
+        """Name of the user in records."""
+        return self.user.get_name()
+
+
+def may(
+    user: User, method: ResourceMethod, team: str, name: str, entity: DagAccessEntity | None = None
+) -> bool:
+    """Return whether Airflow allows ``method`` on the DAG of a job, which does not need to exist yet."""
+    return auth.is_authorized(user, method, layout.dag_id(team, name), entity)
+
+
+def job_access(
+    method: ResourceMethod, entity: DagAccessEntity | None = None
+) -> Callable[[Team, Name, User], JobCaller]:
+    """Return a dependency that responds with 403 unless Airflow allows ``method`` on the job's DAG.
+
+    Args:
+        method: see ``auth.is_authorized``.
+        entity: see ``auth.is_authorized``.
+    """
+
+    def check(team: Team, name: Name, user: Caller) -> JobCaller:
+        if not may(user, method, team, name, entity):
+            raise HTTPException(403, f"Airflow does not allow you to {method} the DAG dmls.{team}.{name}")
+        return JobCaller(user, team, name)
+
+    return check
+
+
+JobViewer = Annotated[JobCaller, Depends(job_access("GET"))]
+RunViewer = Annotated[JobCaller, Depends(job_access("GET", DagAccessEntity.RUN))]
+LogViewer = Annotated[JobCaller, Depends(job_access("GET", DagAccessEntity.TASK_LOGS))]
+AuditViewer = Annotated[JobCaller, Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
+Deployer = Annotated[JobCaller, Depends(job_access("PUT", DagAccessEntity.HITL_DETAIL))]
+Submitter = Annotated[JobCaller, Depends(job_access("POST", DagAccessEntity.RUN))]
+"""May start runs of the job, whose DAG does not need to exist yet; a submission starts one."""
+Editor = Annotated[JobCaller, Depends(job_access("PUT"))]
+Remover = Annotated[JobCaller, Depends(job_access("DELETE"))]
+
+
+def check_cluster_access(user: Caller) -> User:
+    """Respond with 403 unless Airflow shows the user its own health and activity."""
+    if not auth.may_view_cluster(user):
+        raise HTTPException(403, "Airflow does not allow you to see the cluster activity")
+    return user
+
+
+def check_doctor_access(user: Caller) -> None:
+    """Respond with 403 unless Airflow shows the user its connections: the checks name addresses and paths."""
+    if not auth.may_view_connections(user):
+        raise HTTPException(403, "Airflow does not allow you to see connections, which the checks name")
+
+
+ClusterViewer = Annotated[User, Depends(check_cluster_access)]
+
+
+def job_query(
+    q: Annotated[str, Query(max_length=200, description="Words that must all occur.")] = "",
+    state: Annotated[list[str] | None, Query(max_length=20, description="Only jobs in these states.")] = None,
+    team: Annotated[str, Query(max_length=63, description="Only jobs of this team.")] = "",
+    model: Annotated[str, Query(max_length=100, description="Only jobs that train this model.")] = "",
+    sort: Annotated[Sort, Query(description="Column to sort by.")] = "updated",
+    descending: Annotated[bool, Query(description="Largest value first.")] = True,
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Rows to skip.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="Rows to return at most.")] = 50,
+) -> JobQuery:
+    """Read a query of the table of jobs from the URL."""
+    return JobQuery(q, tuple(state or ()), team, model, sort, descending, offset, limit)
+
+
+JobQueryParameters = Annotated[JobQuery, Depends(job_query)]
+
+
+def openapi_document(request: Request) -> dict[str, Any]:
+    """Return the OpenAPI document of the app that handles ``request``."""
+    app = request.app
+    return get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        servers=[{"url": request.scope.get("root_path", "") or "/"}],
+    )
+
+
+OpenApi = Annotated[dict[str, Any], Depends(openapi_document)]
+
+
+def airflow_api(request: Request) -> AirflowApi:
+    """Return a client of Airflow's REST API with the credentials of ``request``."""
+    return AirflowApi(request.scope[AIRFLOW], request.headers)

@@ -1,0 +1,114 @@
+"""Handlers of errors: the API responds with problem details, pages with an error page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from dmls_core.errors import (
+    ConflictError,
+    DmlsError,
+    NotFoundError,
+    ObjectMissingError,
+    PlatformError,
+    UserError,
+    ValidationIssue,
+)
+from dmls_core.web.middleware import HEADERS
+from dmls_core.web.problem_details import MEDIA_TYPE, problem_details
+
+log = logging.getLogger(__name__)
+
+STATUSES: tuple[tuple[type[DmlsError], HTTPStatus], ...] = (
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (UserError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (ObjectMissingError, HTTPStatus.NOT_FOUND),
+    (ConflictError, HTTPStatus.CONFLICT),
+    (PlatformError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (DmlsError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+"""Status code of each error class; the first match applies."""
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Register this module's handlers for every error of ``app``."""
+    app.add_exception_handler(DmlsError, _dmls)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _crash)
+
+
+def problem_response(
+    request: Request, status: int, detail: str, problems: Sequence[ValidationIssue | Mapping[str, Any]] = ()
+) -> Response:
+    """Return an error as JSON below ``/api/`` and as a page elsewhere."""
+    body = problem_details(status, detail, problems)
+    if is_api(request):
+        return JSONResponse(body, status, media_type=MEDIA_TYPE)
+    from dmls_core.web.templating import render
+
+    return render(request, "problem.html", status_code=status, problem=body)
+
+
+def is_api(request: Request) -> bool:
+    """Return whether the request is one of the REST API."""
+    path: str = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    return path.startswith("/api/")
+
+
+async def _dmls(request: Request, error: Exception) -> Response:
+    status = next(status for kind, status in STATUSES if isinstance(error, kind))
+    problems = error.issues if isinstance(error, UserError) else ()
+    return problem_response(request, status, str(error), problems)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    if error.status_code == HTTPStatus.UNAUTHORIZED and not is_api(request):
+        return RedirectResponse(_login_url(request), HTTPStatus.SEE_OTHER)
+    response = problem_response(request, error.status_code, str(error.detail))
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _login_url(request: Request) -> str:
+    """Return the URL of Airflow's login, which redirects back to the page."""
+    from dmls_core.airflow.auth import login_url
+
+    url = login_url()
+    return f"{url}{'&' if '?' in url else '?'}{urlencode({'next': str(request.url)})}"
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    problems = [
+        ValidationIssue(
+            entry["msg"], key=".".join(map(str, entry["loc"])), found=_excerpt(entry.get("input", ""))
+        )
+        for entry in error.errors()
+    ]
+    detail = "; ".join(f"{problem.key}: {problem.message}" for problem in problems)
+    return problem_response(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, problems)
+
+
+def _excerpt(found: object) -> str:
+    """Return the beginning of the input, without characters that UTF-8 cannot encode."""
+    return str(found)[:200].encode(errors="replace").decode()
+
+
+async def _crash(request: Request, error: Exception) -> Response:
+    log.error("a request to the DMLS page failed", exc_info=error)
+    detail = "DMLS failed to answer this request; the API server's log has the details."
+    response = problem_response(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+    response.headers.update(HEADERS)  # this handler runs outside all middleware
+    return response

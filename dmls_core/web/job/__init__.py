@@ -1,1 +1,0 @@
-"""One job: its versions, its runs, what they left, and what can be done with it."""

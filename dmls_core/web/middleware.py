@@ -1,0 +1,146 @@
+"""Middleware around every route: size limits of bodies, same-origin checks, security headers."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dmls_core.web.problem_details import MEDIA_TYPE, problem_details
+
+MIB = 2**20
+
+BODY_LIMIT = 1 * MIB
+"""Largest body of a request, in bytes."""
+
+LARGER_BODIES: tuple[tuple[str, int], ...] = (
+    ("/api/v1/sniff", 9 * MIB),
+    ("/api/v1/drops/", 32 * MIB),
+    ("/api/v1/scores/", 512 * MIB),
+)
+"""(Prefix of the path below the app, bytes) of routes that accept more."""
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+)
+"""No inline scripts or styles, nothing from other origins; Airflow's own page may frame this one."""
+
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "SAMEORIGIN",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+"""Headers of every response that does not set its own."""
+
+
+class TooLargeError(Exception):
+    """The body is larger than the route accepts."""
+
+
+class BodyLimit:
+    """Responds with 413 to a body that is too large, before it is in memory."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        limit = next((size for prefix, size in LARGER_BODIES if path.startswith(prefix)), BODY_LIMIT)
+        too_large = _problem(413, f"the body is larger than {limit:,} bytes")
+        content_length = Headers(scope=scope).get("content-length", "0")
+        if not content_length.isdigit() or int(content_length) > limit:
+            await too_large(scope, receive, send)
+            return
+        received, started = 0, False
+
+        async def limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise TooLargeError
+            return message
+
+        async def observed(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, limited, observed)
+        except TooLargeError:
+            if started:
+                raise
+            await too_large(scope, receive, send)
+
+
+class SameOrigin:
+    """Responds with 403 if another site makes a browser send a request that changes something.
+
+    The session cookie is ``SameSite=Lax`` already; this check does not rely on it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS:
+            objection = find_objection(Headers(scope=scope))
+            if objection:
+                await _problem(403, objection)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def find_objection(headers: Headers) -> str:
+    """Return why a request that changes something is refused; empty if it is allowed.
+
+    Browsers state the origin of a request in ``Sec-Fetch-Site`` and ``Origin``, which no page can forge. A
+    request without either comes from a program and needs a bearer token, which no browser adds by itself.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site != "same-origin":
+        return "the request comes from another site"
+    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        return "the request comes from another site"
+    if site is None and origin is None and not headers.get("authorization", "").lower().startswith("bearer "):
+        return "a program must send its token as Authorization: Bearer"
+    return ""
+
+
+class SecurityHeaders:
+    """Adds ``HEADERS`` to every response, errors included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+def _problem(status: int, detail: str) -> JSONResponse:
+    return JSONResponse(problem_details(status, detail), status, media_type=MEDIA_TYPE)

@@ -1,0 +1,1 @@
+"""REST API: JSON below ``/dmls/api/v1``."""

@@ -1,0 +1,138 @@
+"""REST API of what users do with a job; Airflow's audit log records each command with its user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from dmls_core.web.dependencies import Deployer, Editor, JobViewer, Remover, Submitter, airflow_api
+from dmls_core.web.services import commands
+from dmls_core.web.services.store_access import open_store
+
+router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"])
+
+SPEC_BYTES = 512 << 10
+
+
+class Done(BaseModel):
+    """Result of a command."""
+
+    message: str
+
+
+class Body(BaseModel):
+    """A request body; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RollbackBody(Body):
+    """Version to serve again."""
+
+    version: int | None = Field(
+        None, ge=1, le=2**31 - 1, description="Version in Triton; null for the previous one."
+    )
+
+
+class RunBody(Body):
+    """Changes for one run."""
+
+    changes: dict[str, Any] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="`n_trials`, `seed`, `data`, `hyperparameters`, `deploy`, as in a run's configuration.",
+    )
+
+
+class PauseBody(Body):
+    """Whether the job is paused."""
+
+    paused: bool
+
+
+class SpecBody(Body):
+    """A changed spec."""
+
+    toml: str = Field(max_length=SPEC_BYTES)
+    etag: str = Field(max_length=200, description="ETag of the spec that was changed.")
+
+
+class SpecText(BaseModel):
+    """The submitted spec."""
+
+    toml: str
+    etag: str
+
+
+class ServedVersions(BaseModel):
+    """Versions in Triton's model repository."""
+
+    serving: int | None = Field(description="Version that Triton serves.")
+    kept: list[int] = Field(description="Versions that a rollback can serve again.")
+
+
+@router.post("/deploy", summary="Deploy the model that waits for approval")
+async def deploy(caller: Deployer, request: Request) -> Done:
+    """Approve the model that waits for approval; DMLS then stages it, verifies it, and serves it."""
+    subject = await commands.answer_approval(airflow_api(request), caller.team, caller.name, "Approve")
+    return Done(message=f"{subject} approved: it is served once it is verified")
+
+
+@router.post("/decline", summary="Decline the model that waits for approval")
+async def decline(caller: Deployer, request: Request) -> Done:
+    """Decline the model that waits for approval; the served model stays."""
+    subject = await commands.answer_approval(airflow_api(request), caller.team, caller.name, "Reject")
+    return Done(message=f"{subject} declined: the served model stays")
+
+
+@router.get("/served", summary="Show the versions that a rollback can serve")
+def served(caller: JobViewer) -> ServedVersions:
+    """Return the served version, and the versions that a rollback can serve again."""
+    serving, kept = commands.kept_versions(caller.team, caller.name)
+    return ServedVersions(serving=serving, kept=kept)
+
+
+@router.post("/rollback", summary="Serve an earlier version again")
+def rollback(caller: Deployer, body: RollbackBody) -> Done:
+    """Serve a version that was served before, and make it the champion, in one transaction."""
+    done = commands.roll_back(caller.team, caller.name, body.version, caller.user_name)
+    return Done(message=f"version {done.version} is served and champion again (was: {done.previous})")
+
+
+@router.post("/runs", summary="Start a run", status_code=201)
+async def start_run(caller: Submitter, body: RunBody, request: Request) -> Done:
+    """Start a run of the job, with changes for this run only."""
+    run_id = await commands.start_run(airflow_api(request), caller.team, caller.name, body.changes)
+    return Done(message=f"run {run_id} has started")
+
+
+@router.post("/pause", summary="Pause or resume a job")
+async def pause(caller: Editor, body: PauseBody, request: Request) -> Done:
+    """Pause the job, so that Airflow starts no runs of it, or resume it."""
+    await commands.set_paused(airflow_api(request), caller.team, caller.name, paused=body.paused)
+    return Done(message="paused: no run starts until you resume the job" if body.paused else "resumed")
+
+
+@router.post("/retire", summary="Retire a job")
+def retire(caller: Remover) -> Done:
+    """Delete the job's spec, as in S3: no run starts any more; the history and the served model stay."""
+    commands.retire(open_store(), caller.team, caller.name, caller.user_name)
+    return Done(message="retired: the history stays, and Triton still serves the model")
+
+
+@router.get("/spec", summary="Read the submitted spec")
+def read_spec(caller: JobViewer) -> SpecText:
+    """Return the submitted `spec.toml`, with the ETag that a change of it needs."""
+    toml, etag = commands.read_spec_text(open_store(), caller.team, caller.name, SPEC_BYTES)
+    return SpecText(toml=toml, etag=etag)
+
+
+@router.put("/spec", summary="Submit a changed spec", status_code=202)
+def replace_spec(caller: Editor, body: SpecBody) -> Done:
+    """Submit a changed spec in place of the one that was read; it becomes the job's next version."""
+    commands.replace_spec(
+        open_store(), caller.team, caller.name, body.toml, etag=body.etag, user=caller.user_name
+    )
+    return Done(message="submitted: a run starts if the spec is accepted")

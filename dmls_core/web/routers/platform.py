@@ -1,0 +1,45 @@
+"""REST API of the platform, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel
+
+from dmls_core.airflow.metadata import SessionDep
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.web.dependencies import ClusterViewer, OpenApi, check_doctor_access
+from dmls_core.web.services.health import run_doctor
+from dmls_core.web.services.platform import Platform, read_platform
+
+router = APIRouter(tags=["Platform"])
+
+
+class Check(BaseModel):
+    """One check of `dmls doctor`."""
+
+    name: str
+    state: str
+    message: str
+    hint: str = ""
+
+
+@router.get("/platform", summary="Show the platform")
+def show_platform(session: SessionDep, user: ClusterViewer) -> Platform:
+    """Return the state of each part of the platform; a service that does not respond in time is `slow`."""
+    return read_platform(session, user)
+
+
+@router.get("/platform/doctor", summary="Run dmls doctor", dependencies=[Depends(check_doctor_access)])
+def show_doctor(
+    again: Annotated[bool, Query(description="Run the checks even if a result is cached.")] = False,
+) -> list[Check]:
+    """Return the checks of `dmls doctor` on the API server's machine, at most a minute old."""
+    return [Check(**check) for check in run_doctor(airflow_settings(), again=again)]
+
+
+@router.get("/openapi.json", include_in_schema=False)
+def openapi(document: OpenApi) -> dict[str, Any]:
+    """Return the OpenAPI document of the REST API."""
+    return document

@@ -1,0 +1,115 @@
+"""Airflow's own REST API, called in-process with the credentials of the user's request.
+
+Airflow checks the user's access, does the work as its own page does, and records the user in its audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from starlette.exceptions import HTTPException
+
+SECONDS = 30.0
+FORWARDED_HEADERS = ("authorization", "cookie")
+
+GROUP, END = "::group::", "::endgroup::"
+"""Markers by which Airflow's own page folds lines of a log."""
+
+SOURCES = f"{GROUP}Log message source details"
+
+
+class AirflowApi:
+    """A client of ``/api/v2``.
+
+    Args:
+        app: Airflow's ASGI app.
+        headers: headers of the user's request; their credentials are forwarded.
+    """
+
+    def __init__(self, app: Any, headers: Mapping[str, str]) -> None:
+        self._app = app
+        self._headers = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
+
+    async def call(self, method: str, path: str, json: object = None) -> Any:
+        """Return the JSON of Airflow's response.
+
+        Args:
+            method: HTTP method.
+            path: path below ``/api/v2``, its names escaped by ``quoted``.
+            json: body of the request.
+
+        Raises:
+            HTTPException: Airflow refuses; with its status code and its reason.
+        """
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=self._app),
+            base_url="http://airflow",
+            timeout=SECONDS,
+            headers=self._headers,
+        ) as client:
+            response = await client.request(method, f"/api/v2{path}", json=json)
+        if response.is_success:
+            return response.json() if response.content else None
+        raise HTTPException(response.status_code, f"Airflow: {_reason(response)}")
+
+
+def quoted(name: str) -> str:
+    """Return a name as one segment of a path."""
+    return quote(name, safe="")
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        detail = response.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return response.reason_phrase
+    if isinstance(detail, dict):
+        return str(detail.get("reason") or detail.get("message") or detail)
+    if isinstance(detail, list):
+        return "; ".join(str(entry.get("msg", entry)) for entry in detail)
+    return str(detail)
+
+
+async def read_log_tail(airflow: AirflowApi, dag_id: str, run_id: str, task_id: str, lines: int) -> list[str]:
+    """Return the last lines of a task's latest try; empty if the task has not started.
+
+    Of a mapped task, the log is that of its first instance.
+
+    Raises:
+        HTTPException: Airflow refuses, or the run does not exist.
+    """
+    run = f"/dags/{quoted(dag_id)}/dagRuns/{quoted(run_id)}/taskInstances"
+    tries = await airflow.call("GET", f"{run}?task_id={quoted(task_id)}&order_by=map_index&limit=1")
+    found = next((task for task in tries["task_instances"] if task["try_number"]), None)
+    if found is None:
+        return []
+    path = f"{run}/{quoted(task_id)}/logs/{found['try_number']}?map_index={found['map_index']}"
+    log = await airflow.call("GET", f"{path}&full_content=true")
+    return log_lines(log["content"])[-lines:]
+
+
+def log_lines(entries: Iterable[dict[str, Any] | str]) -> list[str]:
+    """Return the lines of a log, without Airflow's fold markers and its list of log sources."""
+    found: list[str] = []
+    in_sources = False
+    for entry in entries:
+        event = entry if isinstance(entry, str) else str(entry.get("event", ""))
+        if event.startswith((GROUP, END)):
+            in_sources = event.startswith(SOURCES)
+        elif not in_sources:
+            found += _lines(entry)
+    return found
+
+
+def _lines(entry: dict[str, Any] | str) -> list[str]:
+    """Return the lines of one message, each with its time; followed by its exceptions."""
+    if isinstance(entry, str):
+        return entry.splitlines()
+    time = str(entry.get("timestamp") or "")[11:19]
+    lines = str(entry.get("event", "")).splitlines() or [""]
+    for detail in entry.get("error_detail") or ():
+        lines.append(f"{detail.get('exc_type', '')}: {detail.get('exc_value', '')}")
+    return [f"{time} {line}".strip() for line in lines]

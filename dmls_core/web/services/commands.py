@@ -1,0 +1,230 @@
+"""What users do with a job: approve, roll back, run again, pause, retire, change the spec."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from dmls_core.airflow import approval, metadata
+from dmls_core.airflow.approval import Answer
+from dmls_core.airflow.connections import open_repository
+from dmls_core.airflow.job import PARAM
+from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.task_id import TaskId
+from dmls_core.errors import ConflictError, NotFoundError, StoreError, ValidationIssue
+from dmls_core.intake import add_note, read_status
+from dmls_core.intake.admission import admit
+from dmls_core.serving import Deployment
+from dmls_core.store import Registry, Store, layout
+from dmls_core.web.services import audit
+from dmls_core.web.services.airflow_api import AirflowApi, quoted
+from dmls_core.web.services.job_index import job_index
+from dmls_core.web.services.store_access import open_store
+
+log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 60.0
+"""Longest wait for Airflow to accept an answer: the job's status mentions the approval a moment earlier."""
+
+SETTLE_SECONDS = 90.0
+"""Longest wait for Airflow to act on an answer, for which it may ask once more."""
+
+
+async def answer_approval(airflow: AirflowApi, team: str, name: str, answer: Answer) -> str:
+    """Answer the newest approval that the job's runs wait for, and return its subject.
+
+    Args:
+        airflow: Airflow's API; it checks the user's access and records the user.
+        team: team of the job.
+        name: name of the job.
+        answer: option of the approval.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: no run waits for an approval.
+        HTTPException: Airflow refuses.
+    """
+    status = await run_in_threadpool(read_status, open_store(), team, name)
+    if status is None:
+        raise NotFoundError(f"there is no job {team}/{name}")
+    if status.state != "awaiting approval":
+        raise ConflictError(
+            f"no model of {team}/{name} waits for approval: the job is {status.state}; {status.message}"
+        )
+    dag_id = layout.dag_id(team, name)
+    subject, task = "", ""
+    end = time.monotonic() + REQUEST_SECONDS
+    while True:
+        pending = await _pending_approval(airflow, dag_id, answer)
+        if pending:
+            if not subject:
+                end = time.monotonic() + SETTLE_SECONDS
+            subject = pending["subject"]
+            run = quoted(pending["task_instance"]["dag_run_id"])
+            task = f"/dags/{quoted(dag_id)}/dagRuns/{run}/taskInstances/{TaskId.APPROVE}"
+            await asyncio.sleep(approval.PAUSE_SECONDS)
+            await airflow.call("PATCH", f"{task}/-1/hitlDetails", approval.body_of(answer))
+        late = time.monotonic() > end
+        if subject and (late or approval.has_settled((await airflow.call("GET", task))["state"])):
+            job_index().refresh()
+            return subject
+        if late:
+            raise ConflictError(f"no run of {dag_id} waits for an approval")
+        await asyncio.sleep(0.5)
+
+
+async def _pending_approval(airflow: AirflowApi, dag_id: str, answer: Answer) -> dict[str, Any] | None:
+    path = f"/dags/{quoted(dag_id)}/dagRuns/~/hitlDetails?response_received=false&order_by=-run_after"
+    listed = (await airflow.call("GET", path))["hitl_details"]
+    return next((entry for entry in listed if approval.can_be_answered(entry, answer)), None)
+
+
+async def start_run(airflow: AirflowApi, team: str, name: str, changes: dict[str, Any]) -> str:
+    """Start a run of the job, with changes for this run only, and return its ID.
+
+    Raises:
+        SpecError: the changes do not make a valid spec.
+        NotFoundError: there is no such job.
+        HTTPException: Airflow refuses.
+    """
+    if changes:
+        await run_in_threadpool(_check_changes, team, name, changes)
+    path = f"/dags/{quoted(layout.dag_id(team, name))}/dagRuns"
+    conf = {PARAM: changes} if changes else {}
+    run = await airflow.call("POST", path, {"logical_date": None, "conf": conf})
+    job_index().refresh()
+    return str(run["dag_run_id"])
+
+
+def _check_changes(team: str, name: str, changes: dict[str, Any]) -> None:
+    from dmls_core.models.load import change_spec
+    from dmls_core.spec import Spec
+
+    registry = Registry(open_store())
+    record = registry.job(team, name)
+    if record is None:
+        raise NotFoundError(f"there is no job {team}/{name}")
+    change_spec(Spec.from_json(registry.spec(record.spec_sha256)), changes)
+
+
+async def set_paused(airflow: AirflowApi, team: str, name: str, *, paused: bool) -> None:
+    """Pause or resume the job's DAG.
+
+    Raises:
+        HTTPException: Airflow refuses.
+    """
+    path = f"/dags/{quoted(layout.dag_id(team, name))}?update_mask=is_paused"
+    await airflow.call("PATCH", path, {"is_paused": paused})
+    job_index().refresh()
+
+
+def roll_back(team: str, name: str, version: int | None, user: str) -> Deployment:
+    """Serve an earlier version again and make it the champion, in one transaction.
+
+    Args:
+        team: team of the job.
+        name: name of the job.
+        version: version in Triton; ``None`` for the previous verified one.
+        user: name of the user, which MLflow and the audit log record.
+
+    Raises:
+        NotFoundError: there is no such version.
+        ServingError: the version could not be served; the served version stays.
+    """
+    from dmls_core.monitoring.counters import count
+    from dmls_core.serving import rollback, triton_servers
+    from dmls_core.tracking import promote, registered_as
+
+    settings = _serving_settings()
+    model = layout.model_name(team, name)
+    by = f"{user} on the DMLS page"
+
+    def make_champion(served: int, _: int | None) -> None:
+        registered = registered_as(settings.mlflow_uri, model, served)
+        promote(settings.mlflow_uri, model, registered, triton_version=served, deployed_by=by)
+
+    with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
+        done = rollback(open_repository(settings), servers, model, version, finish=make_champion)
+    store = open_store()
+    count(store, team, name, "rollbacks")
+    try:
+        add_note(store, team, name, f"version {done.version} is served again, rolled back by {by}", {})
+    except StoreError as error:
+        log.warning("the status of %s/%s does not mention the rollback: %s", team, name, error)
+    extra = {"version": done.version, "previous": done.previous}
+    metadata.record_event(audit.ROLLED_BACK, layout.dag_id(team, name), user, extra)
+    job_index().refresh()
+    return done
+
+
+def kept_versions(team: str, name: str) -> tuple[int | None, list[int]]:
+    """Return the served version, and the versions that a rollback can serve again.
+
+    Raises:
+        NotFoundError: this platform serves no models.
+    """
+    repository = open_repository(_serving_settings())
+    model = layout.model_name(team, name)
+    versions = repository.versions(model)
+    kept = sorted(version for version in repository.verified(model) if version in versions)
+    return repository.serving(model), kept
+
+
+def retire(store: Store, team: str, name: str, user: str) -> None:
+    """Delete the job's spec; its history and its served model stay.
+
+    Raises:
+        NotFoundError: the job has no spec.
+        StoreError: the store cannot be changed.
+    """
+    key = layout.incoming_file(team, name, layout.SPEC_FILE)
+    if store.head(key) is None:
+        raise NotFoundError(ValidationIssue(f"{team}/{name} has no spec", hint="it is retired already"))
+    store.delete(key)
+    admit(store, team, name)
+    metadata.record_event(audit.RETIRED, layout.dag_id(team, name), user, {})
+    job_index().refresh()
+
+
+def read_spec_text(store: Store, team: str, name: str, limit: int) -> tuple[str, str]:
+    """Return the submitted ``spec.toml`` and its ETag.
+
+    Raises:
+        ObjectMissingError: the job has no spec.
+    """
+    content, info = store.read(layout.incoming_file(team, name, layout.SPEC_FILE), limit=limit)
+    return content.decode(errors="replace"), info.etag
+
+
+def replace_spec(store: Store, team: str, name: str, text: str, *, etag: str, user: str) -> None:
+    """Submit a changed spec in place of the one with ``etag``; the intake admits it.
+
+    Raises:
+        SpecError: the spec is invalid; nothing was written.
+        ConflictError: the spec has changed since it was read.
+    """
+    from dmls_core.models import load_spec
+
+    content = text.encode()
+    load_spec(content)
+    try:
+        store.replace(layout.incoming_file(team, name, layout.SPEC_FILE), content, etag)
+    except ConflictError as error:
+        raise ConflictError(
+            f"the spec of {team}/{name} has changed since you opened it: open it again"
+        ) from error
+    metadata.record_event(audit.CHANGED_SPEC, layout.dag_id(team, name), user, {})
+    job_index().refresh()
+
+
+def _serving_settings() -> AirflowSettings:
+    settings = airflow_settings()
+    for field in ("mlflow_uri", "triton_http", "triton_grpc", "triton_repository"):
+        if not getattr(settings, field):
+            hint = "set it in the kwargs of the bundle entry"
+            raise NotFoundError(ValidationIssue("this platform does not serve models", key=field, hint=hint))
+    return settings

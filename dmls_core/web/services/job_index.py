@@ -1,0 +1,202 @@
+"""All jobs in memory, refreshed by a background thread while the page is in use."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import httpx
+from sqlalchemy.exc import SQLAlchemyError
+
+from dmls_core.airflow import metadata
+from dmls_core.airflow.auth import User, readable_dags
+from dmls_core.airflow.metadata import create_session
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.errors import DmlsError
+from dmls_core.web.services.job_sources import AirflowJobs, JobKey, Outcomes, StoredJobs, served_versions
+from dmls_core.web.services.job_table import JobQuery, JobRow, Page, search
+from dmls_core.web.services.store_access import open_store
+
+log = logging.getLogger(__name__)
+
+MIN_INTERVAL = 2.0
+"""Shortest pause between two refreshes, in seconds."""
+
+BACKOFF_FACTOR = 4
+"""A refresh is followed by a pause this many times as long, so that large platforms are not kept busy."""
+
+FIRST_REFRESH_DELAY = 0.5
+"""Seconds between the first rows and the rest."""
+
+IDLE_SECONDS = 300.0
+"""The thread ends when the index has not been used for this long; the next use starts it again."""
+
+FIRST_ROWS_SECONDS = 10.0
+"""Longest wait for the first rows."""
+
+NO_OUTCOMES = Outcomes()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot:
+    """The rows of all jobs as of the last refresh.
+
+    Attributes:
+        rows: sorted by team and name.
+        complete: whether the status of every submission has been read at least once.
+        troubles: services that did not respond; their columns are as of the previous refresh.
+    """
+
+    rows: tuple[JobRow, ...] = ()
+    complete: bool = False
+    troubles: tuple[str, ...] = ()
+
+
+class JobIndex:
+    """Keeps the rows of all jobs up to date in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._snapshot = IndexSnapshot()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._used = 0.0
+        self._has_rows = threading.Event()
+        self._refresh_now = threading.Event()
+        self._airflow = AirflowJobs()
+        self._served: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Start the thread, or keep it alive; it ends by itself when the index is not used."""
+        self._used = time.monotonic()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="dmls-job-index", daemon=True)
+                self._thread.start()
+
+    def refresh(self) -> None:
+        """Start a refresh at once, since something has just changed."""
+        self.start()
+        self._refresh_now.set()
+
+    def snapshot(self) -> IndexSnapshot:
+        """Return the rows as of the last refresh; wait for the very first one."""
+        self.start()
+        self._has_rows.wait(FIRST_ROWS_SECONDS)
+        return self._snapshot
+
+    def _run(self) -> None:
+        stored: StoredJobs | None = None
+        while time.monotonic() - self._used < IDLE_SECONDS:
+            started = time.monotonic()
+            self._refresh_now.clear()
+            try:
+                stored = stored or StoredJobs(open_store())
+                self._refresh(stored)
+            except Exception:
+                log.exception("the table of jobs could not be refreshed")
+                self._snapshot = replace(self._snapshot, troubles=("DMLS: see the API server's log",))
+            self._has_rows.set()
+            self._refresh_now.wait(max(MIN_INTERVAL, BACKOFF_FACTOR * (time.monotonic() - started)))
+
+    def _refresh(self, stored: StoredJobs) -> None:
+        if not stored.records:
+            # One object is enough for the first rows.
+            troubles = self._attempt("The store", lambda: self._read_registry(stored))
+            self._publish(stored, self._snapshot.complete, troubles)
+            # Threads share one interpreter lock: let the requests that wait for these rows finish first.
+            self._refresh_now.wait(FIRST_REFRESH_DELAY)
+        troubles = self._attempt("Airflow's database", self._read_airflow)
+        troubles += self._attempt("Triton", self._read_triton)
+        if not self._snapshot.complete:
+            self._publish(stored, False, troubles)  # reading every status takes a while
+        store_troubles = self._attempt("The store", stored.refresh)
+        complete = self._snapshot.complete or not store_troubles
+        self._publish(stored, complete, [*troubles, *store_troubles])
+
+    def _publish(self, stored: StoredJobs, complete: bool, troubles: list[str]) -> None:
+        rows = merge(stored, self._airflow, self._served)
+        self._snapshot = IndexSnapshot(rows, complete, tuple(troubles))
+        if rows or complete or troubles:
+            self._has_rows.set()
+
+    def _attempt(self, service: str, work: Callable[[], None]) -> list[str]:
+        try:
+            work()
+        except (DmlsError, SQLAlchemyError, httpx.HTTPError, OSError, ValueError) as error:
+            log.warning("the table of jobs: %s: %s", service, error)
+            return [f"{service} does not respond: its columns may be out of date"]
+        return []
+
+    def _read_airflow(self) -> None:
+        with create_session() as session:
+            self._airflow.refresh(session)
+
+    def _read_triton(self) -> None:
+        settings = airflow_settings()
+        if address := settings.triton_http.partition(",")[0].strip():
+            self._served = served_versions(address, settings.load_key())
+
+    def _read_registry(self, stored: StoredJobs) -> None:
+        with create_session() as session:
+            version = metadata.bundle_version(session)
+        if version:
+            stored.read_snapshot(version)
+
+
+@cache
+def job_index() -> JobIndex:
+    """Return the one index of this process."""
+    return JobIndex()
+
+
+def find_jobs(user: User, query: JobQuery) -> tuple[Page, IndexSnapshot]:
+    """Return the rows that match ``query`` among the jobs that Airflow lets ``user`` see."""
+    snapshot = job_index().snapshot()
+    readable = readable_dags(user, {row.dag_id for row in snapshot.rows})
+    return search([row for row in snapshot.rows if row.dag_id in readable], query), snapshot
+
+
+def merge(stored: StoredJobs, airflow: AirflowJobs, served: Mapping[str, int]) -> tuple[JobRow, ...]:
+    """Return a row for every job, and for every submission that has not become one."""
+    keys = stored.records.keys() | stored.statuses.keys()
+    return tuple(_row(key, stored, airflow, served) for key in sorted(keys))
+
+
+def _row(key: JobKey, stored: StoredJobs, airflow: AirflowJobs, served: Mapping[str, int]) -> JobRow:
+    team, name = key
+    record, status = stored.records.get(key), stored.statuses.get(key)
+    spec = stored.specs.get(record.spec_sha256) if record else None
+    dag_id = f"dmls.{team}.{name}"
+    dag, outcomes = airflow.dags.get(dag_id), airflow.outcomes.get(dag_id, NO_OUTCOMES)
+    wait, version = airflow.waits.get(dag_id), served.get(f"{team}.{name}")
+    retired = record is not None and record.state == "retired" and (not status or status.state == "waiting")
+    if retired:
+        state, message = "retired", "The spec was deleted; the history stays."
+    elif status:
+        state, message = status.state, status.message
+    else:
+        state, message = "registered", "Its status has not been read yet."
+    return JobRow(
+        team=team,
+        name=name,
+        state=state,
+        message=message,
+        owner=(spec.owner if spec else "") or team,
+        models=spec.models if spec else (),
+        metric=outcomes.metric,
+        direction=outcomes.direction,
+        scores=tuple(outcomes.scores.values()),
+        served=version,
+        champion=outcomes.champions.get(version) if version else None,
+        version=record.version if record else None,
+        paused=bool(dag and dag.paused),
+        next_run=dag.next_run.isoformat() if dag and dag.next_run and not retired else None,
+        drift=stored.drift.get(key),
+        queue=wait.position if wait else None,
+        waiting=wait.reason if wait else "",
+        updated=status.updated if status else record.admitted if record else "",
+    )

@@ -1,0 +1,262 @@
+"""Where the table of jobs comes from: the store, Airflow's database, and Triton."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import httpx
+
+from dmls_core.airflow import metadata
+from dmls_core.airflow.metadata import DagState, Session
+from dmls_core.airflow.task_id import TaskId
+from dmls_core.errors import ObjectMissingError, StoreError
+from dmls_core.intake.status import Status
+from dmls_core.settings import TRITON_KEY_HEADER
+from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store.registry import Cache
+from dmls_core.web.services.queue import Wait, read_waits
+
+log = logging.getLogger(__name__)
+
+THREADS = 10
+"""As many as the S3 client has connections."""
+
+STATUS_BYTES = 1 << 20
+DRIFT_FILE = "drift.json"
+
+JobKey = tuple[str, str]
+"""(Team, job)."""
+
+VERDICTS = {"steady": 1, "drifted": 2}
+"""Severity of drift verdicts; the table shows the worse one of new data and requests."""
+
+OUTCOME_TASKS = (TaskId.EVALUATE.value, TaskId.REGISTER.value, TaskId.PROMOTE.value)
+"""Tasks whose return values give the outcome of a run, in their order."""
+
+KEPT_RUNS = 20
+OVERLAP = timedelta(minutes=1)
+"""Outcomes are read again this far back: transactions do not commit in the order of their timestamps."""
+
+TRITON_SECONDS = 2.0
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecSummary:
+    """The columns of the table that come from a spec."""
+
+    owner: str
+    models: tuple[str, ...]
+
+
+@dataclass
+class StoredJobs:
+    """Jobs as the store has them; a refresh reads only objects that have changed."""
+
+    store: Store
+    records: dict[JobKey, JobRecord] = field(default_factory=dict)
+    specs: dict[str, SpecSummary] = field(default_factory=dict)
+    statuses: dict[JobKey, Status] = field(default_factory=dict)
+    drift: dict[JobKey, str] = field(default_factory=dict)
+    _drift_by_source: dict[tuple[JobKey, str], str] = field(default_factory=dict)
+    _record_cache: Cache = field(default_factory=dict)
+    _etags: dict[str, str] = field(default_factory=dict)
+    _unreadable: set[str] = field(default_factory=set)
+
+    def read_snapshot(self, version: str) -> None:
+        """Read all active jobs from one version of the registry, which is one object.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        snapshot = json.loads(self.store.get(layout.snapshot(version)))
+        for entry in snapshot["jobs"]:
+            record = JobRecord.from_json(entry)
+            self.records[record.team, record.name] = record
+
+    def refresh(self) -> None:
+        """Read what has changed since the last call.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        found = Registry(self.store).jobs(self._record_cache)
+        self.records = {(record.team, record.name): record for record in found}
+        self._unreadable.clear()
+        with ThreadPoolExecutor(THREADS) as threads:
+            self._refresh_statuses(threads)
+            self._refresh_drift(threads)
+            self._refresh_specs(threads)
+
+    def _refresh_statuses(self, threads: ThreadPoolExecutor) -> None:
+        listed: dict[str, tuple[JobKey, str]] = {}
+        for info in self.store.list(layout.INCOMING):
+            found = layout.parse_incoming(info.key)
+            if found and found.filename == layout.STATUS_JSON:
+                listed[info.key] = (found.team, found.job), info.etag
+        self._read_changed(threads, listed, self._read_status, self.statuses)
+
+    def _refresh_drift(self, threads: ThreadPoolExecutor) -> None:
+        # The metrics file of a job and source is replaced at every comparison: its ETag shows a new one.
+        listed: dict[str, tuple[tuple[JobKey, str], str]] = {}
+        for info in self.store.list(layout.METRICS):
+            team, _, rest = info.key.removeprefix(layout.METRICS).partition("/")
+            job, _, file = rest.partition("/")
+            source = file.removeprefix("drift-").removesuffix(".prom")
+            if file.startswith("drift-") and source in layout.DRIFT_FOLDERS:
+                key = layout.latest_drift(team, job, source, DRIFT_FILE)
+                listed[key] = ((team, job), source), info.etag
+        self._read_changed(threads, listed, self._read_drift, self._drift_by_source)
+        self.drift = {}
+        for (job_key, _), verdict in sorted(
+            self._drift_by_source.items(), key=lambda entry: VERDICTS.get(entry[1], 0)
+        ):
+            self.drift[job_key] = verdict
+
+    def _read_changed(
+        self,
+        threads: ThreadPoolExecutor,
+        listed: dict[str, tuple[K, str]],
+        read: Callable[[str], T | None],
+        known: dict[K, T],
+    ) -> None:
+        """Read new and changed objects into ``known``, and remove deleted ones."""
+        for gone in known.keys() - {key for key, _ in listed.values()}:
+            del known[gone]
+        changed = [key for key, (_, etag) in listed.items() if self._etags.get(key) != etag]
+        for key, value in zip(changed, threads.map(read, changed), strict=True):
+            if key in self._unreadable:
+                continue  # the known value stays, and the next refresh reads it again
+            target, self._etags[key] = listed[key]
+            if value is None:
+                known.pop(target, None)
+            else:
+                known[target] = value
+
+    def _refresh_specs(self, threads: ThreadPoolExecutor) -> None:
+        hashes = sorted({record.spec_sha256 for record in self.records.values()} - self.specs.keys())
+        for sha256, summary in zip(hashes, threads.map(self._read_spec, hashes), strict=True):
+            if summary:
+                self.specs[sha256] = summary
+
+    def _read_status(self, key: str) -> Status | None:
+        content = self._json(key)
+        try:
+            return Status.from_json(content)
+        except ValueError:
+            return None
+
+    def _read_drift(self, key: str) -> str | None:
+        content = self._json(key)
+        verdict = content.get("verdict") if isinstance(content, dict) else None
+        return verdict if isinstance(verdict, str) else None
+
+    def _read_spec(self, sha256: str) -> SpecSummary | None:
+        spec = self._json(layout.spec(sha256))
+        if not isinstance(spec, dict):
+            return None
+        models = tuple(str(model["name"]) for model in spec.get("models", ()))
+        owner = (spec.get("owner") or {}).get("name") or (spec.get("owner") or {}).get("email") or ""
+        return SpecSummary(str(owner), models)
+
+    def _json(self, key: str) -> Any:
+        try:
+            return json.loads(self.store.read(key, limit=STATUS_BYTES)[0])
+        except ObjectMissingError:
+            return None
+        except StoreError as error:
+            self._unreadable.add(key)
+            log.warning("%s cannot be read now: %s", key, error)
+            return None
+        except (ValueError, RecursionError) as error:
+            log.warning("the table of jobs ignores %s: %s", key, error)
+            return None
+
+
+@dataclass
+class Outcomes:
+    """Outcomes of a job's runs.
+
+    Attributes:
+        metric: metric of the scores.
+        direction: ``maximize`` or ``minimize``.
+        scores: holdout score by run, oldest first.
+        registered: MLflow's model version by run.
+        champions: MLflow's model version by version in Triton.
+    """
+
+    metric: str = ""
+    direction: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+    registered: dict[str, int] = field(default_factory=dict)
+    champions: dict[int, int] = field(default_factory=dict)
+
+    def add(self, run_id: str, task: str, value: Mapping[str, Any]) -> None:
+        """Add what one of ``OUTCOME_TASKS`` returned."""
+        if task == TaskId.EVALUATE:
+            self.metric, self.direction = str(value.get("metric", "")), str(value.get("direction", ""))
+            if isinstance(value.get("score"), int | float):
+                self.scores[run_id] = float(value["score"])
+        elif task == TaskId.REGISTER:
+            if isinstance(value.get("model_version"), int):
+                self.registered[run_id] = value["model_version"]
+        elif isinstance(value.get("version"), int) and run_id in self.registered:
+            self.champions[value["version"]] = self.registered[run_id]
+        for kept in (self.scores, self.registered, self.champions):
+            while len(kept) > KEPT_RUNS:
+                del kept[next(iter(kept))]  # type: ignore[arg-type]
+
+
+@dataclass
+class AirflowJobs:
+    """Jobs as Airflow's database has them, in a handful of queries; only new outcomes are read."""
+
+    dags: dict[str, DagState] = field(default_factory=dict)
+    waits: dict[str, Wait] = field(default_factory=dict)
+    outcomes: dict[str, Outcomes] = field(default_factory=dict)
+    _latest: datetime | None = None
+
+    def refresh(self, session: Session) -> None:
+        """Read the DAGs, the runs that wait, and the outcomes that are new since the last call."""
+        self.dags = metadata.dag_states(session)
+        self.waits = read_waits(session)
+        since = self._latest - OVERLAP if self._latest else None
+        for found in metadata.return_values(session, OUTCOME_TASKS, since):
+            self._latest = found.timestamp
+            if isinstance(found.value, Mapping):
+                outcomes = self.outcomes.setdefault(found.dag_id, Outcomes())
+                outcomes.add(found.run_id, found.task_id, found.value)
+
+
+def served_versions(address: str, key: str) -> dict[str, int]:
+    """Return the newest ready version of each model in Triton.
+
+    Args:
+        address: ``host:port`` of Triton's HTTP endpoint.
+        key: key that Triton requires for its repository index.
+
+    Raises:
+        httpx.HTTPError: Triton does not respond in time, or refuses.
+        ValueError: the response is not a repository index.
+    """
+    response = httpx.post(
+        f"http://{address}/v2/repository/index",
+        json={},
+        headers={TRITON_KEY_HEADER: key},
+        timeout=TRITON_SECONDS,
+        trust_env=False,
+    )
+    found: dict[str, int] = {}
+    for entry in response.raise_for_status().json():
+        if entry.get("state") == "READY" and str(entry.get("version", "")).isdigit():
+            name, version = entry["name"], int(entry["version"])
+            found[name] = max(version, found.get(name, 0))
+    return found

@@ -1,0 +1,148 @@
+"""The platform: services, GPUs, pools, the queue, trainers at work, versions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from pydantic import BaseModel, Field
+
+from dmls_core.airflow import metadata
+from dmls_core.airflow.auth import User, readable_dags
+from dmls_core.airflow.metadata import Session
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.hardware import find_gpus
+from dmls_core.web.services.health import Health, probe_all, service_probes
+from dmls_core.web.services.queue import WAITING, Lease, job_of, read_leases, read_waits
+
+SMI_SECONDS = 5
+SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
+
+PACKAGES = ("dmls", "apache-airflow", "mlflow-skinny", "tritonclient", "treelite", "boto3", "fastapi")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """One of DMLS's pools."""
+
+    name: str
+    slots: int
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """One GPU of the API server's machine; values that the driver does not report are ``None``."""
+
+    index: int
+    name: str
+    memory_mib: int
+    used_mib: int | None = None
+    percent: int | None = None
+    celsius: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRun:
+    """A run that waits: its position in the queue of ``pool``, from 1, if it is in one, and why it waits."""
+
+    job: str
+    dag_id: str
+    place: int | None
+    pool: str
+    reason: str
+
+
+class Platform(BaseModel):
+    """State of the platform."""
+
+    services: list[Health]
+    gpus: list[GpuUse] = Field(description="GPUs of the API server's machine.")
+    gpus_offered: int = Field(description="Number of GPUs that the runner offers to trainers.")
+    pools: list[PoolUse]
+    leases: list[Lease] = Field(description="Trainers at work, of the jobs that the caller may see.")
+    leased: int = Field(description="Number of all trainers at work.")
+    queue: list[QueuedRun] = Field(description="Runs that wait, of the jobs that the caller may see.")
+    waiting: int = Field(description="Number of all runs that wait.")
+    versions: dict[str, str]
+    runner: str
+
+
+def read_platform(session: Session, user: User) -> Platform:
+    """Return the state of the platform; a service that does not respond in time is ``slow``."""
+    settings = airflow_settings()
+    queue, leases = read_queue(session), read_leases(session)
+    readable = readable_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
+    return Platform(
+        services=probe_all(service_probes(settings)),
+        gpus=read_gpus(),
+        gpus_offered=settings.gpus,
+        pools=read_pools(session),
+        leases=[lease for lease in leases if lease.dag_id in readable],
+        leased=len(leases),
+        queue=[entry for entry in queue if entry.dag_id in readable],
+        waiting=len(queue),
+        versions=read_versions(),
+        runner=settings.runner,
+    )
+
+
+def read_pools(session: Session) -> list[PoolUse]:
+    """Return DMLS's pools, and how many trainers run and wait in each."""
+    counts = metadata.task_counts(session)
+    return [
+        PoolUse(
+            name,
+            slots,
+            running=counts.get((name, "running"), 0),
+            waiting=sum(counts.get((name, state), 0) for state in WAITING),
+        )
+        for name, slots in metadata.pool_slots(session, ours=True).items()
+    ]
+
+
+def read_queue(session: Session) -> list[QueuedRun]:
+    """Return the runs that wait, by pool and position; runs that are in no queue yet come last."""
+    waits = read_waits(session).items()
+    queued = [
+        QueuedRun(job_of(dag_id), dag_id, wait.position, wait.pool, wait.reason) for dag_id, wait in waits
+    ]
+    return sorted(queued, key=lambda entry: (entry.place is None, entry.pool, entry.place or 0, entry.job))
+
+
+def read_gpus() -> list[GpuUse]:
+    """Return the GPUs of this machine, with their use if ``nvidia-smi`` reports it."""
+    smi = shutil.which("nvidia-smi")
+    if smi:
+        command = [smi, f"--query-gpu={','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS, check=True)
+        except (OSError, subprocess.SubprocessError):
+            done = None
+        if done:
+            return [_gpu(line) for line in done.stdout.splitlines() if line.strip()]
+    return [GpuUse(gpu.index, gpu.name, gpu.memory >> 20) for gpu in find_gpus()]
+
+
+def _gpu(line: str) -> GpuUse:
+    index, name, percent, used, total, celsius = (part.strip() for part in line.split(","))
+    return GpuUse(int(index), name, _int(total) or 0, _int(used), _int(percent), _int(celsius))
+
+
+def _int(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def read_versions() -> dict[str, str]:
+    """Return the versions of Python and of the main packages on the API server."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

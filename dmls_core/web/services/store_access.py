@@ -1,0 +1,21 @@
+"""The store at the platform's root, opened once for each process."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dmls_core.airflow.connections import open_root
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.store import Store
+
+
+@cache
+def open_store() -> Store:
+    """Return the store with short timeouts, since a user waits for the response."""
+    return open_root(airflow_settings(), interactive=True)
+
+
+@cache
+def open_store_for_uploads() -> Store:
+    """Return the store with the timeouts of its Airflow connection, which large uploads need."""
+    return open_root(airflow_settings())

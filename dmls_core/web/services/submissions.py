@@ -1,0 +1,331 @@
+"""Submissions from the browser: schema inference, writing and checking specs, uploads.
+
+A submission from here is the same as one by any S3 client: the data first, the spec last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
+from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
+from dmls_core.intake import IntakeLimits, group_submissions, read_status
+from dmls_core.intake.submit import check_data_name
+from dmls_core.store import Registry, layout
+from dmls_core.store.base import MAX_PARTS
+from dmls_core.web.services.store_access import open_store, open_store_for_uploads
+
+if TYPE_CHECKING:
+    from dmls_core.spec import Spec
+
+MAX_LISTED = 500
+"""Data files that are listed."""
+
+MAX_SCANNED = 20_000
+"""Objects in a team's folder that are searched for data files."""
+
+PART_BYTES = 8 << 20
+"""Size of a part, unless the file would have more parts than S3 allows."""
+
+FLOAT = "float"
+
+
+class InferredSchema(BaseModel):
+    """Columns of a data file, and a spec to start with."""
+
+    file: str
+    columns: list[dict[str, Any]] = Field(description="Name, kind, missing values, and distribution of each.")
+    target: str = Field(description="Most likely target.")
+    task: Literal["classification", "regression"]
+    document: dict[str, Any] = Field(description="A spec to start with, as an object.")
+    toml: str = Field(description="The same spec as TOML.")
+    seen: int = Field(description="Rows that were read.")
+    rows: int | None = Field(description="Rows of the whole file, if known.")
+    preview: list[list[str | None]] = Field(description="The first rows; null is a missing value.")
+
+
+class SpecSummary(BaseModel):
+    """What a valid spec asks for."""
+
+    models: list[str]
+    n_trials: int
+    metric: str
+    target: str | None
+    holdout: float
+    deploy: str
+
+
+class CheckedSpec(BaseModel):
+    """A spec and its errors."""
+
+    valid: bool
+    toml: str
+    problems: list[dict[str, Any]] = Field(description="As in `_status.json`.")
+    document: dict[str, Any] | None = Field(
+        description="The spec as an object; null if it is not valid TOML."
+    )
+    gist: SpecSummary | None = Field(description="Summary of a valid spec.")
+
+
+class DataFile(BaseModel):
+    """A data file in a job's folder."""
+
+    team: str
+    name: str
+    file: str
+    size: int
+    modified: str
+
+
+class DataFiles(BaseModel):
+    """Data files of a team's jobs, latest first."""
+
+    files: list[DataFile]
+
+
+class SubmissionState(BaseModel):
+    """What a job's folder holds, and the status of its submission."""
+
+    files: list[str] = Field(description="Data files.")
+    has_spec: bool
+    version: int = Field(description="Current version of the job; 0 for a new job.")
+    fingerprint: str
+    status: dict[str, Any] | None = Field(description="Content of `_status.json`.")
+    answered: bool = Field(
+        description="Whether the status is about this submission, or the given fingerprint."
+    )
+
+
+class StartedUpload(BaseModel):
+    """An upload that has been started."""
+
+    upload: str = Field(description="ID of the upload.")
+    part_bytes: int = Field(description="Size of every part but the last.")
+
+
+class Submitted(BaseModel):
+    """A submission that has been written."""
+
+    fingerprint: str = Field(description="Identifies the submission in its status.")
+
+
+def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
+    """Return the schema of a data file of ``size`` bytes from a part of its content.
+
+    Raises:
+        DataError: the file is not a table, or no column can be predicted.
+    """
+    from dmls_core.intake.sniff import read_sample, sniff
+    from dmls_core.intake.sniff.apart import sniff_apart
+    from dmls_core.spec.toml_text import toml_text
+
+    if file.lower().endswith(".parquet"):
+        found = sniff_apart(file, content, size)
+    else:
+        found = sniff(file, read_sample(file, content, complete=len(content) >= size)).as_json()
+    document = found["document"]
+    return InferredSchema.model_validate(
+        {**found, "document": mark_floats(document), "toml": toml_text(document)}
+    )
+
+
+def infer_stored_schema(team: str, name: str, file: str) -> InferredSchema:
+    """Return the schema of a data file in a job's folder.
+
+    Raises:
+        DataError: see ``infer_schema``; or the file is a Parquet file that is too large to be read here.
+        ObjectMissingError: there is no such file.
+    """
+    from dmls_core.intake.sniff import HEAD, WHOLE_PARQUET
+
+    if problems := check_data_name(file):
+        raise DataError(problems)
+    whole = file.lower().endswith(".parquet")
+    key = layout.incoming_file(team, name, file)
+    head, info = open_store().read(key, limit=WHOLE_PARQUET if whole else HEAD)
+    if whole and info.size > len(head):
+        hint = "write the spec by hand, or choose the file from your own disk"
+        raise DataError(
+            ValidationIssue("the Parquet file is too large to read its schema from S3", hint=hint, file=file)
+        )
+    return infer_schema(file, head, info.size)
+
+
+def list_data_files(user: User, team: str) -> DataFiles:
+    """Return the data files of those of a team's jobs that the user may submit to, latest first."""
+    found, allowed = [], {}
+    for info in islice(open_store().list(layout.incoming_folder(team, "")), MAX_SCANNED):
+        entry = layout.parse_incoming(info.key)
+        if not entry or not layout.is_name(entry.job) or check_data_name(entry.filename):
+            continue
+        if entry.job not in allowed:
+            dag_id = layout.dag_id(team, entry.job)
+            allowed[entry.job] = is_authorized(user, "POST", dag_id, DagAccessEntity.RUN)
+        if allowed[entry.job]:
+            found.append((entry, info))
+    found.sort(key=lambda pair: pair[1].modified, reverse=True)
+    return DataFiles(
+        files=[
+            DataFile(
+                team=team,
+                name=entry.job,
+                file=entry.filename,
+                size=info.size,
+                modified=info.modified.isoformat(),
+            )
+            for entry, info in found[:MAX_LISTED]
+        ]
+    )
+
+
+def write_spec(document: Mapping[str, Any], columns: list[str]) -> CheckedSpec:
+    """Return a spec as TOML, checked against the data's columns."""
+    from dmls_core.spec.toml_text import toml_text
+
+    return check_spec(toml_text(unmark_floats(document)), columns)
+
+
+def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
+    """Return the errors that admission would find in a spec, each with its line, column, and a hint."""
+    from dmls_core.intake.csv_header import check_columns
+    from dmls_core.intake.csv_rows import Row
+    from dmls_core.models import load_spec
+
+    spec: Spec | None = None
+    problems: tuple[ValidationIssue, ...] = ()
+    source = toml.encode()
+    try:
+        spec = load_spec(source)
+        problems = tuple(check_columns("the data", Row(1, columns), spec)) if columns else ()
+    except UserError as error:
+        problems = error.issues
+    return CheckedSpec(
+        valid=not problems,
+        toml=toml,
+        problems=[problem.as_json() for problem in problems],
+        document=_document(source),
+        gist=_summary(spec) if spec and not problems else None,
+    )
+
+
+def _document(source: bytes) -> dict[str, Any] | None:
+    """Return a spec as an object; ``None`` if it is not TOML or cannot be JSON."""
+    from dmls_core.spec import SpecLimits
+    from dmls_core.spec.document import read_document
+
+    try:
+        document = read_document(source, layout.SPEC_FILE, SpecLimits.from_environment()).data
+        json.dumps(document, allow_nan=False)
+    except (SpecError, TypeError, ValueError):
+        return None
+    return dict(mark_floats(document))
+
+
+def _summary(spec: Spec) -> SpecSummary:
+    return SpecSummary(
+        models=[search.name for search in spec.models],
+        n_trials=spec.n_trials,
+        metric=spec.search.metric,
+        target=spec.columns.target,
+        holdout=spec.evaluation.holdout,
+        deploy=spec.deploy.mode,
+    )
+
+
+def mark_floats(value: Any) -> Any:
+    """Return plain data with integral floats as ``{"float": 1}``, since JavaScript takes 1.0 for 1."""
+    if isinstance(value, Mapping):
+        return {name: mark_floats(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [mark_floats(part) for part in value]
+    if isinstance(value, float) and value.is_integer():
+        return {FLOAT: value}
+    return value
+
+
+def unmark_floats(value: Any) -> Any:
+    """Return the data that ``mark_floats`` was given."""
+    if isinstance(value, Mapping):
+        number = value.get(FLOAT)
+        if len(value) == 1 and isinstance(number, int | float) and not isinstance(number, bool):
+            return float(number)
+        return {name: unmark_floats(part) for name, part in value.items()}
+    return [unmark_floats(part) for part in value] if isinstance(value, list) else value
+
+
+def read_submission(team: str, name: str, fingerprint: str = "") -> SubmissionState:
+    """Return what a job's folder holds, and whether its status is about that, or about ``fingerprint``."""
+    store = open_store()
+    folder = layout.incoming_folder(team, name)
+    listing = list(store.list(folder))
+    found = next((entry for entry in group_submissions(listing) if entry.job == name), None)
+    status, record = read_status(store, team, name), Registry(store).job(team, name)
+    wanted = fingerprint or (found.fingerprint if found else "")
+    files = [info.key.removeprefix(folder) for info in listing]
+    return SubmissionState(
+        files=[file for file in files if "/" not in file and file.lower().endswith((".csv", ".parquet"))],
+        has_spec=bool(found and found.spec),
+        version=record.version if record else 0,
+        fingerprint=found.fingerprint if found else "",
+        status=status.as_json() if status else None,
+        answered=bool(status and wanted and status.fingerprint == wanted),
+    )
+
+
+def start_upload(team: str, name: str, file: str, size: int) -> StartedUpload:
+    """Start the upload of a data file of ``size`` bytes.
+
+    Raises:
+        SubmissionError: the file is too large, or a data file cannot have its name.
+    """
+    limits = IntakeLimits.from_environment()
+    if size > limits.data_bytes:
+        raise SubmissionError(
+            f"{file} is too large: it has {size:,} bytes, and the limit is {limits.data_bytes:,}"
+        )
+    part = max(PART_BYTES, -(-size // MAX_PARTS))
+    return StartedUpload(upload=open_store().begin_upload(_key(team, name, file)), part_bytes=part)
+
+
+def write_part(team: str, name: str, file: str, upload: str, number: int, content: bytes) -> None:
+    """Write a part of an upload; it replaces a part with the same number."""
+    open_store_for_uploads().upload_part(_key(team, name, file), upload, number, content)
+
+
+def complete_upload(team: str, name: str, file: str, upload: str, size: int) -> None:
+    """Assemble the parts into the file.
+
+    Raises:
+        ConflictError: the parts are not the whole file.
+    """
+    open_store_for_uploads().finish_upload(_key(team, name, file), upload, size)
+
+
+def cancel_upload(team: str, name: str, file: str, upload: str) -> None:
+    """Delete the parts of an upload."""
+    open_store().abort_upload(_key(team, name, file), upload)
+
+
+def submit_spec(team: str, name: str, toml: str) -> Submitted:
+    """Write ``spec.toml``, which completes the submission; admission validates it."""
+    store = open_store()
+    store.put(layout.incoming_file(team, name, layout.SPEC_FILE), toml.encode())
+    listing = store.list(layout.incoming_folder(team, name))
+    found = next(entry for entry in group_submissions(listing) if entry.job == name)
+    return Submitted(fingerprint=found.fingerprint)
+
+
+def job_exists(team: str, name: str) -> bool:
+    """Return whether the job has an accepted version."""
+    return Registry(open_store()).job(team, name) is not None
+
+
+def _key(team: str, name: str, file: str) -> str:
+    if problems := check_data_name(file):
+        raise SubmissionError(problems)
+    return layout.incoming_file(team, name, file)

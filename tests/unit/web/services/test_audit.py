@@ -1,0 +1,26 @@
+"""Events of the audit log in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmls_core.airflow.metadata import LogEvent
+from dmls_core.web.services.audit import describe_event
+
+
+@pytest.mark.parametrize(
+    ("event", "extra", "words"),
+    [
+        ("trigger_dag_run", '{"conf": {"run": {"n_trials": 9}}}', ("started a run", "n_trials = 9")),
+        ("trigger_dag_run", '{"conf": null, "method": "POST"}', ("started a run", "")),
+        ("update_hitl_detail", '{"chosen_options": ["Approve"]}', ("approved the model", "")),
+        ("update_hitl_detail", '{"chosen_options": ["Reject"]}', ("declined the model", "")),
+        ("patch_dag", '{"is_paused": true}', ("paused the job", "")),
+        ("patch_dag", '{"is_paused": false}', ("resumed the job", "")),
+        ("dmls_rollback", '{"version": 1, "previous": 2}', ("rolled back", "to version 1, from 2")),
+        ("dmls_retire", "not JSON", ("retired the job", "")),
+        ("dmls_respec", None, ("submitted a changed spec", "")),
+    ],
+)
+def test_events_are_described_in_words(event: str, extra: str | None, words: tuple[str, str]):
+    assert describe_event(LogEvent(None, event, None, None, extra)) == words

@@ -1,0 +1,80 @@
+"""Rows of the table of jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dmls_core.airflow.metadata import DagState
+from dmls_core.intake.answers import write_status
+from dmls_core.monitoring.prometheus import drift_file
+from dmls_core.store import Registry, Store, layout, open_store
+from dmls_core.web.services.job_index import merge
+from dmls_core.web.services.job_sources import AirflowJobs, Outcomes, StoredJobs
+from dmls_core.web.services.queue import Wait
+
+
+def stored(root: Path) -> tuple[Store, StoredJobs]:
+    store = open_store(str(root))
+    return store, StoredJobs(store)
+
+
+def test_a_row_joins_the_registry_the_status_airflow_and_triton(root: Path, accept: Callable[..., object]):
+    accept("sales", "churn")
+    store, jobs = stored(root)
+    write_status(store, "sales", "churn", "deployed", "deployed as version 3")
+    for source, verdict in (("requests", "drifted"), ("data", "steady")):
+        key = layout.latest_drift("sales", "churn", source, "drift.json")
+        store.put(key, json.dumps({"verdict": verdict}).encode())
+        store.put(drift_file("sales", "churn", source), b"")
+    jobs.refresh()
+    dag_id = "dmls.sales.churn"
+    outcomes = Outcomes()
+    for run, score, model in (("a", 0.7, 4), ("b", 0.9, 5)):
+        outcomes.add(run, "evaluate", {"score": score, "metric": "accuracy", "direction": "maximize"})
+        outcomes.add(run, "register", {"model_version": model})
+    outcomes.add("b", "promote", {"version": 3})
+    airflow = AirflowJobs(
+        dags={dag_id: DagState(paused=True, next_run=datetime(2026, 1, 2, tzinfo=UTC))},
+        waits={dag_id: Wait(2, "dmls_cpu", "all 2 slots are in use")},
+        outcomes={dag_id: outcomes},
+    )
+
+    (row,) = merge(jobs, airflow, {"sales.churn": 3})
+
+    assert (row.state, row.message, row.served, row.drift) == (
+        "deployed",
+        "deployed as version 3",
+        3,
+        "drifted",
+    )
+    assert row.champion == 5
+    assert (row.models, row.owner, row.version) == (("random-forest-classifier",), "sales", 1)
+    assert (row.scores, row.score, row.metric) == ((0.7, 0.9), 0.9, "accuracy")
+    assert (row.paused, row.next_run) == (True, "2026-01-02T00:00:00+00:00")
+    assert (row.queue, row.waiting) == (2, "all 2 slots are in use")
+
+
+def test_a_rejected_submission_and_a_job_without_a_status_are_rows(root: Path, accept: Callable[..., object]):
+    accept("sales", "churn")
+    store, jobs = stored(root)
+    write_status(store, "sales", "Not A Name", "rejected", "cannot name a job")
+    jobs.refresh()
+
+    rows = {row.name: row.state for row in merge(jobs, AirflowJobs(), {})}
+
+    assert rows == {"churn": "registered", "Not A Name": "rejected"}
+
+
+def test_a_retired_job_has_its_own_state(root: Path, accept: Callable[..., object]):
+    accept("sales", "churn")
+    store, jobs = stored(root)
+    Registry(store).retire("sales", "churn")
+    write_status(store, "sales", "churn", "waiting", "The spec was deleted")
+    jobs.refresh()
+
+    (row,) = merge(jobs, AirflowJobs(), {})
+
+    assert row.state == "retired"
