@@ -15,7 +15,7 @@ from dmls_core.errors import SpecError
 from dmls_core.models import load_spec
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def test_the_spec_reference_is_what_the_code_says():
@@ -43,13 +43,13 @@ def test_what_the_reference_calls_later_is_refused_as_such(what):
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_anchors_are_headings(page):
     for file, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
         text = (page.parent / file if file else page).read_text()
