@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dmls_core import sandbox
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.hardware import parse_memory
 
@@ -104,8 +105,7 @@ class Reader:
         if self._process is not None and self._process.poll() is None and self._allowed == memory:
             return self._process
         self.close()
-        command = [sys.executable, "-P", "-m", "dmls_core.compute.confine", "--memory", str(memory), "--"]
-        command += [sys.executable, "-P", "-m", f"{__package__}.reading"]
+        command = sandbox.command([sys.executable, "-P", "-m", f"{__package__}.reading"], memory)
         try:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from airflow.sdk import BaseOperator, Context
 
+from dmls_core import sandbox
 from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.job import job_of
 from dmls_core.airflow.runners.command import (
@@ -88,8 +89,7 @@ class ProcessTrainerOperator(BaseOperator):
         environment |= data_limits() | self._secrets | {RUN_MARK: self._mark}
         environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
         python = settings.trainer_python or sys.executable
-        command = [python, "-m", "dmls_core.compute.confine", "--memory", str(memory), "--"]
-        command += [python, "-m", "dmls_core.cli", *arguments]
+        command = sandbox.command([python, "-m", "dmls_core.cli", *arguments], memory, python)
         self.log.info("Starting the trainer: dmls %s", " ".join(arguments))
         self._process = subprocess.Popen(
             command,

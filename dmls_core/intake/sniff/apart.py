@@ -1,32 +1,22 @@
-"""Look at a Parquet file in a process of its own.
-
-A few kilobytes may unfold to any size in memory, or nest so deep that the reader's stack overflows: that
-must not end a server that looks at other people's files.
-"""
+"""Infer the schema of a Parquet file in a sandbox."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
-from dmls_core.errors import DataError, PlatformError, ValidationIssue
-
-MEMORY = 1 << 30
-"""Bytes that the process may allocate."""
-
-SECONDS = 60.0
-"""Longest look."""
+from dmls_core import sandbox
+from dmls_core.errors import PlatformError
+from dmls_core.intake.sniff.sample import parquet_tail, read_sample
+from dmls_core.intake.sniff.sniffed import sniff
 
 PATIENCE = 10.0
 """Longest wait for a turn: a server has few threads."""
 
 _turns = threading.BoundedSemaphore(2)
-"""Looks at a time."""
+"""Files that are read at a time."""
 
 
 def sniff_apart(file: str, content: bytes, size: int) -> dict[str, Any]:
@@ -38,51 +28,24 @@ def sniff_apart(file: str, content: bytes, size: int) -> dict[str, Any]:
         size: bytes of the whole file.
 
     Raises:
-        DataError: it is no Parquet file, nothing in it can be predicted, or it cannot be looked at.
-        PlatformError: too many files are looked at just now, or no process can be started.
+        DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
+        PlatformError: too many files are being read, or no process can be started.
     """
     if not _turns.acquire(timeout=PATIENCE):
-        raise PlatformError("too many Parquet files are looked at just now: try again in a moment")
+        raise PlatformError("too many Parquet files are being read: try again in a moment")
     try:
-        return _ask(file, content, size)
+        with tempfile.NamedTemporaryFile() as copy:
+            copy.write(content)
+            copy.flush()
+            found: dict[str, Any] = sandbox.run(sniff_file, copy.name, file, size, file=file)
+            return found
     finally:
         _turns.release()
 
 
-def _ask(file: str, content: bytes, size: int) -> dict[str, Any]:
-    with tempfile.NamedTemporaryFile() as copy:
-        copy.write(content)
-        copy.flush()
-        asked = {"path": copy.name, "file": file, "size": size, "memory": MEMORY}
-        command = [sys.executable, "-P", "-m", str(__package__)]
-        # Each thread of polars, as many as CPUs, would count with its stack.
-        environment = os.environ | {"POLARS_MAX_THREADS": "1"}
-        try:
-            done = subprocess.run(
-                command,
-                input=json.dumps(asked).encode(),
-                capture_output=True,
-                timeout=SECONDS,
-                check=False,
-                env=environment,
-            )
-        except subprocess.TimeoutExpired:
-            raise _refusal(file) from None
-        except OSError as error:
-            raise PlatformError(f"no process can be started to look at {file}: {error}") from error
-    if done.returncode:
-        raise _refusal(file)
-    answer: dict[str, Any] = json.loads(done.stdout)
-    if "issues" in answer:
-        raise DataError([ValidationIssue(**issue) for issue in answer["issues"]])
-    found: dict[str, Any] = answer["found"]
-    return found
-
-
-def _refusal(file: str) -> DataError:
-    hint = "write the spec by hand if it is in order"
-    return DataError(
-        ValidationIssue(
-            "the file is damaged, nested too deep, or too large once it is unpacked", hint, file=file
-        )
-    )
+def sniff_file(path: str, file: str, size: int) -> dict[str, Any]:
+    """Read a Parquet file, or the end of a larger one; runs in the sandbox."""
+    content = Path(path).read_bytes()
+    whole = len(content) >= size
+    sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
+    return sniff(file, sample).as_json()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dmls_core.data.expectations.frame import read_frame
-from dmls_core.data.expectations.plan import plan
 from dmls_core.data.limits import DataLimits
+from dmls_core.data.validation.expectations import plan_expectations
+from dmls_core.data.validation.frame import read_frame
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 
 CONTENT = "a,b,mixed,y,id\n1,red,1,u,7\n2,blue,x,v,8\n,red,3,v,9\n"
@@ -21,7 +21,7 @@ def _plan(tmp_path, content=CONTENT, task="classification", expectations=None, *
         expectations=Expectations(**expectations or {}),
     )
     frame = read_frame(spec, [path], DataLimits())
-    found = plan(spec, frame.roles, frame.facts, frame.missing)
+    found = plan_expectations(spec, frame.roles, frame.facts, frame.missing)
     assert len({(item.column, item.kind) for item in found}) == len(found)
     return {(item.column, item.kind): item for item in found}
 

@@ -1,4 +1,4 @@
-"""Have Great Expectations look at the data, and say in plain words what it found."""
+"""Run expectations with Great Expectations and put the results into plain words."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from great_expectations.core import ExpectationSuiteValidationResult, Expectatio
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-from dmls_core.data.expectations.docs import write_docs
-from dmls_core.data.expectations.plan import Expectation, Kind
-from dmls_core.data.validation import Outcome
+from dmls_core.data.validation.data_docs import write_docs
+from dmls_core.data.validation.expectations import Expectation, Kind
+from dmls_core.data.validation.process import Outcome
 
 _TYPES: dict[Kind, str] = {
     "row_count": "expect_table_row_count_to_be_between",
@@ -29,19 +29,16 @@ _TYPES: dict[Kind, str] = {
     "unique_count": "expect_column_unique_value_count_to_be_between",
 }
 _SHOWN = 5
-"""Unexpected values shown."""
+"""Unexpected values in a message."""
 
 
-def run(data: pd.DataFrame, expectations: list[Expectation], docs: Path) -> list[Outcome]:
-    """Look at the data, and write the Data Docs page.
+def run_suite(data: pd.DataFrame, expectations: list[Expectation], docs: Path) -> list[Outcome]:
+    """Return the outcome of each expectation, in order, and write the Data Docs page.
 
     Args:
-        data: the data.
-        expectations: what is expected of it; of each kind at most one for a column.
+        data: as ``read_frame`` returns it.
+        expectations: at most one of each kind for a column.
         docs: folder for the page.
-
-    Returns:
-        An outcome for each expectation, in their order.
     """
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
@@ -96,20 +93,20 @@ def _outcomes(result: ExpectationSuiteValidationResult, expectations: list[Expec
 
 
 def _observed(kind: Kind, found: ExpectationValidationResult) -> str:
-    """Say what was found; the keys of a result differ by expectation."""
+    """Describe what was found; each expectation has its own keys in the result."""
     result = found.result
     if kind == "exists":
-        return "it is there" if found.success else "it is not there"
+        return "it exists" if found.success else "it does not exist"
     if kind in ("row_count", "unique_count") and "observed_value" in result:
         return f"there are {result['observed_value']:,}"
     if kind == "numbers" and "observed_value" in result:
-        return "all are numbers" if found.success else "it holds text"
+        return "all are numbers" if found.success else "it contains text"
     if "unexpected_count" not in result:
         return "it could not be checked: " + str(found.exception_info)[:500]
     count, of = result["unexpected_count"], result["element_count"]
     if kind == "missing":
         return f"{count:,} of {of:,} are missing"
     if not count:
-        return f"none of {of:,} values breaks it"
+        return f"all {of:,} values meet it"
     values = ", ".join(str(value)[:40] for value in result["partial_unexpected_list"])
-    return f"{count:,} of {of:,} values break it, such as {values}"
+    return f"{count:,} of {of:,} values do not meet it, such as {values}"

@@ -64,7 +64,7 @@ class Expectation:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-def plan(
+def plan_expectations(
     spec: Spec, roles: Roles | None, facts: Mapping[str, Facts], missing: tuple[str, ...]
 ) -> list[Expectation]:
     """Return everything that is expected of the data.

@@ -1,0 +1,140 @@
+"""The child's side of the sandbox: set the limits, then answer calls or become another program."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+LARGE_PART = 4
+"""A child that has used more than this part (1/4) of its memory takes no further call.
+
+An allocator does not give all of it back.
+"""
+
+_PR_SET_PDEATHSIG = 1
+"""Option of Linux's ``prctl``: the signal that the process gets when its parent dies."""
+
+_answers: TextIO | None = None
+
+
+def ask(question: object) -> Any:  # noqa: ANN401 - JSON
+    """Ask the caller of the running function for data, and return its reply (see ``Worker.call``).
+
+    Args:
+        question: JSON data.
+
+    Raises:
+        RuntimeError: the function does not run in a sandbox.
+    """
+    if _answers is None:
+        raise RuntimeError("only a function that runs in a sandbox can ask its caller")
+    _send({"ask": question})
+    return json.loads(sys.stdin.readline())
+
+
+def main(arguments: list[str]) -> None:
+    """Set the limits, given as JSON, and become the program that follows; answer calls if none does."""
+    settings = json.loads(arguments[0])
+    _end_with(settings["parent"], settings["signal"])
+    os.nice(settings.get("nice", 0))
+    _limit_memory(settings["memory"])
+    if arguments[1:]:
+        os.execvp(arguments[1], arguments[1:])  # noqa: S606 - no shell is wanted
+    _serve(settings["memory"], settings["cpu_seconds"])
+
+
+def _end_with(parent: int, number: int) -> None:
+    """Have the kernel end this process when the thread that started it ends.
+
+    The parent's id is passed: a parent that is process 1 of a container is no sign that the parent has died.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        sys.exit("the process that started this one has ended")
+
+
+def _limit_memory(memory: int) -> None:
+    import resource
+
+    # RLIMIT_DATA counts what the process allocates, not the libraries that it maps.
+    if memory:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        allowed = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _serve(memory: int, cpu_seconds: int) -> None:
+    """Answer calls until stdin ends, or until a call has used much memory."""
+    import resource
+
+    global _answers
+    # Answers have stdout to themselves: whatever a library prints goes to stderr.
+    _answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _send({"ready": True})
+    for line in iter(sys.stdin.readline, ""):
+        call = json.loads(line)
+        if cpu_seconds:
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            limit = math.ceil(used.ru_utime + used.ru_stime + cpu_seconds)
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+        message = _call(call["call"], call["args"])
+        last = "memory" in message or _peak_memory() > memory // LARGE_PART > 0
+        _send(message | {"last": last})
+        if last:
+            return
+
+
+def _peak_memory() -> int:
+    """Return the largest resident size so far in bytes; 0 where the system does not say.
+
+    ``getrusage`` also counts what the parent occupied when it started this process.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def _call(name: str, args: list[Any]) -> dict[str, Any]:
+    from dmls_core.errors import DmlsError, UserError
+
+    try:
+        return {"answer": _import(name)(*args)}
+    except UserError as error:
+        issues = [issue.as_json() for issue in error.issues]
+        return {"error": type(error).__name__, "issues": issues}
+    except DmlsError as error:
+        return {"error": type(error).__name__, "message": str(error)}
+    except MemoryError:
+        return {"memory": True}
+    except Exception as error:  # noqa: BLE001 - the caller must hear of it
+        import traceback
+
+        traceback.print_exc()
+        return {"error": "PlatformError", "message": f"{name}: {error!r}"}
+
+
+def _import(name: str) -> Callable[..., Any]:
+    from importlib import import_module
+
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
+
+
+def _send(message: dict[str, Any]) -> None:
+    if _answers:
+        _answers.write(json.dumps(message) + "\n")
+        _answers.flush()

@@ -1,0 +1,76 @@
+"""Functions that the sandbox's tests call in a child process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from typing import Any
+
+from dmls_core import sandbox
+from dmls_core.errors import PlatformError, ValidationIssue, SpecError
+
+
+def echo(*values: Any) -> list[Any]:
+    print("this is no answer")
+    return list(values)
+
+
+def process() -> int:
+    return os.getpid()
+
+
+def variables(*names: str) -> list[str | None]:
+    return [os.environ.get(name) for name in names]
+
+
+def abort() -> None:
+    os.abort()
+
+
+def leave(code: int) -> None:
+    os._exit(code)
+
+
+def segfault() -> None:
+    ctypes.string_at(0)
+
+
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def burn() -> None:
+    while True:
+        pass
+
+
+def spin(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def allocate(size: int) -> int:
+    return len(bytearray(size))
+
+
+def reject() -> None:
+    raise SpecError([ValidationIssue("too few", "add one", file="a.csv", line=3), ValidationIssue("too many")])
+
+
+def fail_platform() -> None:
+    raise PlatformError("no service")
+
+
+def break_down() -> None:
+    raise KeyError("x")
+
+
+def total(count: int) -> float:
+    return sum(sandbox.ask({"item": item}) for item in range(count))
+
+
+def path() -> list[str]:
+    return sys.path
