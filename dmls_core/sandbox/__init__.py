@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, Self, cast
 
 from dmls_core import errors
-from dmls_core.errors import DataError, DmlsError, PlatformError, ValidationIssue, UserError
+from dmls_core.errors import DataError, DmlsError, PlatformError, UserError, ValidationIssue
 from dmls_core.sandbox.child import ask
 
 __all__ = ["Call", "Limits", "SandboxError", "Worker", "ask", "command", "run", "start"]

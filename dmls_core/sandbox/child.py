@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 LARGE_PART = 4
@@ -101,7 +102,7 @@ def _peak_memory() -> int:
     ``getrusage`` also counts what the parent occupied when it started this process.
     """
     try:
-        with open("/proc/self/status", encoding="ascii") as status:
+        with Path("/proc/self/status").open(encoding="ascii") as status:
             return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         return 0

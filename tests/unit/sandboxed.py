@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from dmls_core import sandbox
-from dmls_core.errors import PlatformError, ValidationIssue, SpecError
+from dmls_core.errors import PlatformError, SpecError, ValidationIssue
 
 
 def echo(*values: Any) -> list[Any]:
@@ -57,7 +57,9 @@ def allocate(size: int) -> int:
 
 
 def reject() -> None:
-    raise SpecError([ValidationIssue("too few", "add one", file="a.csv", line=3), ValidationIssue("too many")])
+    raise SpecError(
+        [ValidationIssue("too few", "add one", file="a.csv", line=3), ValidationIssue("too many")]
+    )
 
 
 def fail_platform() -> None:

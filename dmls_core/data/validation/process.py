@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ class ValidationProcess:
         self._call.kill()
 
 
-def validate(spec: Mapping[str, Any], data: Sequence[str], out: str) -> None:
+def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
     """Validate the data and write ``validation.json`` and ``data_docs/index.html``; runs in the child.
 
     Args:
