@@ -1,1 +1,0 @@
-"""Run a command within limits."""
