@@ -84,6 +84,7 @@ durations: setup ## record how long each test takes, so that the longest start f
 
 docs: setup ## write the generated reference pages and build the site into build/site, without network
 	$(BIN)/python docs/spec_reference.py
+	$(BIN)/python docs/settings_reference.py
 	$(BIN)/mkdocs build --quiet
 
 images: ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand

@@ -1,92 +1,219 @@
-"""Where the platform's services are, from the environment or the embedded platform's state."""
+"""Every environment variable that DMLS reads, with its type, default and description.
+
+``docs/settings_reference.py`` writes the reference page from these classes.
+
+The classes are dataclasses, and pydantic-settings validates variables only where a group has other types than
+text and one of its variables is set: importing it takes as much CPU as the whole command line (0.1 s).
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
+from typing import Any, ClassVar, Self, get_type_hints
 
 from dmls_core.errors import PlatformError
 
-STATE_FOLDER = ".dmls"
-"""Name of the folder that holds the embedded platform's whole state."""
+
+def _variable(default: Any, description: str, *, name: str = "") -> Any:  # noqa: ANN401 - as field() does
+    """Declare a variable; ``name`` replaces the default name, the group's prefix and the field's name."""
+    return field(default=default, metadata={"description": description, "name": name})
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Addresses of the services. Each field can be set by an environment variable (``ENVIRONMENT``).
+class Variables:
+    """A group of environment variables; each field is one. Integers are positive."""
 
-    Attributes:
-        root: ``s3://bucket/prefix`` or a folder; every key of the layout is below it.
-        mlflow_uri: MLflow tracking and registry server.
-        triton_http: ``host:port`` of Triton's HTTP endpoint; several replicas are separated by commas.
-        triton_grpc: ``host:port`` of Triton's gRPC endpoint, or endpoints in the same order.
-        triton_repository: folder or ``s3://`` URL of the model repository as this process sees it.
-        triton_key: what Triton asks for before it loads a model; empty where it loads for anyone.
-        airflow_url: base URL of Airflow's API server.
-        airflow_username: user for Airflow's REST API.
-        airflow_password: its password.
-    """
+    prefix: ClassVar[str] = "DMLS_"
 
-    root: str = ""
-    mlflow_uri: str = ""
-    triton_http: str = ""
-    triton_grpc: str = ""
-    triton_repository: str = ""
-    triton_key: str = ""
-    airflow_url: str = ""
-    airflow_username: str = ""
-    airflow_password: str = ""
+    @classmethod
+    def variables(cls) -> dict[str, str]:
+        """Return the environment variable of each field."""
+        return {f.name: f.metadata["name"] or cls.prefix + f.name.upper() for f in fields(cls)}
+
+    @classmethod
+    def variable(cls, name: str) -> str:
+        """Return the environment variable of a field."""
+        return cls.variables()[name]
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return the values of the variables; an empty one counts as not set.
+
+        Raises:
+            PlatformError: a value has the wrong type.
+        """
+        names = cls.variables()
+        texts = {name: text for name, variable in names.items() if (text := os.environ.get(variable))}
+        types = get_type_hints(cls) if texts else {}
+        if all(types[name] is str for name in texts):
+            return cls(**texts)
+        group: Any = cls
+        return cls(**_validated(group, tuple(texts.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(Variables):
+    """Addresses of the services."""
+
+    root: str = _variable("", "URL of the store, such as `s3://bucket/prefix`, or a folder")
+    mlflow_uri: str = _variable("", "URL of the MLflow server", name="MLFLOW_TRACKING_URI")
+    triton_http: str = _variable(
+        "", "`host:port` of Triton's HTTP endpoint; commas separate the addresses of replicas"
+    )
+    triton_grpc: str = _variable("", "`host:port` of Triton's gRPC endpoint; replicas in the same order")
+    triton_repository: str = _variable("", "Triton's model repository: a folder or `s3://bucket/prefix`")
+    triton_key: str = _variable(
+        "", "key that Triton requires for loading models; a secret. Without one, any client may load models"
+    )
+    airflow_url: str = _variable("", "base URL of Airflow's API server")
+    airflow_username: str = _variable("", "user of Airflow's REST API")
+    airflow_password: str = _variable("", "password of that user; a secret")
 
     def require(self, name: str) -> str:
         """Return the setting ``name``.
 
         Raises:
-            PlatformError: it is not set; the message names the variable that sets it.
+            PlatformError: it is empty; the message names the variable that sets it.
         """
         value: str = getattr(self, name)
         if not value:
             raise PlatformError(
-                f"setting {name!r} is empty: set {ENVIRONMENT[name]}, or start the embedded platform "
+                f"setting {name!r} is empty: set {self.variable(name)}, or start the embedded platform "
                 "with `dmls up`"
             )
         return value
 
 
-ENVIRONMENT: dict[str, str] = {
-    "root": "DMLS_ROOT",
-    "mlflow_uri": "MLFLOW_TRACKING_URI",
-    "triton_http": "DMLS_TRITON_HTTP",
-    "triton_grpc": "DMLS_TRITON_GRPC",
-    "triton_repository": "DMLS_TRITON_REPOSITORY",
-    "triton_key": "DMLS_TRITON_KEY",
-    "airflow_url": "DMLS_AIRFLOW_URL",
-    "airflow_username": "DMLS_AIRFLOW_USERNAME",
-    "airflow_password": "DMLS_AIRFLOW_PASSWORD",
-}
-"""Setting -> the environment variable that sets it."""
+@dataclass(frozen=True, slots=True)
+class ProcessSettings(Variables):
+    """Variables of single programs."""
+
+    home: str = _variable(
+        "",
+        "state folder of the embedded platform; by default the nearest `.dmls`, here or in a folder above",
+    )
+    debug: str = _variable("", "`1`: the command line shows stack traces")
+    team: str = _variable("", "team of `dmls submit`")
+    triton_server: str = _variable(
+        "",
+        "path of a `tritonserver` with NVIDIA's FIL backend, for the embedded platform",
+    )
+    inference_log: str = _variable(
+        "", "set for Triton: folder for sampled requests; without it, Triton logs no requests"
+    )
+    metrics_token: str = _variable(
+        "",
+        "set for Airflow's API server: bearer token of the metrics endpoint; a secret. Without it, the "
+        "endpoint is closed",
+    )
+    study_url: str = _variable(
+        "",
+        "PostgreSQL database with the study that trainers share (`dmls train --worker`); a secret. The "
+        "runners set it",
+    )
+    queue_url: str = _variable(
+        "",
+        "queue of runs that wait for their first trainer: an additional trainer (`--worker` above 0) stops "
+        "after a trial if a run has waited 30 s. The runners set it",
+    )
+    platform_id: str = _variable("", "identifies the processes of an embedded platform, which sets it")
+    service: str = _variable("", "name of a service of the embedded platform, which sets it")
+    trainer_of: str = _variable("", "identifies the processes of a trainer; the `process` runner sets it")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecLimits(Variables):
+    """Limits of `spec.toml`."""
+
+    prefix: ClassVar[str] = "DMLS_SPEC_"
+
+    bytes: int = _variable(256 * 1024, "size of `spec.toml` in bytes")
+    depth: int = _variable(8, "nesting of tables, arrays and dotted keys")
+    items: int = _variable(12_000, "total number of keys, tables and list elements")
+    text: int = _variable(1_000, "characters of a key or string")
+    columns: int = _variable(10_000, "names in a list of columns")
+    values: int = _variable(1_000, "values of a hyperparameter")
+    trials: int = _variable(10_000, "`n_trials`")
+    range_width: int = _variable(1_000_000, "`max - min` of an integer range")
+    grid: int = _variable(100_000, "points of a grid search")
+    models: int = _variable(8, "models of a spec")
+    tags: int = _variable(64, "entries of `[tags]`")
+    issues: int = _variable(100, "errors reported at once; the others are counted")
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeLimits(Variables):
+    """Limits of submitted data files."""
+
+    prefix: ClassVar[str] = "DMLS_INTAKE_"
+
+    data_bytes: int = _variable(100 << 30, "total size of a submission's data files in bytes")
+    head_bytes: int = _variable(1 << 20, "bytes of each data file that admission reads")
+    columns: int = _variable(10_000, "columns of a data file")
+
+
+@dataclass(frozen=True, slots=True)
+class DataLimits(Variables):
+    """Limits of training data; the runners pass them on to trainers."""
+
+    prefix: ClassVar[str] = "DMLS_DATA_"
+
+    rows: int = _variable(200_000_000, "total number of rows")
+    columns: int = _variable(10_000, "columns of a file, including unused ones")
+    cell: int = _variable(4_096, "bytes of a text cell")
+    categories: int = _variable(10_000, "distinct values of a feature that `[columns] categorical` names")
+    found_categories: int = _variable(255, "distinct values up to which another text feature is categorical")
+    classes: int = _variable(1_000, "distinct labels of a classifier's target")
+    issues: int = _variable(50, "errors reported at once")
+
+
+@dataclass(frozen=True, slots=True)
+class ServingLimits(Variables):
+    """Limits of models in Triton."""
+
+    prefix: ClassVar[str] = "DMLS_SERVING_"
+
+    checkpoint_bytes: int = _variable(1 << 30, "size in bytes of the largest checkpoint that is deployed")
+
+
+GROUPS: tuple[type[Variables], ...] = (
+    Settings,
+    ProcessSettings,
+    SpecLimits,
+    IntakeLimits,
+    DataLimits,
+    ServingLimits,
+)
+
+ENVIRONMENT: dict[str, str] = Settings.variables()
+"""Field of ``Settings`` -> its environment variable."""
+
+STUDY_VARIABLE = ProcessSettings.variable("study_url")
+QUEUE_VARIABLE = ProcessSettings.variable("queue_url")
+INFERENCE_LOG = ProcessSettings.variable("inference_log")
+METRICS_TOKEN = ProcessSettings.variable("metrics_token")
 
 TRITON_KEY_HEADER = "dmls-key"
-"""Header with ``triton_key`` over HTTP; over gRPC Triton puts ``triton-grpc-protocol-`` before its name."""
+"""HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""
 
-INFERENCE_LOG = "DMLS_INFERENCE_LOG"
-"""Variable of Triton's own environment: the folder that sampled requests are written to; else none are."""
-
-METRICS_TOKEN = "DMLS_METRICS_TOKEN"  # noqa: S105 - the variable's name
-"""Variable of Airflow's API server: the token that Prometheus sends; without it nobody is answered."""
+STATE_FOLDER = ".dmls"
+"""Folder with the state of the embedded platform."""
 
 STATE_FILE = "platform.json"
 """Written by the embedded platform, mode 600: ``{"settings": {...}, "environment": {...}, ...}``."""
 
 
 def state_folder() -> Path:
-    """Return the embedded platform's state folder.
+    """Return the state folder of the embedded platform.
 
     ``DMLS_HOME`` if set, else the nearest ``.dmls`` in the working directory or above it, else
     ``./.dmls`` (which may not exist yet).
     """
-    if home := os.environ.get("DMLS_HOME"):
+    if home := ProcessSettings.from_environment().home:
         return Path(home).absolute()
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -96,10 +223,10 @@ def state_folder() -> Path:
 
 
 def load_settings() -> Settings:
-    """Read the settings; a variable of the environment wins over the embedded platform's state.
+    """Return the settings; a variable of the environment wins over the state of the embedded platform.
 
-    Credentials that a client library reads by itself (``AWS_*``) are put into the environment when
-    they come from the embedded platform and are not set already.
+    Credentials that client libraries read themselves are added to the environment when they come from the
+    embedded platform and are not set already.
     """
     state: dict[str, dict[str, str]] = {}
     file = state_folder() / STATE_FILE
@@ -108,5 +235,31 @@ def load_settings() -> Settings:
     for name, value in state.get("environment", {}).items():
         os.environ.setdefault(name, value)
     stored = state.get("settings", {})
-    names = [field.name for field in fields(Settings)]
-    return Settings(**{n: os.environ.get(ENVIRONMENT[n], "") or stored.get(n, "") for n in names})
+    found = Settings.from_environment()
+    return Settings(**{name: getattr(found, name) or stored.get(name, "") for name in ENVIRONMENT})
+
+
+@cache
+def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Return the values of a group, as pydantic-settings reads them; cached until a text changes."""
+    from pydantic import Field, PositiveInt, ValidationError, create_model
+    from pydantic_settings import BaseSettings, SettingsConfigDict
+
+    class Environment(BaseSettings):
+        model_config = SettingsConfigDict(env_ignore_empty=True, case_sensitive=True)
+
+    types = get_type_hints(group)
+    names = group.variables()
+    declared: Any = {
+        f.name: (
+            PositiveInt if types[f.name] is int else types[f.name],
+            Field(f.default, validation_alias=names[f.name]),
+        )
+        for f in fields(group)
+    }
+    try:
+        return create_model(group.__name__, __base__=Environment, **declared)().model_dump()
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        variable, text = str(wrong["loc"][0]), str(wrong["input"])[:40]
+        raise PlatformError(f"{variable} must be a positive integer, not {text!r}") from None

@@ -1,6 +1,6 @@
-"""Write docs/spec.md: every table, key, model, hyperparameter and metric that a spec may name.
+"""Write docs/reference/spec.md: every table, key, model, hyperparameter and metric of a spec.
 
-All of it is read from the code that validates specs. ``--check`` only says whether the page is up to date.
+The code that validates specs supplies them. ``--check`` only reports whether the page is up to date.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from dmls_core.spec import HyperparameterDefinition, ModelDefinition
 from dmls_core.spec.model_rules import DEFAULT_TRIALS
 from dmls_core.spec.reserved import TABLES
 
-PAGE = Path(__file__).parents[1] / "docs" / "spec.md"
+PAGE = Path(__file__).parent / "reference" / "spec.md"
 
 HEAD = """# The spec
 
 <!-- Written by docs/spec_reference.py from the code: change that, then run `make docs`. -->
 
-A spec is a TOML file called `spec.toml`. This one works as it stands:
+A spec is a TOML file called `spec.toml`. This is a complete one:
 
 ```toml
 {example}```
 
-`model` and `[columns]` with its `target` are all that a spec needs. `model` is one of those below, or a list
-of several that [compete](search.md#several-models). `n_trials` says how many sets of hyperparameters are
-tried: {trials} if left out, or all where there are fewer.
+A spec requires `model`, and `target` in `[columns]`. `model` is one of the [models](#models) below, or a list
+of models that compete. `n_trials` is the number of trials: {trials} by default, or fewer if the search space is
+smaller.
 
-A table whose name is not in the list below is a hyperparameter of the model. It says what is tried:
+Any other table is a hyperparameter of the model. It defines the search space:
 
-| in the table | tried is |
+| key | values |
 | --- | --- |
-| `min`, `max` | every number between them, both included; integers stay integers |
+| `min`, `max` | numbers between them, both included; integers stay integers |
 | `step` (optional) | only `min`, `min + step`, `min + 2 step`, … |
-| `log = true` (optional) | small numbers as often as large ones |
-| `values = [...]` | one of these |
-| `value = ...` | this alone |
+| `log = true` (optional) | sampled on a log scale |
+| `values = [...]` | one of the list |
+| `value = ...` | a fixed value |
 
-Hyperparameters that the spec does not name have the default of the library (below). A spec that names none
-searches what is marked *searched by default*. A word in quotes, such as `"none"`, is Python's `None` or a
-mode of the library.
+Hyperparameters that the spec does not name keep the library's default, which the tables below show. A spec
+without hyperparameters searches those marked *searched by default*. A word in quotes, such as `"none"`, stands
+for Python's `None` or for a mode of the library.
 
-`dmls validate spec.toml data.csv` says what admission would say, `dmls schema` prints the JSON schema for
-editors. What is marked *later* is checked already but refused as not available yet.
+`dmls validate spec.toml data.csv` runs the checks of admission offline. `dmls schema` prints the JSON schema for
+editors. Keys marked *later* are checked, then rejected as not available yet.
 """
 
 LATER = {
@@ -54,21 +54,21 @@ LATER = {
     "evaluation": ('split = "time"',),
     "resources": ("gpus above 1",),
 }
-"""Table -> what of it is not available yet; nothing listed: the whole table."""
+"""Table -> its keys that are not available yet; an empty tuple stands for the whole table."""
 
 
 def page() -> str:
     """Return the whole page."""
-    example = (PAGE.parents[1] / "examples/iris/spec.toml").read_text()
+    example = (PAGE.parents[2] / "examples/iris/spec.toml").read_text()
     parts = [HEAD.format(example=example, trials=DEFAULT_TRIALS), "## Tables\n", *map(_table, TABLES)]
-    parts += ["### `[tags]`\n", "Names and values of your own, text both; MLflow shows them.\n"]
+    parts += ["### `[tags]`\n", "Your own names and values, both text; MLflow shows them.\n"]
     parts += ["## Metrics\n", *_metrics(), "## Models\n", *_models()]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _table(name: str) -> str:
     schema = TABLES[name].model_json_schema()
-    needed = " (needed)" if name == "columns" else ""
+    needed = " (required)" if name == "columns" else ""
     rows = [
         (f"`{key}`", _kind(field, schema), _default(field, key in schema.get("required", ())), _text(field))
         for key, field in schema["properties"].items()
@@ -80,10 +80,15 @@ def _table(name: str) -> str:
     extra = ""
     if name == "expectations":
         column = schema["$defs"]["ColumnExpectation"]
-        extra = "\nOf one column, in a table `[expectations.columns.NAME]`:\n\n" + _keys(column, schema)
+        extra = "\nExpectations of a column, in a table `[expectations.columns.NAME]`:\n\n" + _keys(
+            column, schema
+        )
     if name == "search":
         stop = schema["$defs"]["EarlyStop"]
-        extra = "\nThe rules of `[search.early_stop]`, of which one is enough:\n\n" + _keys(stop, schema)
+        extra = (
+            "\nThe rules of `[search.early_stop]`; the search stops as soon as one of them holds:\n\n"
+            + _keys(stop, schema)
+        )
     intro = (schema.get("description") or "").split("\n\n")[0].replace("\n", " ")
     return f"### `[{name}]`{needed}\n\n{intro}\n\n{_grid(rows)}{extra}{later}"
 
@@ -96,7 +101,9 @@ def _keys(table: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     )
 
 
-def _grid(rows: Iterable[tuple[str, ...]], heads: tuple[str, ...] = ("key", "takes", "default", "")) -> str:
+def _grid(
+    rows: Iterable[tuple[str, ...]], heads: tuple[str, ...] = ("key", "type", "default", "meaning")
+) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -109,7 +116,7 @@ def _text(field: Mapping[str, Any]) -> str:
 
 def _default(field: Mapping[str, Any], required: bool) -> str:
     if required:
-        return "needed"
+        return "required"
     value = field.get("default")
     return (
         "" if value in (None, "", [], {}) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
@@ -117,7 +124,7 @@ def _default(field: Mapping[str, Any], required: bool) -> str:
 
 
 def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Say in words what JSON schema says of a value."""
+    """Describe the JSON schema of a value."""
     if "anyOf" in field:
         kinds = [_kind(one, schema) for one in field["anyOf"] if one.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
@@ -138,7 +145,7 @@ def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
 
 def _bounds(field: Mapping[str, Any]) -> str:
     low, high = field.get("minimum"), field.get("maximum")
-    # Of integers alone, as that of `seed`: what is below it ends one before.
+    # Only integers have one, such as `seed`: the largest value is one less.
     if (end := field.get("exclusiveMaximum")) is not None:
         high = end - 1
     if (above := field.get("exclusiveMinimum")) is not None:
@@ -161,8 +168,8 @@ def _metrics() -> list[str]:
     defaults = ", ".join(
         sorted({f"`{model.default_metric}` for a {model.task}" for model in CATALOGUE.values()})
     )
-    names = "scikit-learn's names of scorings, such as `neg_log_loss`, mean the same"
-    return [f"By default {defaults}; {names}.\n", _grid(rows, ("metric", "for a", "better is", ""))]
+    names = "scikit-learn's scoring names, such as `neg_log_loss`, are accepted too"
+    return [f"By default {defaults}; {names}.\n", _grid(rows, ("metric", "task", "better", "meaning"))]
 
 
 def _models() -> list[str]:
@@ -171,11 +178,11 @@ def _models() -> list[str]:
             f"[`{model.name}`](#{model.name})",
             model.description,
             ", ".join(model.engines),
-            "as they are" if model.missing_values else "filled with the median",
+            "supported" if model.missing_values else "replaced by the median",
         )
         for model in CATALOGUE.values()
     ]
-    summary = _grid(rows, ("model", "", "engines", "missing numbers"))
+    summary = _grid(rows, ("model", "meaning", "engines", "missing numbers"))
     return [summary, *(_model(model) for model in CATALOGUE.values())]
 
 
@@ -188,7 +195,7 @@ def _model(model: ModelDefinition) -> str:
 
 
 def _legal(one: HyperparameterDefinition) -> str:
-    """Say which values a hyperparameter takes."""
+    """Describe the legal values of a hyperparameter."""
     words = [f'`"{choice}"`' for choice in one.choices]
     numbers = {
         "int": f"integer {_bound(one.low)} to {_bound(one.high)}",
@@ -213,7 +220,7 @@ def _remarks(one: HyperparameterDefinition, model: ModelDefinition) -> str:
     if "gpu" in model.engines:
         argument = engine_class("gpu", model.name).arguments.get(one.name)
         if argument and argument.unsupported:
-            parts.append(f"*Not on the gpu engine: {argument.unsupported}.*")
+            parts.append(f"*Not on GPUs: {argument.unsupported}.*")
     return " ".join(parts)
 
 

@@ -10,15 +10,13 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dmls_core.airflow.job import Job
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
+from dmls_core.settings import STUDY_VARIABLE
 
 if TYPE_CHECKING:
     from dmls_core.airflow.job import Job
 
 STUDY_CONNECTION = "dmls_study"
 """Id of the Airflow connection, of type Postgres."""
-
-STUDY_VARIABLE = "DMLS_STUDY_URL"
-"""Variable that gives the trainer the database's URL. It holds a password, so it is no argument."""
 
 LOCALHOST = ("localhost", "127.0.0.1", "::1")
 

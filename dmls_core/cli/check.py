@@ -27,10 +27,10 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
         UserError: with every issue of the spec, or of the data if the spec is valid.
     """
     from dmls_core.intake.data_files import check_data, choose_data, data_format
-    from dmls_core.intake.limits import IntakeLimits
     from dmls_core.intake.submissions import Submission, file_name
     from dmls_core.intake.submit import named_files
     from dmls_core.models import load_spec
+    from dmls_core.settings import IntakeLimits
     from dmls_core.store import layout, open_store
 
     spec = load_spec(read_bytes(spec_file), str(spec_file))

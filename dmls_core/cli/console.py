@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dmls_core.errors import DmlsError, UserError, ValidationIssue
+from dmls_core.settings import ProcessSettings
 
 out = Console(soft_wrap=True, highlight=False)
 """For answers. Lines are never wrapped where nobody looks at a terminal."""
@@ -73,7 +73,7 @@ def describe(issue: ValidationIssue) -> str:
 
 def debugging() -> bool:
     """Return whether the user asked for stack traces."""
-    return os.environ.get("DMLS_DEBUG", "") not in ("", "0")
+    return ProcessSettings.from_environment().debug not in ("", "0")
 
 
 def ago(seconds: float) -> str:

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
     from dmls_core.data.fitting import encode_in_place, encode_table, fit_encoder
     from dmls_core.data.hashing import content_hash
-    from dmls_core.data.limits import DataLimits
     from dmls_core.data.reader import read_table
     from dmls_core.data.split import split_holdout
     from dmls_core.data.table import Table, TableColumn
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CategoryFeature",
-    "DataLimits",
     "Encoder",
     "NumberFeature",
     "Table",
@@ -35,7 +33,6 @@ __all__ = [
 
 _MODULES = {
     "CategoryFeature": "encoder",
-    "DataLimits": "limits",
     "Encoder": "encoder",
     "NumberFeature": "encoder",
     "Table": "table",

@@ -8,8 +8,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from dmls_core.data.csv_records import not_utf8, records
-from dmls_core.data.limits import DataLimits
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
 
 _HEAD = 4_096
 _OTHER_FORMATS = {

@@ -17,9 +17,9 @@ from dmls_core.data.csv_header import Header, read_header
 from dmls_core.data.csv_records import check_structure, find_records
 from dmls_core.data.device import DeviceReader, as_frame, kind_of
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Cell, Look, Source
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
 
 _SAMPLE = 10_000
 """Rows from which a column's type is told."""

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from dmls_core.data.csv_source import CsvSource
 from dmls_core.data.files import open_source
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.roles import missing_column
 from dmls_core.data.source import Source
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
 
 _FORMATS = (
     "%Y-%m-%d",

@@ -14,9 +14,9 @@ import polars as pl
 
 from dmls_core.data.encoder import category_text
 from dmls_core.data.findings import Finding
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.table import TableColumn
 from dmls_core.data.texts import Texts, first_row, in_order
+from dmls_core.settings import DataLimits
 
 Feature = tuple[TableColumn, pl.Series]
 """A column and its values as Float32, null or NaN where missing."""

@@ -9,10 +9,10 @@ import polars as pl
 
 from dmls_core.data.csv_source import CsvSource
 from dmls_core.data.device import DeviceReader
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.parquet_source import ParquetSource
 from dmls_core.data.source import Cell, Look, Source
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet"}
 _LOOSENESS: list[Look] = ["truth", "integer", "number", "time", "category", "text", "unusable"]

@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from dmls_core.data.device import DeviceReader, as_frame, kind_of
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Cell, Look, Source
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
 
 
 class ParquetSource(Source):

@@ -13,12 +13,12 @@ from dmls_core.data.device import DeviceReader
 from dmls_core.data.features import EXACT_INTEGERS, Feature, dates, merged_integers, nested, read_feature
 from dmls_core.data.files import Files
 from dmls_core.data.findings import Finding, place
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.roles import Roles, choose_roles, missing_column
 from dmls_core.data.source import Look
 from dmls_core.data.table import Table
 from dmls_core.data.targets import read_target
 from dmls_core.errors import DataError
+from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns
 from dmls_core.spec.definitions import Task
 

@@ -10,8 +10,8 @@ import polars as pl
 
 from dmls_core.data.encoder import category_text
 from dmls_core.data.findings import Finding
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.texts import Texts, first_row, in_order
+from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
 
 TargetColumn = tuple[pl.Series, tuple[str, ...] | None]

@@ -14,6 +14,7 @@ from pathlib import Path
 from dmls_core.devstack.private_files import make_private_folder, read_json, write_private_json
 from dmls_core.devstack.processes import ID_VARIABLE
 from dmls_core.errors import PlatformError
+from dmls_core.settings import ProcessSettings
 
 LONGEST_BASE = 40
 """A unix socket's path has at most 107 bytes; what is made below the runtime folder needs the rest."""
@@ -116,7 +117,7 @@ MODELS_FOLDER = "triton_models"
 BUCKET = "dmls"
 REGION = "us-east-1"
 
-HOME_VARIABLE = "DMLS_HOME"
+HOME_VARIABLE = ProcessSettings.variable("home")
 """Names the state folder to every command of DMLS."""
 
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import psutil
 
-ID_VARIABLE = "DMLS_PLATFORM_ID"
-SERVICE_VARIABLE = "DMLS_SERVICE"
+from dmls_core.settings import ProcessSettings
+
+ID_VARIABLE = ProcessSettings.variable("platform_id")
+SERVICE_VARIABLE = ProcessSettings.variable("service")
 
 TITLE = "dmls-{id}"
 """The mark in the title of a process (PostgreSQL's ``cluster_name``)."""

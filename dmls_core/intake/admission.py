@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
 from dmls_core.intake.answers import read_status, write_status
 from dmls_core.intake.data_files import check_data, choose_data
-from dmls_core.intake.limits import IntakeLimits
 from dmls_core.intake.status import State
 from dmls_core.intake.submissions import Submission, file_name, group_submissions, lies_deeper
+from dmls_core.settings import IntakeLimits
 from dmls_core.store import JobRecord, ObjectInfo, Registry, Store, check_key, layout
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _load(store: Store, found: ObjectInfo) -> Spec:
         SpecError: it is not valid.
     """
     from dmls_core.models import load_spec
-    from dmls_core.spec import SpecLimits
+    from dmls_core.settings import SpecLimits
 
     limits = SpecLimits.from_environment()
     # One byte more than is allowed is enough for the parser to refuse it.

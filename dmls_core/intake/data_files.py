@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.csv_head import check_csv_head
-from dmls_core.intake.limits import IntakeLimits
 from dmls_core.intake.partitions import find_partitions, newest_partition
 from dmls_core.intake.submissions import Submission, file_name, is_data, lies_deeper
+from dmls_core.settings import IntakeLimits
 from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:

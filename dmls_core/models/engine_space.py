@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from dmls_core.models.catalogue import engine_class
 from dmls_core.models.engines.base import SAME, Argument
-from dmls_core.spec import Choice, Findings, Hyperparameter, ModelDefinition, Range, SpecLimits
+from dmls_core.settings import SpecLimits
+from dmls_core.spec import Choice, Findings, Hyperparameter, ModelDefinition, Range
 from dmls_core.spec.definitions import HyperparameterDefinition
 from dmls_core.spec.positions import Path
 

@@ -8,7 +8,8 @@ from typing import Any
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models.catalogue import CATALOGUE
 from dmls_core.models.engine_space import note_unsupported
-from dmls_core.spec import Findings, Spec, SpecLimits, parse_spec
+from dmls_core.settings import SpecLimits
+from dmls_core.spec import Findings, Spec, parse_spec
 from dmls_core.spec.changes import Changes, changed_document
 from dmls_core.spec.document import inspect_values
 from dmls_core.spec.parse import check_document

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import MISSING, category_text
 from dmls_core.data.files import Files
-from dmls_core.data.limits import DataLimits
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
 from dmls_core.spec.label_rules import REQUEST, ROW
 
 MAX_ROWS = 5_000_000

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from dmls_core.data import Encoder, encode_table
 from dmls_core.data.encoder import category_text
 from dmls_core.data.files import Files
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.source import Look
 from dmls_core.data.table import Table, TableColumn
 from dmls_core.data.texts import Texts
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.monitoring.drift import Drift, compare
 from dmls_core.monitoring.profile import Column, Profile, Values, predicted
+from dmls_core.settings import DataLimits
 from dmls_core.store import Store, layout
 
 BASELINE = "baseline.json"

@@ -16,11 +16,11 @@ from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.deployment import Servers, each
-from dmls_core.serving.forest_size import ServingLimits
 from dmls_core.serving.model_config import CANDIDATE, CHECKPOINT_FILE, SIMPLEST, Scaling, table_name
 from dmls_core.serving.options import Choice, Measured, choice_of, note_choice
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.verification import table_tensors
+from dmls_core.settings import ServingLimits
 
 SECONDS = 3.0
 """Nothing more is begun after it, and no load of a setting is waited for any longer."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dmls_core.errors import ServingError, UserError, ValidationIssue
-from dmls_core.limits import Limits
 from dmls_core.serving.model_config import CHECKPOINT_FILE
+from dmls_core.settings import ServingLimits
 
 if TYPE_CHECKING:
     import treelite
@@ -21,20 +20,6 @@ SIZE_FILE = "size.json"
 """Written beside the checkpoint by the trainer, which has the forest in memory."""
 
 _MEGA = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class ServingLimits(Limits):
-    """What a model may take of the server.
-
-    Attributes:
-        checkpoint_bytes: largest checkpoint. Triton holds a model twice while it goes live, beside the
-            version before.
-    """
-
-    variables: ClassVar[str] = "DMLS_SERVING_"
-
-    checkpoint_bytes: int = 1 << 30
 
 
 def forest_size(model: treelite.Model) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from dmls_core.spec.definitions import (
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed, space_size
 from dmls_core.spec.json_schema import json_schema
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.model import SCHEMA, ModelSearch, Spec
 from dmls_core.spec.parse import parse_spec
 from dmls_core.spec.tables import (
@@ -51,7 +50,6 @@ __all__ = [
     "Schedule",
     "Search",
     "Spec",
-    "SpecLimits",
     "fixed",
     "json_schema",
     "parse_spec",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.findings import Findings
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.positions import Path
 from dmls_core.spec.tables import Columns
 

@@ -8,8 +8,8 @@ from typing import Any
 import tomli
 
 from dmls_core.errors import SpecError, ValidationIssue
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.findings import Findings
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.positions import Lines, Path, Positions
 from dmls_core.spec.tokens import Token, tokens
 

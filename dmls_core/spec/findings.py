@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dmls_core.errors import SpecError, ValidationIssue
-from dmls_core.spec.limits import SpecLimits
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.positions import Path, Positions
 from dmls_core.spec.words import closest, describe, dotted
 

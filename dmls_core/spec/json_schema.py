@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.reserved import RESERVED, TABLES, TAGS
 
 Schema = dict[str, Any]

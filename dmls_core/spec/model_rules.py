@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.hyperparameters import Range, space_size
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.model import ModelSearch
 from dmls_core.spec.tables import Evaluation, Search
 from dmls_core.spec.words import looks_bare

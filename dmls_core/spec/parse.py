@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dmls_core.settings import SpecLimits
 from dmls_core.spec import table_rules
 from dmls_core.spec.base import Table
 from dmls_core.spec.column_rules import check_columns
@@ -12,7 +13,6 @@ from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.document import read_document
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.label_rules import check_labels
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.model import ModelSearch, Spec
 from dmls_core.spec.model_rules import check_evaluation, check_search, read_trials
 from dmls_core.spec.read_models import read_models

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.definitions import HyperparameterDefinition, Scalar
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.positions import Path
 from dmls_core.spec.read_value import expected, read_value
 from dmls_core.spec.reserved import KEYS as TOP_KEYS

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.findings import Findings
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.model import ModelSearch
 from dmls_core.spec.positions import Path
 from dmls_core.spec.read_hyperparameters import read_hyperparameter

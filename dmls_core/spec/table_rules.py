@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from dmls_core.settings import SpecLimits
 from dmls_core.spec.cron import cron_issue
 from dmls_core.spec.findings import Findings
-from dmls_core.spec.limits import SpecLimits
 from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
 from dmls_core.spec.tables import Columns, Data, Expectations, Owner, Resources, Schedule

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
-for _suite in ("engines", "notifiers", "runners", "stores"):
-    pytest.register_assert_rewrite(f"{__name__}.{_suite}")
+_MODULES = {
+    "EngineSuite": "engines",
+    "NotifierSuite": "notifiers",
+    "RunnerSuite": "runners",
+    "StoreSuite": "stores",
+}
+
+for _module in _MODULES.values():
+    pytest.register_assert_rewrite(f"{__name__}.{_module}")
+
+
+def __getattr__(name: str) -> object:
+    """Import a suite when it is first used: each needs other packages."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

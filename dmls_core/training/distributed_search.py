@@ -12,6 +12,7 @@ from dmls_core.search import SearchOutcome, Trial, contiguous_trials
 from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.competition import compete, pick_winner
+from dmls_core.settings import QUEUE_VARIABLE
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import has_waiting_run
 from dmls_core.training.candidates import Entrant
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dmls_core.search.shared.slots import TrialRecord
-
-QUEUE_VARIABLE = "DMLS_QUEUE_URL"
-"""Environment variable with the folder in the store where runs wait for their first trainer."""
 
 
 def search_models(

@@ -13,6 +13,7 @@ from typing import Any
 from dmls_core.errors import DmlsError, PlatformError, UserError
 from dmls_core.hardware import return_large_blocks
 from dmls_core.models import CATALOGUE
+from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.spec import Spec
 from dmls_core.store import layout, open_store, run_key
 from dmls_core.training.engine_choice import choose_engine
@@ -21,9 +22,6 @@ from dmls_core.training.progress import Progress
 from dmls_core.training.request import Contender, Job, TrainRequest
 from dmls_core.training.run_folder import RunFolder
 from dmls_core.training.validation import SideBySide
-
-STUDY_VARIABLE = "DMLS_STUDY_URL"
-"""Environment variable with the address of the database over which trainers share a study; a secret."""
 
 
 def to_stderr(line: str) -> None:

@@ -9,17 +9,14 @@ from typing import Any
 
 from dmls_core.airflow.job import Job
 from dmls_core.airflow.placement import trainer_engine
-from dmls_core.data.limits import DataLimits
+from dmls_core.settings import QUEUE_VARIABLE, DataLimits, ProcessSettings
 from dmls_core.store import Store, layout
 from dmls_core.store.waiting_queue import dequeue
 
 ROOT_LABEL = "dmls.root"
 """Label of a container with the root of the DMLS that it belongs to: others may share the engine."""
 
-QUEUE_VARIABLE = "DMLS_QUEUE_URL"
-"""The variable by which an extra trainer knows where runs wait for their first one."""
-
-RUN_MARK = "DMLS_TRAINER_OF"
+RUN_MARK = ProcessSettings.variable("trainer_of")
 """Variable of a trainer's process that says which run of which DMLS it belongs to."""
 
 
@@ -68,7 +65,7 @@ def take_turn(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, str]
 
 def data_limits() -> dict[str, str]:
     """Return the worker's variables with limits of data, by which its trainers read data as well."""
-    return {name: text for name, text in os.environ.items() if name.startswith(DataLimits.variables)}
+    return {name: text for name, text in os.environ.items() if name.startswith(DataLimits.prefix)}
 
 
 def trainer_labels(job: Job, run_id: str, task_id: str, try_number: int, worker: int) -> dict[str, str]:
@@ -76,7 +73,7 @@ def trainer_labels(job: Job, run_id: str, task_id: str, try_number: int, worker:
 
     The embedded platform's mark is among them, so that ``dmls down`` leaves no container behind.
     """
-    platform = os.environ.get("DMLS_PLATFORM_ID")
+    platform = ProcessSettings.from_environment().platform_id
     return {
         **({"dmls.platform": platform} if platform else {}),
         "dmls.dag": layout.dag_id(job.team, job.name),

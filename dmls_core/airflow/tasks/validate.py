@@ -22,7 +22,7 @@ from dmls_core.airflow.run_inputs import (
 from dmls_core.airflow.tasks.base import JobRun, JobTask, open_run
 from dmls_core.airflow.triggers import PartitionTrigger
 from dmls_core.errors import ConflictError
-from dmls_core.intake import IntakeLimits
+from dmls_core.settings import IntakeLimits
 from dmls_core.store import layout
 
 POLL_SECONDS = 10.0

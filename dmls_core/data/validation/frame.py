@@ -12,12 +12,12 @@ import polars as pl
 
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.files import Files
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.roles import Roles, choose_roles
 from dmls_core.data.source import Look
 from dmls_core.data.texts import Texts
 from dmls_core.data.validation.expectations import Facts
 from dmls_core.errors import DataError
+from dmls_core.settings import DataLimits
 from dmls_core.spec import ColumnExpectation, Spec
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
-from dmls_core.data.limits import DataLimits
 from dmls_core.errors import DataError, PlatformError
+from dmls_core.settings import DataLimits
 from dmls_core.spec import Spec
 
 _RESULT = "validation.json"

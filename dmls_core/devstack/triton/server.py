@@ -13,11 +13,11 @@ from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.service import Service, http_answers
 from dmls_core.devstack.triton.install import install
 from dmls_core.errors import PlatformError
-from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER
+from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER, ProcessSettings
 
 PORTS = ("triton_http", "triton_grpc", "triton_metrics")
 
-SERVER_VARIABLE = "DMLS_TRITON_SERVER"
+SERVER_VARIABLE = ProcessSettings.variable("triton_server")
 USUAL_PLACE = "/opt/tritonserver/bin/tritonserver"
 FIL_LIBRARY = "fil/libtriton_fil.so"
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_header import check_names
 from dmls_core.intake.csv_rows import Row, read_rows
-from dmls_core.intake.limits import IntakeLimits
 from dmls_core.intake.text_head import decode_head
+from dmls_core.settings import IntakeLimits
 
 if TYPE_CHECKING:
     import polars as pl

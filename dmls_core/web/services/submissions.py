@@ -14,8 +14,9 @@ from pydantic import BaseModel, Field
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
-from dmls_core.intake import IntakeLimits, group_submissions, read_status
+from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submit import check_data_name
+from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, layout
 from dmls_core.store.base import MAX_PARTS
 from dmls_core.web.services.store_access import open_store, open_store_for_uploads
@@ -215,7 +216,7 @@ def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
 
 def _document(source: bytes) -> dict[str, Any] | None:
     """Return a spec as an object; ``None`` if it is not TOML or cannot be JSON."""
-    from dmls_core.spec import SpecLimits
+    from dmls_core.settings import SpecLimits
     from dmls_core.spec.document import read_document
 
     try:

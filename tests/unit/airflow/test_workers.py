@@ -19,14 +19,13 @@ from dmls_core.airflow.runners.command import take_turn, trainer_arguments, trai
 from dmls_core.airflow.runners.outcome import answer, raise_failure, runner_file
 from dmls_core.airflow.runners.process import ProcessTrainerOperator
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.airflow.study_database import STUDY_VARIABLE, check_reachable, study_environment, study_url
+from dmls_core.airflow.study_database import check_reachable, study_environment, study_url
 from dmls_core.airflow.tasks.plan import PlanOperator
 from dmls_core.errors import RunnerError, SpecError
 from dmls_core.models import load_spec
+from dmls_core.settings import QUEUE_VARIABLE, STUDY_VARIABLE
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import has_waiting_run
-from dmls_core.training.distributed_search import QUEUE_VARIABLE as QUEUE_READ_BY_THE_TRAINER
-from dmls_core.training.run import STUDY_VARIABLE as READ_BY_THE_TRAINER
 
 SPEC = """model = {models}
 n_trials = 3
@@ -90,7 +89,6 @@ def test_the_studys_address_is_in_the_environment_and_nowhere_else(job, plan, co
     environment = study_environment(job(2))
 
     assert environment == {STUDY_VARIABLE: "postgresql+psycopg://me:secret@db.example.com:5433/studies"}
-    assert STUDY_VARIABLE == READ_BY_THE_TRAINER
     assert study_environment(job(1)) == {}
     store = open_store(str(tmp_path))
     arguments = [trainer_arguments(job(2), store, entry) for entry in plan(job(2))]
@@ -106,8 +104,8 @@ def test_a_run_waits_in_line_until_its_leader_starts(job, plan, connection, tmp_
     leader, helper = plan(run)
 
     told = take_turn(run, store, helper)
-    assert told == {QUEUE_READ_BY_THE_TRAINER: f"{store.url}/waiting/cpu"}
-    queue = open_store(told[QUEUE_READ_BY_THE_TRAINER])
+    assert told == {QUEUE_VARIABLE: f"{store.url}/waiting/cpu"}
+    queue = open_store(told[QUEUE_VARIABLE])
     assert has_waiting_run(queue, min_wait=0)
 
     assert take_turn(run, store, leader) == {}

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.data import DataLimits, Table, read_table
+from dmls_core.data import Table, read_table
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns
 
 Read = Callable[..., Table]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.data import DataLimits, read_table
+from dmls_core.data import read_table
 from dmls_core.errors import DataError, PlatformError
+from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns
 
 GOOD = "1,2,x\n3,4,z\n"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dmls_core.data.limits import DataLimits
 from dmls_core.data.validation.expectations import plan_expectations
 from dmls_core.data.validation.frame import read_frame
+from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 
 CONTENT = "a,b,mixed,y,id\n1,red,1,u,7\n2,blue,x,v,8\n,red,3,v,9\n"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dmls_core.errors import StoreError
-from dmls_core.intake import IntakeLimits, admission, admit, find_submissions, read_status, update_run_status
+from dmls_core.intake import admission, admit, find_submissions, read_status, update_run_status
+from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.testing.stores import race
 from tests.unit.intake.drops import CSV, REGRESSION, SPEC, drop

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
 from dmls_core.intake.csv_head import check_csv_head
-from dmls_core.intake.limits import IntakeLimits
 from dmls_core.intake.sniff import Column, Sample, Sniffed, parquet_tail, read_sample, sniff
 from dmls_core.intake.sniff.apart import sniff_apart
 from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.settings import IntakeLimits
 from dmls_core.spec.toml_text import toml_text
 
 ROWS = 60

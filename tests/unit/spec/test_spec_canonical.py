@@ -12,7 +12,8 @@ import pytest
 
 from dmls_core.errors import PlatformError, SpecError
 from dmls_core.models import load_spec
-from dmls_core.spec import SCHEMA, Choice, Spec, SpecLimits
+from dmls_core.settings import SpecLimits
+from dmls_core.spec import SCHEMA, Choice, Spec
 
 ROOT = Path(__file__).parents[3]
 IRIS = ROOT / "examples" / "iris" / "spec.toml"
@@ -128,7 +129,7 @@ def test_limits_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1e3", "²", "9" * 5000])
-def test_a_limit_that_is_no_number_is_told(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_limit_must_be_a_positive_integer(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("DMLS_SPEC_BYTES", value)
     with pytest.raises(PlatformError, match="DMLS_SPEC_BYTES must be a positive integer"):
         SpecLimits.from_environment()

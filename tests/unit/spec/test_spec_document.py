@@ -8,7 +8,8 @@ import pytest
 
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import load_spec
-from dmls_core.spec import SpecLimits, parse_spec
+from dmls_core.settings import SpecLimits
+from dmls_core.spec import parse_spec
 
 Faults = Callable[[bytes], list[ValidationIssue]]
 KIB = 1024

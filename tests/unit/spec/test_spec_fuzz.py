@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import CATALOGUE, load_spec
-from dmls_core.spec import ModelDefinition, Spec, SpecLimits, parse_spec
+from dmls_core.settings import SpecLimits
+from dmls_core.spec import ModelDefinition, Spec, parse_spec
 from dmls_core.spec.reserved import RESERVED, TABLES
 
 LIMITS = SpecLimits()

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from dmls_core.errors import PlatformError
+from dmls_core.settings import (
+    ENVIRONMENT,
+    GROUPS,
+    DataLimits,
+    ProcessSettings,
+    Settings,
+    SpecLimits,
+    load_settings,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_variable_sets_its_field_and_the_others_keep_their_defaults(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DMLS_DATA_ROWS", "7")
+    assert DataLimits.from_environment() == DataLimits(rows=7)
+    monkeypatch.setenv("DMLS_DATA_ROWS", "8")
+    assert DataLimits.from_environment() == DataLimits(rows=8)
+    monkeypatch.setenv("DMLS_DATA_ROWS", "")
+    assert DataLimits.from_environment() == DataLimits()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1e3", "many", "1.5", "9" * 5000])
+def test_a_wrong_limit_is_one_line_that_names_the_variable(text: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DMLS_SPEC_TRIALS", text)
+    with pytest.raises(PlatformError) as error:
+        SpecLimits.from_environment()
+    assert str(error.value) == f"DMLS_SPEC_TRIALS must be a positive integer, not {text[:40]!r}"
+
+
+def test_a_missing_setting_names_its_variable():
+    with pytest.raises(PlatformError, match="set MLFLOW_TRACKING_URI, or start the embedded platform"):
+        Settings().require("mlflow_uri")
+
+
+def test_variables_win_over_the_state_of_the_embedded_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for variable in ENVIRONMENT.values():
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path))
+    (tmp_path / "platform.json").write_text(
+        '{"settings": {"root": "s3://theirs", "airflow_url": "http://a"}}'
+    )
+    monkeypatch.setenv("DMLS_ROOT", "s3://mine")
+    settings = load_settings()
+    assert (settings.root, settings.airflow_url) == ("s3://mine", "http://a")
+
+
+def test_every_variable_has_a_description_and_belongs_to_one_group():
+    names = [name for group in GROUPS for name in group.variables().values()]
+    assert len(set(names)) == len(names)
+    for group in GROUPS:
+        assert all(field.metadata["description"] for field in fields(group))
+
+
+def test_the_package_reads_no_other_variable_of_its_own():
+    declared = {name for group in GROUPS for name in group.variables().values()}
+    found = {
+        name
+        for path in (ROOT / "dmls_core").rglob("*.py")
+        for name in re.findall(r"[\"`]{1,2}(DMLS_[A-Z_]*[A-Z])[\"`=]", path.read_text())
+    }
+    assert ProcessSettings.variable("team") in found
+    assert found - declared == set()
+
+
+def test_settings_import_and_read_without_pydantic():
+    code = """
+import sys
+from dataclasses import fields
+from dmls_core.settings import DataLimits, SpecLimits, load_settings
+load_settings(), DataLimits.from_environment(), SpecLimits.from_environment()
+print([name for name in ("pydantic", "pydantic_settings", "asyncio") if name in sys.modules])
+"""
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("DMLS_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment | {"DMLS_ROOT": "s3://bucket"},
+    )
+    assert done.stdout.strip() == "[]"
