@@ -55,24 +55,25 @@ def train(
     A run that was cut off goes on where it was when it is started again with the same --out.
     """
     load_settings()  # for the credentials of an embedded platform
-    from dmls_core.training.command import run_train
+    from dmls_core.training.request import TrainRequest
+    from dmls_core.training.run import run_train
 
-    run_train(
+    request = TrainRequest(
         spec,
-        data,
+        tuple(data),
         out,
         team=team,
         name=name,
         run_key=run_key,
         engine=engine,
-        etags=etag or (),
+        etags=tuple(etag or ()),
         since=parse_time(since),
         until=parse_time(until),
         champion=champion,
         champion_version=champion_version,
         worker=worker,
-        as_json=as_json,
     )
+    run_train(request, as_json=as_json)
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dmls_core.evaluate import scorer
+from dmls_core.hardware import available_cpus
+from dmls_core.models import METRICS
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search import Searcher, SearchTask, Space, choose_searcher
+from dmls_core.models.engines import Engine
+from dmls_core.search import (
+    Searcher,
+    SearchTask,
+    Space,
+    choose_searcher,
+    make_folds,
+)
 from dmls_core.search.candidate import ModelCandidate
+from dmls_core.spec import ModelDefinition, Spec
+from dmls_core.training.champion import fetch_champion
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import Job
-from dmls_core.training.rival import find_rival
-from dmls_core.training.steps import make_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +55,21 @@ def enter(job: Job) -> list[Entrant]:
         DataError: the data does not fit the spec, or there is too little of it.
     """
     spec = job.spec
-    rival = find_rival(job) if job.request.champion and job.request.leads else None
+    champion = fetch_champion(job) if job.request.champion and job.request.leads else None
     paths = [file.path for file in job.files]
     prepared: dict[bool, Prepared] = {}
     tasks: dict[tuple[bool, str], SearchTask] = {}
     entrants: list[Entrant] = []
-    for contender in job.contenders:
-        model, kind = contender.model, contender.model.missing_values
+    for requested in job.models:
+        model, kind = requested.model, requested.model.missing_values
         if kind not in prepared:
-            prepared[kind] = prepare(spec, model, paths, contender.engine, rival)
-        data, engine = prepared[kind], load_engine(contender.engine, model.name)
-        shared = tasks.get((kind, contender.engine))
+            prepared[kind] = prepare(spec, model, paths, requested.engine, champion)
+        data, engine = prepared[kind], load_engine(requested.engine, model.name)
+        shared = tasks.get((kind, requested.engine))
         task = replace(shared, model=model, engine=engine) if shared else make_task(spec, model, engine, data)
-        tasks[kind, contender.engine] = task
+        tasks[kind, requested.engine] = task
         searcher = choose_searcher(spec.search.strategy, engine)
-        entrants.append(Entrant(task, Space.of(contender.hyperparameters), searcher, data))
+        entrants.append(Entrant(task, Space.of(requested.hyperparameters), searcher, data))
     return entrants
 
 
@@ -70,3 +80,22 @@ def describe(entrants: Sequence[Entrant]) -> str:
         for entrant in entrants
     )
     return f"searching {'; '.join(parts)}"
+
+
+def make_task(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared) -> SearchTask:
+    """Put the training rows on the engine's device and deal out the folds."""
+    return SearchTask(
+        model=model,
+        engine=engine,
+        features=engine.place(data.train),
+        target=engine.place(data.train_target),
+        truth=data.train_target,
+        n_classes=data.n_classes,
+        folds=make_folds(
+            data.train_target, spec.search.folds, n_classes=data.n_classes, seed=spec.search.seed
+        ),
+        score=scorer(spec.search.metric),
+        direction=METRICS[spec.search.metric].direction,
+        seed=spec.search.seed,
+        threads=available_cpus(),
+    )

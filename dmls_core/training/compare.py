@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from dmls_core.evaluate import Comparison, compare
 from dmls_core.models import METRICS
 from dmls_core.spec import Spec
+from dmls_core.training.champion import ChampionPredictions
 from dmls_core.training.prepare import Prepared
-from dmls_core.training.rival import Answers
 
 
-def contest(spec: Spec, data: Prepared, served: NDArray[Any], rival: Answers | None) -> dict[str, Any] | None:
+def contest(
+    spec: Spec, data: Prepared, served: NDArray[Any], predicted: ChampionPredictions | None
+) -> dict[str, Any] | None:
     """Return ``comparison`` of ``result.json``; ``None`` where there is no champion.
 
     Classes that only one of the two knows count for both: the other one gives them no chance.
@@ -23,33 +25,33 @@ def contest(spec: Spec, data: Prepared, served: NDArray[Any], rival: Answers | N
     Args:
         spec: the challenger's.
         data: what was held out.
-        served: the challenger's answers to the held-out rows, as they will be served.
-        rival: the champion's.
+        served: the challenger's predictions of the held-out rows, as they will be served.
+        predicted: the champion's predictions.
     """
-    if rival is None:
+    if predicted is None:
         return None
     metric = spec.search.metric
     direction = METRICS[metric].direction
-    if rival.values is None or rival.rows is None:
-        reason = f"not comparable: {rival.problem}"
+    if predicted.values is None or predicted.rows is None:
+        reason = f"not comparable: {predicted.problem}"
         return Comparison(
-            metric, direction, rival.version, rival.run_key, comparable=False, reason=reason
+            metric, direction, predicted.version, predicted.run_key, comparable=False, reason=reason
         ).as_json()
-    champion, challenger = rival.values, served[rival.rows]
+    champion, challenger = predicted.values, served[predicted.rows]
     if data.labels is not None:
-        labels = [*data.labels, *(label for label in rival.labels or () if label not in data.labels)]
-        champion = _widened(champion, rival.labels or (), labels)
+        labels = [*data.labels, *(label for label in predicted.labels or () if label not in data.labels)]
+        champion = _widened(champion, predicted.labels or (), labels)
         challenger = _widened(challenger, data.labels, labels)
     return compare(
         metric,
         direction,
-        data.test_target[rival.rows],
+        data.test_target[predicted.rows],
         champion,
         challenger,
-        version=rival.version,
-        run_key=rival.run_key,
+        version=predicted.version,
+        run_key=predicted.run_key,
         min_improvement=spec.deploy.min_improvement,
-        fresh=rival.fresh,
+        fresh=predicted.fresh,
         seed=spec.search.seed,
     ).as_json()
 

@@ -8,19 +8,25 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import PlatformError, StoreError
-from dmls_core.search import SearchOutcome, Trial, contiguous_trials
+from dmls_core.search import (
+    SearchOutcome,
+    SearchTask,
+    Space,
+    Trial,
+    choose_searcher,
+    contiguous_trials,
+)
 from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.competition import compete, pick_winner
 from dmls_core.settings import QUEUE_VARIABLE
+from dmls_core.spec import Spec
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import has_waiting_run
 from dmls_core.training.candidates import Entrant
-from dmls_core.training.clock import SearchClock
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import Job
-from dmls_core.training.run_folder import RunFolder
-from dmls_core.training.steps import search
+from dmls_core.training.run_folder import RunFolder, SearchClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,7 +165,7 @@ def _needed_elsewhere(progress: Progress) -> bool:
 
 def study_name(job: Job, folder: RunFolder) -> str:
     """Return the name of the run's study: this run's, in this folder, on these engines."""
-    engines = "-".join(contender.engine for contender in job.contenders)
+    engines = "-".join(requested.engine for requested in job.models)
     return f"{job.request.team}.{job.request.name}/{job.key}/{folder.token}/{engines}"
 
 
@@ -172,10 +178,45 @@ def remove_study(job: Job, folder: RunFolder, progress: Progress) -> None:
     try:
         database = StudyDatabase(job.study)
         try:
-            models = [contender.model.name for contender in job.contenders]
+            models = [requested.model.name for requested in job.models]
             remove_studies(database, study_name(job, folder), models)
         finally:
             database.close()
     except PlatformError as error:
         # The model is there and told of: what is left in the database harms nobody.
         progress.warn(f"the study stays in its database: {error}")
+
+
+def search(
+    spec: Spec,
+    task: SearchTask,
+    space: Space,
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> SearchOutcome:
+    """Search, keeping each trial as it ends; trials of an earlier attempt are taken up."""
+    done = contiguous_trials(folder.trials(task.engine.device))
+    progress.resume(task, done)
+    progress.seconds["search"] = sum(trial.seconds for trial in done)
+
+    def on_trial(trial: Trial) -> None:
+        folder.keep(trial)
+        progress.trial(task, spec.search.metric, trial)
+
+    searcher = choose_searcher(spec.search.strategy, task.engine)
+    clock = SearchClock(folder, spec.search.timeout)
+    timeout = clock.left(done)
+    progress.limit(clock.remaining)
+    with clock:
+        return searcher.run(
+            task,
+            space,
+            spec.n_trials,
+            done=done,
+            timeout=timeout,
+            enough=early_stopping(spec.search.early_stop, task.direction),
+            on_trial=on_trial,
+            on_step=progress.step,
+            stop=stop,
+        )

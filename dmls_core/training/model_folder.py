@@ -118,7 +118,7 @@ def golden_answers(
         served: Treelite's answers to them.
 
     Returns:
-        Answers of shape (n_kept, n_outputs), and the rows that are kept.
+        ChampionPredictions of shape (n_kept, n_outputs), and the rows that are kept.
 
     Raises:
         ServingError: both name different classes for every row.

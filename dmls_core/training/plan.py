@@ -22,8 +22,8 @@ from dmls_core.search.forest import NestedForestSearcher
 from dmls_core.spec import Spec
 from dmls_core.spec.model import ModelSearch
 from dmls_core.training.cost_estimate import largest_fit, sizes_of
-from dmls_core.training.engine_choice import choose_engine, missing_for_gpu
 from dmls_core.training.prepare import Prepared, prepare
+from dmls_core.training.request import choose_engine, missing_for_gpu
 
 MATRICES = 2.5
 """Most memory that loading and searching take, in sizes of the matrix."""

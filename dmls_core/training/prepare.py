@@ -1,8 +1,8 @@
-"""From data files to the matrices that a search and a final score need."""
+"""Read, split and encode the data that a search and a final score need."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data import Encoder, encode_in_place, fit_encoder, read_table, split_holdout
-from dmls_core.models import engine_class
+from dmls_core.models import CATALOGUE, engine_class
 from dmls_core.monitoring import Profile, profile_table
 from dmls_core.spec import ModelDefinition, Spec
-from dmls_core.training.target_scale import scale_warning
 
 if TYPE_CHECKING:
-    from dmls_core.training.rival import Answers, Rival
+    from dmls_core.training.champion import Champion, ChampionPredictions
 
 GOLDEN_ROWS = 100
 """Held-out rows that are kept with the model, to prove deployments by."""
@@ -37,7 +36,7 @@ class Prepared:
         labels: the classes; ``None`` for a regression.
         warnings: what the user should know about the data.
         profile: of all rows, to tell drift by.
-        rival: the champion's answers to the held-out rows; ``None`` where there is none.
+        champion: the champion's answers to the held-out rows; ``None`` where there is none.
     """
 
     encoder: Encoder
@@ -49,7 +48,7 @@ class Prepared:
     labels: tuple[str, ...] | None
     warnings: tuple[str, ...]
     profile: Profile
-    rival: Answers | None = None
+    champion: ChampionPredictions | None = None
 
     @property
     def n_classes(self) -> int:
@@ -62,7 +61,7 @@ def prepare(
     model: ModelDefinition,
     paths: Sequence[Path],
     engine: str = "cpu",
-    rival: Rival | None = None,
+    champion: Champion | None = None,
 ) -> Prepared:
     """Read, split and encode the data; the engine decides who reads, not what comes of it.
 
@@ -71,7 +70,7 @@ def prepare(
         model: what is to be fitted.
         paths: the data files.
         engine: what fits it.
-        rival: the champion, to be asked about the held-out rows while they are here as the files have them.
+        champion: predicts the held-out rows before they are encoded.
 
     Raises:
         DataError: it does not fit the spec, or there is too little of it.
@@ -91,7 +90,7 @@ def prepare(
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
     golden, profile = table.raw(test[:GOLDEN_ROWS]), profile_table(table)
-    answers = rival.ask(table, test) if rival else None
+    answers = champion.ask(table, test) if champion else None
     # Last, since it uses the table's memory: two matrices of this size are more than one.
     fitted, held_out = encode_in_place(encoder, table, train, test)
     return Prepared(
@@ -104,5 +103,35 @@ def prepare(
         labels=table.labels,
         warnings=(*table.warnings, unlucky) if unlucky else table.warnings,
         profile=profile,
-        rival=answers,
+        champion=answers,
     )
+
+
+DIGITS = 1e-6
+"""Share of its largest value that a target's standard deviation must be, for 32-bit numbers to tell its
+values apart: served models answer with these."""
+
+
+def scale_warning(target: NDArray[Any], models: Iterable[str]) -> str:
+    """Return what a user should know of a regression's target; empty if nothing.
+
+    Args:
+        target: (n_rows,) float64.
+        models: names of the models that will be fitted to it.
+    """
+    spread, largest = float(target.std()), float(np.abs(target).max())
+    limits = [
+        engine_class(device, name).target_scale for name in models for device in CATALOGUE[name].engines
+    ]
+    if not max(low for low, _ in limits) <= spread <= min(high for _, high in limits):
+        return (
+            f"the target's standard deviation is {spread:.2g}, too {'small' if spread < 1 else 'large'} a "
+            "number for the model's arithmetic: it may learn little or nothing. Give the target in another "
+            "unit, so that it is around 1."
+        )
+    if spread < DIGITS * largest:
+        return (
+            f"the target's standard deviation is {spread:.2g}, around values of {largest:.2g}: models are "
+            "served in 32-bit numbers, which do not tell these apart. Take a constant away from the target."
+        )
+    return ""

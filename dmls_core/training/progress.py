@@ -110,7 +110,7 @@ class Progress:
         if step.best is None or time.monotonic() - self._said < QUIET:
             return
         who = "the winner has" if step.forests == 1 else f"{step.forests} forests have"
-        line = f"{who} {step.trees} trees  best {told(step.best)}{self._eta()}"
+        line = f"{who} {step.trees} trees  best {format_score(step.best)}{self._eta()}"
         self._tell(line)
         self._write(line)
 
@@ -136,7 +136,7 @@ class Progress:
             count = f"trial {len(self._scored)}/{self._total}"
             what = f"trial number {trial.number} went on" if known else count
             best = trial.value if self._best is None else self._best
-            line = f"{what}  {metric} {told(trial.value)}  best {told(best)}{self._eta()}"
+            line = f"{what}  {metric} {format_score(trial.value)}  best {format_score(best)}{self._eta()}"
             if trial.same_as is not None:
                 line += f"  (same as number {trial.same_as})"
             elif trial.message:
@@ -202,6 +202,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def told(score: float) -> str:
+def format_score(score: float) -> str:
     """Write a score for people: with four decimals, or with four digits where it is very small or large."""
     return f"{score:.4f}" if 1e-3 <= abs(score) < 1e6 or score == 0 else f"{score:.4g}"

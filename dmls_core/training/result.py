@@ -1,8 +1,11 @@
-"""``result.json``: the trainer's whole answer."""
+"""Describe a run: ``result.json``."""
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dmls_core.data import content_hash
@@ -11,7 +14,6 @@ from dmls_core.models.engines import Fitted
 from dmls_core.search import SearchOutcome, SearchTask
 from dmls_core.training.prepare import Prepared
 from dmls_core.training.request import Job
-from dmls_core.training.versions import versions
 
 SCHEMA = 1
 
@@ -80,3 +82,24 @@ def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
 
 def _iso(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).isoformat(timespec="seconds") if moment else None
+
+
+BUILDS = {
+    "xgboost": ("xgboost", "xgboost-cpu"),
+    "cuml": ("cuml-cu13", "cuml-cu12", "cuml"),
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
+}
+"""Distributions that carry the library of that name."""
+
+
+def versions(libraries: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python, of DMLS and of the libraries that are installed."""
+    found = {"python": platform.python_version()}
+    for library in ("dmls", *libraries):
+        for distribution in BUILDS.get(library, (library,)):
+            try:
+                found[library] = version(distribution)
+                break
+            except PackageNotFoundError:
+                continue
+    return found

@@ -1,27 +1,29 @@
-"""The training run, from start to end."""
+"""Start a training run: inputs, data validation in the background, then the pipeline."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Self
 
-from dmls_core.errors import DmlsError, PlatformError, UserError
+from dmls_core.data import ValidationProcess
+from dmls_core.errors import DataError, DmlsError, PlatformError, UserError, ValidationIssue
 from dmls_core.hardware import return_large_blocks
 from dmls_core.models import CATALOGUE
 from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.spec import Spec
 from dmls_core.store import layout, open_store, run_key
-from dmls_core.training.engine_choice import choose_engine
 from dmls_core.training.inputs import cut_data, fetch_data, read_spec
-from dmls_core.training.progress import Progress
-from dmls_core.training.request import Contender, Job, TrainRequest
+from dmls_core.training.progress import Progress, format_score
+from dmls_core.training.request import Job, RequestedModel, TrainRequest, choose_engine
 from dmls_core.training.run_folder import RunFolder
-from dmls_core.training.validation import SideBySide
 
 
 def to_stderr(line: str) -> None:
@@ -32,19 +34,18 @@ def to_stderr(line: str) -> None:
 def train(request: TrainRequest, *, progress: Callable[[str], None] = to_stderr) -> dict[str, Any]:
     """Train, tune, check and export a model; return ``result.json``.
 
-    The run may be killed at any moment and started again: finished trials are read back, and a finished
-    run is returned as it is.
+    A run that was killed can be started again: it reads finished trials back, and returns the result of a
+    finished run.
 
     Args:
-        request: what to do.
+        request: spec, data and folder of the run.
         progress: takes each line of the log.
 
     Returns:
-        ``result.json``; of a helper in a shared search, which leaves while the leader goes on, what
-        ``helped`` says.
+        ``result.json``; of a worker other than 0, a short record with the status ``helped``.
 
     Raises:
-        UserError: the spec or the data is wrong; the same is in ``error.json``, unless this is a helper.
+        UserError: the spec or the data is wrong; worker 0 also writes it to ``error.json``.
         PlatformError: a service or the machine failed; likewise.
     """
     folder = RunFolder(open_store(request.out))
@@ -69,12 +70,12 @@ def train(request: TrainRequest, *, progress: Callable[[str], None] = to_stderr)
 def _train(
     request: TrainRequest, folder: RunFolder, scratch: Path, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    # What is known before the data is here saves fetching it for a run that is finished.
+    # With a known run key, a finished run needs no data.
     if request.run_key and (result := folder.claim(request.run_key)):
         say(f"the run {request.run_key} is finished already")
         return result
     spec = read_spec(request.spec)
-    contenders = _contenders(request, spec)
+    models = _requested_models(request, spec)
     study = _study(request, spec, say)
     progress = Progress(folder, say, spec.n_trials, leads=request.leads)
     with progress.phase("load"):
@@ -90,47 +91,47 @@ def _train(
         say(f"the run {key} is finished already")
         return result
     out = scratch / "out"
-    # Threads that spin while they wait burn the CPUs that others wait for: on a busy machine XGBoost and
-    # LightGBM took four times as long. OpenMP reads this when the first of them is loaded.
+    # Threads that wait actively slow the others down: on a busy machine XGBoost and LightGBM took four times
+    # as long. OpenMP reads this when the first of them is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Polars keeps what it has freed for a while, by then the matrix is copied beside it: on 500,000 x 54 rows
-    # three times the matrix in all instead of two and a half, for no time gained. Said even where it is said
-    # already: a process that has imported Polars hands that on to those that it starts.
+    # Polars keeps freed memory for a while, until after the matrix is copied: on 500,000 x 54 rows that took
+    # three times the matrix instead of two and a half, and saved no time. Overwrite a value that a parent
+    # process with Polars has passed on.
     os.environ["_RJEM_MALLOC_CONF"] = "dirty_decay_ms:0,muzzy_decay_ms:0"
     return_large_blocks()
-    # Both import for seconds: the validation starts first, and the two import side by side.
-    checked = SideBySide(spec, [file.path for file in files], out / layout.VALIDATION)
+    # The validation and this process both import for seconds: start the validation first.
+    checked = BackgroundValidation(spec, [file.path for file in files], out / layout.VALIDATION)
     with checked if request.leads else nullcontext() as validation:
-        on_cpu = all(contender.engine == "cpu" for contender in contenders)
+        on_cpu = all(requested.engine == "cpu" for requested in models)
         with progress.phase("load"), _absent("pandas") if on_cpu else nullcontext():
-            from dmls_core.training.work import help_out, work
-        job = Job(request, spec, contenders, key, files, out, study)
+            from dmls_core.training.pipeline import join_search, run_pipeline
+        job = Job(request, spec, models, key, files, out, study)
         if validation is None:
-            return help_out(job, folder, progress)
-        return work(job, folder, progress, validation)
+            return join_search(job, folder, progress)
+        return run_pipeline(job, folder, progress, validation)
 
 
-def _contenders(request: TrainRequest, spec: Spec) -> tuple[Contender, ...]:
+def _requested_models(request: TrainRequest, spec: Spec) -> tuple[RequestedModel, ...]:
     wanted = request.engine if request.engine != "auto" else spec.resources.engine
-    contenders = []
+    models = []
     for asked in spec.models:
         model = CATALOGUE[asked.name]
-        contenders.append(Contender(model, *choose_engine(wanted, model, asked.hyperparameters)))
-    return tuple(contenders)
+        models.append(RequestedModel(model, *choose_engine(wanted, model, asked.hyperparameters)))
+    return tuple(models)
 
 
 def _study(request: TrainRequest, spec: Spec, say: Callable[[str], None]) -> str:
-    """Return the address of the database that this run's trainers share a study over; empty: none.
+    """Return the address of the database with the study that this run's trainers share; empty: none.
 
     Raises:
-        UserError: this is a helper, and there is nothing to help with.
+        UserError: this is not worker 0, and there is no shared search.
     """
     url = os.environ.get(STUDY_VARIABLE, "")
     if spec.search.workers > 1 and url:
         return url
     if not request.leads:
         raise UserError(
-            f"worker {request.worker} has nobody to help: [search] workers is {spec.search.workers}, and "
+            f"worker {request.worker} has no search to join: [search] workers is {spec.search.workers}, and "
             f"{STUDY_VARIABLE} is {'set' if url else 'not set'}"
         )
     if spec.search.workers > 1:
@@ -140,10 +141,10 @@ def _study(request: TrainRequest, spec: Spec, say: Callable[[str], None]) -> str
 
 @contextmanager
 def _absent(package: str) -> Iterator[None]:
-    """Make an optional package look as if it were not installed, while others are imported.
+    """Hide an optional package while other packages are imported.
 
-    scikit-learn, XGBoost and LightGBM import pandas (0.5 CPU seconds) for data frames; they get none. cuML
-    does need it.
+    scikit-learn, XGBoost and LightGBM import pandas (0.5 CPU seconds) to support data frames, which training
+    does not use. cuML needs it.
     """
     if package in sys.modules:
         yield
@@ -153,3 +154,94 @@ def _absent(package: str) -> Iterator[None]:
         yield
     finally:
         del sys.modules[package]
+
+
+def run_train(request: TrainRequest, *, as_json: bool = False) -> None:
+    """Train; print the log to stderr and the result to stdout.
+
+    Args:
+        request: spec, data and folder of the run.
+        as_json: print ``result.json`` instead of a summary.
+
+    Raises:
+        UserError: the spec or the data is wrong.
+        PlatformError: a service or the machine failed.
+    """
+    # Exit in order: remove the scratch folder and end the validation process.
+    signal.signal(signal.SIGTERM, _exit)
+    result = train(request)
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=1) + "\n")
+        return
+    if result["status"] == "helped":
+        sys.stdout.write(f"worker {request.worker} is done; worker 0 continues\n")
+        return
+    sys.stdout.write(
+        f"{result['model']} on {result['engine']}: {result['metric']} {format_score(result['score'])} on "
+        f"{result['data']['holdout_rows']} rows held out, {format_score(result['cv_score'])} in the search, "
+        f"{result['n_trials']} trials, {result['seconds']['total']:.1f} s\n{request.out}\n"
+    )
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+VALIDATION_TIMEOUT = 3600.0
+"""Seconds that a run waits for the validation after everything else has finished."""
+
+
+class BackgroundValidation:
+    """Validate the data in another process while the block runs."""
+
+    def __init__(self, spec: Spec, paths: Sequence[Path], folder: Path) -> None:
+        self._arguments = (spec, paths, folder)
+
+    def __enter__(self) -> Self:
+        self._process = ValidationProcess(*self._arguments)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+
+    def failed(self) -> bool:
+        """Return whether the validation has already failed, or could not run."""
+        try:
+            self.check()
+        except DmlsError:
+            return True
+        return False
+
+    def check(self) -> None:
+        """Raise the validation's failure if it has already failed.
+
+        Raises:
+            DataError: the data violates the expectations.
+            PlatformError: the validation could not run.
+        """
+        if self._process.finished:
+            self.finish()
+
+    def finish(self) -> float:
+        """Wait for the validation and return the seconds that it took.
+
+        Raises:
+            DataError: the data violates the expectations.
+            PlatformError: the validation could not run.
+        """
+        validation = self._process.result(VALIDATION_TIMEOUT)
+        if not validation.success:
+            raise DataError(
+                [
+                    ValidationIssue(
+                        failed.message,
+                        key=failed.column,
+                        found=failed.observed,
+                        expected=failed.expected,
+                    )
+                    for failed in validation.failed
+                ]
+            )
+        return validation.seconds

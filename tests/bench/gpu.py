@@ -27,7 +27,7 @@ ENGINES = ("gpu", "cpu")
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """Train on each size with each engine."""
     from dmls_core.models import CATALOGUE
-    from dmls_core.training.engine_choice import missing_for_gpu
+    from dmls_core.training.request import missing_for_gpu
 
     if reason := missing_for_gpu(CATALOGUE[MODEL]):
         sys.exit(f"this benchmark needs a GPU: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmls_core.models import CATALOGUE
-from dmls_core.training.engine_choice import missing_for_gpu
+from dmls_core.training.request import missing_for_gpu
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -14,13 +14,12 @@ import pytest
 from dmls_core.errors import DataError
 from dmls_core.search import Trial
 from dmls_core.store import open_store
-from dmls_core.training.clock import STARTS, SearchClock
-from dmls_core.training.run_folder import RunFolder
+from dmls_core.training.run_folder import STARTS, RunFolder, SearchClock
 
 KILLED = """
 import os, signal, sys, time
 from dmls_core.store import open_store
-from dmls_core.training.clock import SearchClock
+from dmls_core.training.run_folder import SearchClock
 from dmls_core.training.run_folder import RunFolder
 with SearchClock(RunFolder(open_store(sys.argv[1])), 3600):
     print("searching", flush=True)

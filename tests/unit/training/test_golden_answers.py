@@ -47,7 +47,7 @@ def test_without_it_treelite_is_the_reference(tmp_path, monkeypatch):
 
 
 class Summing:
-    """Answers like nvForest, with another class for some rows, as where two of them tie."""
+    """ChampionPredictions like nvForest, with another class for some rows, as where two of them tie."""
 
     def __init__(self, path, tied):
         self._model, self._tied = treelite.Model.deserialize(path), tied

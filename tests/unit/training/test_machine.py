@@ -8,9 +8,9 @@ from dmls_core.errors import EngineUnavailableError, SpecError
 from dmls_core.hardware import Gpu
 from dmls_core.models import CATALOGUE, engine_class
 from dmls_core.spec import Choice
-from dmls_core.training import engine_choice
-from dmls_core.training.engine_choice import choose_engine
-from dmls_core.training.versions import versions
+from dmls_core.training import request
+from dmls_core.training.request import choose_engine
+from dmls_core.training.result import versions
 
 FOREST = CATALOGUE["random-forest-classifier"]
 H200 = Gpu(0, "NVIDIA H200", 140 << 30, (9, 0))
@@ -20,7 +20,7 @@ K80 = Gpu(0, "Tesla K80", 12 << 30, (3, 7))
 @pytest.fixture
 def machine(monkeypatch):
     def build(gpus: list[Gpu], missing: list[str] = []) -> None:  # noqa: B006 - never changed
-        monkeypatch.setattr(engine_choice, "find_gpus", lambda: gpus)
+        monkeypatch.setattr(request, "find_gpus", lambda: gpus)
         for model in ("random-forest-classifier", "xgboost-classifier"):
             monkeypatch.setattr(engine_class("gpu", model), "missing_packages", lambda: missing)
 

@@ -12,8 +12,7 @@ import pytest
 from dmls_core.search import Step, Trial
 from dmls_core.store import open_store
 from dmls_core.training import progress as progress_module
-from dmls_core.training.progress import Progress, duration
-from dmls_core.training.progress import told as score_text
+from dmls_core.training.progress import Progress, duration, format_score
 from dmls_core.training.run_folder import RunFolder
 
 TASK = SimpleNamespace(better=lambda one, other: one > other)
@@ -25,7 +24,7 @@ def trial(number: int, value: float | None, **more: object) -> Trial:
 
 
 @pytest.fixture
-def told(tmp_path: Path):
+def reporter(tmp_path: Path):
     lines: list[str] = []
     folder = RunFolder(open_store(str(tmp_path)))
     folder.claim("aaaa")
@@ -33,8 +32,8 @@ def told(tmp_path: Path):
     return progress, lines, lambda: json.loads((tmp_path / "progress.json").read_text())
 
 
-def test_lines_for_people(told):
-    progress, lines, _ = told
+def test_lines_for_people(reporter):
+    progress, lines, _ = reporter
     progress.enter("searching", "searching n_estimators")
     progress.trial(TASK, "accuracy", trial(0, 0.95))
     progress.trial(TASK, "accuracy", trial(1, None, message="max_features is too large"))
@@ -50,8 +49,8 @@ def test_lines_for_people(told):
     ]
 
 
-def test_trials_that_are_given_up_or_go_on(told):
-    progress, lines, read = told
+def test_pruned_and_resumed_trials(reporter):
+    progress, lines, read = reporter
     early = {"state": "pruned", "message": "given up after 20 rounds"}
     for number, value in enumerate((0.97, 0.8)):
         progress.trial(TASK, "r2", replace(trial(number, value), **early))
@@ -70,8 +69,8 @@ def test_trials_that_are_given_up_or_go_on(told):
     assert (read()["finished"], read()["best"]) == (4, 0.93)
 
 
-def test_what_a_search_foresees_is_the_time_left(told, monkeypatch):
-    progress, lines, read = told
+def test_the_remaining_time_is_the_searchs_estimate(reporter, monkeypatch):
+    progress, lines, read = reporter
     progress.step(Step(80, 3, 24))
     progress.trial(TASK, "r2", replace(trial(0, 0.5), state="pruned"))
     progress.step(Step(60, 2, 50, 0.6))  # nobody has waited for it
@@ -90,8 +89,8 @@ def test_what_a_search_foresees_is_the_time_left(told, monkeypatch):
     assert read()["message"] in lines
 
 
-def test_progress_for_programs(told):
-    progress, _, read = told
+def test_progress_for_programs(reporter):
+    progress, _, read = reporter
     progress.enter("searching", "searching n_estimators")
     assert read()["state"] == "searching"
     assert (read()["finished"], read()["best"]) == (0, None)
@@ -107,8 +106,8 @@ def test_progress_for_programs(told):
     assert read()["state"] == "finished"
 
 
-def test_phases_are_timed(told):
-    progress, _, _ = told
+def test_phases_are_timed(reporter):
+    progress, _, _ = reporter
     with progress.phase("load"):
         pass
     with progress.phase("load"):
@@ -124,8 +123,8 @@ def test_durations():
     assert [duration(s) for s in (0.4, 59, 200, 9000)] == ["0 s", "59 s", "3 min", "2.5 h"]
 
 
-def test_no_longer_time_left_is_told_than_the_timeout_leaves(told):
-    progress, lines, _ = told
+def test_the_remaining_time_ends_with_the_timeout(reporter):
+    progress, lines, _ = reporter
     progress.limit(0.0)
     progress.trial(TASK, "accuracy", trial(0, 0.95))
 
@@ -136,5 +135,5 @@ def test_no_longer_time_left_is_told_than_the_timeout_leaves(told):
     ("score", "text"),
     [(0.95, "0.9500"), (0, "0.0000"), (-0.5, "-0.5000"), (2.345678e-7, "2.346e-07"), (5.8e11, "5.8e+11")],
 )
-def test_scores_are_told_with_digits_that_say_something(score, text):
-    assert score_text(score) == text
+def test_scores_have_significant_digits(score, text):
+    assert format_score(score) == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmls_core.training.target_scale import scale_warning
+from dmls_core.training.prepare import scale_warning
 
 FOREST, BOOSTED = ["random-forest-regressor"], ["lightgbm-regressor", "xgboost-regressor"]
 TARGET = np.random.default_rng(0).normal(size=200)

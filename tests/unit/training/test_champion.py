@@ -17,14 +17,14 @@ from dmls_core.data import content_hash
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.spec import Spec
+from dmls_core.training.candidates import make_task
+from dmls_core.training.champion import fetch_champion
 from dmls_core.training.compare import contest
 from dmls_core.training.inputs import cut_data, fetch_data
 from dmls_core.training.model_folder import export_checkpoint
 from dmls_core.training.prepare import prepare
-from dmls_core.training.request import Contender, Job, TrainRequest
+from dmls_core.training.request import Job, RequestedModel, TrainRequest
 from dmls_core.training.result import describe_data
-from dmls_core.training.rival import find_rival
-from dmls_core.training.steps import make_task
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1
@@ -89,10 +89,10 @@ def run(
         files = cut_data(files, spec, None, until, scratch / "cut")
     (scratch / "out").mkdir(parents=True)
     model = CATALOGUE[spec.model]
-    contenders = (Contender(model, "cpu", dict(spec.models[0].hyperparameters)),)
-    job = Job(request, spec, contenders, "0" * 16, files, scratch / "out")
-    rival = find_rival(job) if request.champion else None
-    prepared = prepare(spec, model, [file.path for file in files], rival=rival)
+    models = (RequestedModel(model, "cpu", dict(spec.models[0].hyperparameters)),)
+    job = Job(request, spec, models, "0" * 16, files, scratch / "out")
+    champion = fetch_champion(job) if request.champion else None
+    prepared = prepare(spec, model, [file.path for file in files], champion=champion)
     engine = load_engine("cpu", model.name)
     problem = make_task(spec, model, engine, prepared)
     fitted = engine.fit(
@@ -115,7 +115,7 @@ def run(
     result = {"run_key": name, "data": describe_data(job, prepared), "artifacts": sums}
     assert result["data"]["hash"] == content_hash([file.path for file in files])
     (out / "result.json").write_text(json.dumps(result))
-    return contest(spec, prepared, served, prepared.rival)
+    return contest(spec, prepared, served, prepared.champion)
 
 
 def against(folder: Path, *data: str, **changes: Any) -> dict[str, Any]:

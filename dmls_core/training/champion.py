@@ -1,23 +1,25 @@
-"""The champion, asked about the challenger's holdout: its own files, its own encoder, the very same rows."""
+"""Fetch the champion and have it predict the challenger's holdout."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data import CategoryFeature, Encoder, Table, encode_table
+from dmls_core.data import CategoryFeature, Encoder, Table, content_hash, encode_table
+from dmls_core.data.cut import Cut, rows_from
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.evaluate.comparison import Freshness
 from dmls_core.hardware import available_cpus
 from dmls_core.serving import checkpoint
 from dmls_core.store import layout, open_store
-from dmls_core.training.freshness import Seen, unseen_rows
 from dmls_core.training.request import Job
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
@@ -29,7 +31,7 @@ _BLOCK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class ChampionPredictions:
     """What the champion says of the held-out rows.
 
     Attributes:
@@ -52,7 +54,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class Champion:
     """The champion's files, brought here; or why they could not be.
 
     Attributes:
@@ -71,7 +73,7 @@ class Rival:
     checkpoint: Path | None = None
     problem: str = ""
 
-    def ask(self, table: Table, test: NDArray[np.integer]) -> Answers:
+    def ask(self, table: Table, test: NDArray[np.integer]) -> ChampionPredictions:
         """Have the champion answer the held-out rows of a table.
 
         What it cannot read is no error of this run: the two are not comparable, and why is in the answer.
@@ -82,15 +84,15 @@ class Rival:
         """
         key = str(self.result.get("run_key", ""))
         if self.encoder is None or self.checkpoint is None:
-            return Answers(self.version, key, self.problem)
+            return ChampionPredictions(self.version, key, self.problem)
         try:
             self._check_target(table)
             rows, fresh = self._rows(table, test)
             matrix = _encode(self.encoder, table, test[rows])
             values = checkpoint.predict(checkpoint.load(self.checkpoint), matrix, threads=available_cpus())
         except (ValueError, DmlsError) as error:
-            return Answers(self.version, key, f"the champion cannot read these rows: {error}")
-        return Answers(self.version, key, "", self.encoder.target.labels, values, rows, fresh)
+            return ChampionPredictions(self.version, key, f"the champion cannot read these rows: {error}")
+        return ChampionPredictions(self.version, key, "", self.encoder.target.labels, values, rows, fresh)
 
     def _check_target(self, table: Table) -> None:
         target = self.encoder.target if self.encoder else None
@@ -114,7 +116,7 @@ class Rival:
         return everything, "none"
 
 
-def find_rival(job: Job) -> Rival:
+def fetch_champion(job: Job) -> Champion:
     """Bring the champion's files from its run's folder here; they are checked against its ``result.json``."""
     request, folder = job.request, job.out.parent / "champion"
     result: dict[str, Any] = {}
@@ -132,8 +134,8 @@ def find_rival(job: Job) -> Rival:
         encoder = Encoder.from_json(json.loads((folder / Path(ENCODER).name).read_bytes()))
     except (DmlsError, ValueError, KeyError, TypeError) as error:
         problem = f"the champion's files cannot be read: {error}"
-        return Rival(job, request.champion_version, result, problem=problem)
-    return Rival(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
+        return Champion(job, request.champion_version, result, problem=problem)
+    return Champion(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
 
 
 def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
@@ -163,3 +165,59 @@ def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArra
 def _by_value(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
     columns: dict[str, Any] = {**table.raw(rows)}
     return encoder.transform(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a finished run read.
+
+    Attributes:
+        hash: of the content, after it was cut.
+        files: SHA-256 of each file, before it was cut.
+        until: end of its interval; ``None``: its data is of no interval.
+        split: how its holdout was chosen.
+    """
+
+    hash: str
+    files: frozenset[str]
+    until: datetime | None
+    split: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> Seen:
+        """Read it from ``result.json``."""
+        data = result["data"]
+        until = data.get("until")
+        return cls(
+            hash=data["hash"],
+            files=frozenset(item["sha256"] for item in data["objects"]),
+            until=datetime.fromisoformat(until) if until else None,
+            split=data.get("split") or {},
+        )
+
+
+def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
+    """Say of each row of ``table`` whether the other run cannot have been trained on it.
+
+    * The same content, split in the same way: the same rows were held out then, and none of the holdout was
+      trained on. (All rows are told to be unseen: only held-out ones are asked about.)
+    * Both of an interval, with ``[columns] time``: the rows from the end of the other run's interval on.
+    * Both of an interval, in files: those of files that the other run did not read.
+
+    Returns:
+        (n_rows,); ``None`` where nothing is known: data that was dropped anew may hold rows of before.
+    """
+    request, spec = job.request, job.spec
+    if seen.hash == content_hash([file.path for file in job.files]):
+        split = {**spec.evaluation.model_dump(), "seed": spec.search.seed}
+        return np.full(table.n_rows, fill_value=seen.split == split)
+    if request.until is None or seen.until is None:
+        return None
+    if spec.columns.time:
+        cut = Cut(spec.columns.time, seen.until, request.until, spec.timezone)
+        parts = [rows_from(file.path, cut, data_format=spec.data.format) for file in job.files]
+    else:
+        new = [file.sha256 not in seen.files for file in job.files]
+        parts = [np.full(height, flag) for height, flag in zip(table.heights, new, strict=True)]
+    rows = np.concatenate(parts)
+    return rows if table.kept is None else rows[table.kept]

@@ -1,0 +1,174 @@
+"""Run the phases from the data to ``result.json``: this module imports the heavy libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.evaluate import Evidence, Insight, examine, score_holdout
+from dmls_core.evaluate.report import render_report
+from dmls_core.hardware import trim_heap
+from dmls_core.models.engines import Fitted
+from dmls_core.search import SearchOutcome, SearchTask
+from dmls_core.serving.card import write_card
+from dmls_core.spec import Spec
+from dmls_core.store import layout
+from dmls_core.training.candidates import describe, enter
+from dmls_core.training.compare import contest
+from dmls_core.training.depth_analysis import describe_size
+from dmls_core.training.distributed_search import remove_study, search_models, share
+from dmls_core.training.model_folder import export_checkpoint, write_companions
+from dmls_core.training.prepare import Prepared
+from dmls_core.training.progress import Progress, format_score
+from dmls_core.training.request import Job
+from dmls_core.training.result import describe_run
+from dmls_core.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from dmls_core.training.run import BackgroundValidation
+
+
+def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    """Run trials of a search that another trainer leads, until none is left.
+
+    Raises:
+        UserError: the spec or the data is wrong.
+        PlatformError: a service or the machine failed.
+    """
+    with progress.phase("load"):
+        entrants = enter(job)
+    progress.enter("searching", describe(entrants))
+    share(job, [entrant.candidate() for entrant in entrants], folder, progress, stop=lambda: False)
+    return {"schema": 1, "status": "helped", "run_key": job.key, "worker": job.request.worker}
+
+
+def run_pipeline(
+    job: Job, folder: RunFolder, progress: Progress, validation: BackgroundValidation
+) -> dict[str, Any]:
+    """Search, refit, export and score; return ``result.json``, which is written last.
+
+    Args:
+        job: the run.
+        folder: takes trials, progress and results.
+        progress: takes log lines and times the phases.
+        validation: the running validation; the run finishes only after it has succeeded.
+
+    Raises:
+        UserError: the spec or the data is wrong.
+        PlatformError: a service or the machine failed.
+    """
+    spec = job.spec
+    with progress.phase("load"):
+        entrants = enter(job)
+    for warning in entrants[0].data.warnings:
+        progress.warn(warning)
+    with progress.phase("search"):
+        progress.enter("searching", describe(entrants))
+        try:
+            winner, outcome = search_models(job, entrants, folder, progress, stop=validation.failed)
+        finally:
+            # A failed validation stops the search: report that failure, not the stopped search.
+            validation.check()
+    trim_heap()
+    task, data = winner.task, winner.data
+    model, engine = task.model, task.engine
+    with progress.phase("refit"):
+        progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
+        fitted = refit(task, outcome)
+    model_folder = job.out / layout.MODEL
+    with progress.phase("export"):
+        progress.enter("exporting", "exporting the model and comparing it with the original")
+        own = fitted.predict(engine.place(data.test))
+        served = export_checkpoint(fitted, data.test, own, model_folder, threads=task.threads)
+    trim_heap()
+    with progress.phase("score"):
+        scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
+        write_companions(data, served, model, spec.search.metric, scores.score, model_folder)
+        result = describe_run(job, data, task, outcome, fitted, scores)
+        result["comparison"] = contest(spec, data, served, entrants[0].data.champion)
+    with progress.phase("report"):
+        insight = examine_model(spec, data, task, fitted, served, result)
+        result["size"] = describe_size(data, task, spec.search.metric, model_folder)
+    for warning in insight.warnings:
+        progress.warn(warning)
+    progress.seconds["validate"] = validation.finish()
+    write_card(model_folder, result, spec.as_json())
+    write_report(job.out / layout.REPORT, result | {"seconds": progress.rounded()}, spec, outcome, insight)
+    result["artifacts"] = folder.upload(job.out)
+    result["seconds"] = progress.rounded()
+    result = folder.finish(result)
+    remove_study(job, folder, progress)
+    if found := result["comparison"]:
+        progress.note(f"against the champion, version {found['champion_version']}: {found['reason']}")
+    progress.enter(
+        "finished", f"{result['metric']} {format_score(result['score'])} on {len(data.test)} rows held out"
+    )
+    return result
+
+
+def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
+    """Return the search's own model, or fit the best trial's hyperparameters on all training rows."""
+    if outcome.fitted is not None:
+        return outcome.fitted
+    return task.engine.fit(
+        task.model,
+        outcome.params,
+        task.features,
+        task.target,
+        n_classes=task.n_classes,
+        seed=task.seed,
+        threads=task.threads,
+    )
+
+
+def examine_model(
+    spec: Spec, data: Prepared, task: SearchTask, fitted: Fitted, served: NDArray[Any], result: dict[str, Any]
+) -> Insight:
+    """Measure how reliable the score is and which features it depends on.
+
+    Args:
+        spec: the spec.
+        data: training and held-out rows.
+        task: the search task.
+        fitted: the model.
+        served: its predictions of the held-out rows, as they will be served.
+        result: ``result.json``, which gets ``holdout.interval``, ``permutation`` and ``warnings``.
+    """
+    evidence = Evidence(
+        task=spec.task,
+        metric=spec.search.metric,
+        direction=task.direction,
+        features=data.encoder.feature_names,
+        labels=data.labels,
+        train=data.train,
+        train_target=data.train_target,
+        test=data.test,
+        test_target=data.test_target,
+        prediction=served,
+        importances=np.array([result["importances"][name] for name in data.encoder.feature_names]),
+        cv_score=result["cv_score"],
+        interval=None,
+        seed=task.seed,
+    )
+    trees = result["best_params"].get("n_estimators") or 1
+    insight = examine(
+        evidence,
+        lambda rows: fitted.predict(task.engine.place(rows)),
+        trees=int(trees) * max(1, task.n_classes if task.n_classes > 2 else 1),
+    )
+    result["holdout"]["interval"] = list(insight.interval) if insight.interval else None
+    result["permutation"] = {name: mean for name, (mean, _) in insight.permutation.items()}
+    result["warnings"] = [*data.warnings, *insight.warnings]
+    return insight
+
+
+def write_report(
+    file: Path, result: Mapping[str, Any], spec: Spec, outcome: SearchOutcome, insight: Insight
+) -> None:
+    """Write ``report.html``."""
+    trials = [trial.as_json() for trial in outcome.trials]
+    file.write_text(render_report(result, spec.as_json(), trials, insight), encoding="utf-8")
