@@ -122,7 +122,10 @@ class ProcessSettings(Variables):
     )
     platform_id: str = _variable("", "identifies the processes of an embedded platform, which sets it")
     service: str = _variable("", "name of a service of the embedded platform, which sets it")
-    trainer_of: str = _variable("", "identifies the processes of a trainer; the `process` runner sets it")
+    trainer_labels: str = _variable(
+        "",
+        "labels of a trainer's process, JSON, by which the monitor finds orphans. The process runner sets it",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,9 +66,11 @@ class DmlsBundle(BaseDagBundle):
         """Bring the files of this version to the local disk, if they are not there."""
         with self.lock():
             if self.version is None:
-                # Parsers are forked from this process: what it has imported they need not import.
+                # Parsers are forked from this process and inherit its imports.
                 import dmls_core.airflow.job_dag  # noqa: F401
+                from dmls_core.airflow.runners import load_runner
 
+                load_runner(self.settings)
                 if self._written_version() is None:
                     self._refresh()
             elif self._written_version() != self.version:

@@ -17,6 +17,7 @@ from dmls_core.airflow.deadlines import deadline_alert
 from dmls_core.airflow.job import PARAM
 from dmls_core.airflow.placement import choose_pool
 from dmls_core.airflow.priority import LEADER_PRIORITY
+from dmls_core.airflow.runners import load_runner
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
@@ -107,8 +108,8 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
     ) as dag:
         plan = PlanOperator(task_id=TaskId.PLAN)
         search = (
-            _trainer_operator()
-            .partial(
+            load_runner(airflow_settings())
+            .operator_class.partial(
                 task_id=TaskId.SEARCH,
                 pool=choose_pool(spec, airflow_settings().gpus),
                 weight_rule=LEADER_PRIORITY,
@@ -142,14 +143,3 @@ def run_param() -> Param:
         '{"max_depth": {"min": 2, "max": 9}}, "deploy": true}. It does not change the job.',
         **PARAM_SCHEMA,
     )
-
-
-def _trainer_operator() -> type[BaseOperator]:
-    """Return the operator of the configured runner; other runners' libraries are not imported."""
-    if airflow_settings().runner == "docker":
-        from dmls_core.airflow.runners.docker import DockerTrainerOperator
-
-        return DockerTrainerOperator
-    from dmls_core.airflow.runners.process import ProcessTrainerOperator
-
-    return ProcessTrainerOperator

@@ -10,7 +10,8 @@ from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
 from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.monitor.upkeep_tasks import CollectOperator, ReapOperator, RepairOperator
+from dmls_core.airflow.monitor.upkeep_tasks import CollectOperator, RepairOperator
+from dmls_core.airflow.runners.reap import ReapOperator
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.hardware import parse_memory
 

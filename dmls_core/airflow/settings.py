@@ -1,104 +1,116 @@
-"""DMLS's settings inside Airflow: the keyword arguments of the one bundle entry."""
+"""DMLS's settings in Airflow: the ``kwargs`` of its one bundle entry."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
-from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from airflow.sdk.configuration import conf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from dmls_core import extensions
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ENVIRONMENT
 
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
 """Class path of the bundle in ``[dag_processor] dag_bundle_config_list``."""
 
-Runner = Literal["docker", "process"]
 
+class AirflowSettings(BaseModel):
+    """What the platform team writes into the ``kwargs`` of the bundle entry."""
 
-@dataclass(frozen=True, slots=True)
-class AirflowSettings:
-    """What the platform team writes into the bundle entry's ``kwargs``.
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    Attributes:
-        root: ``s3://bucket/prefix`` or a shared folder.
-        aws_conn_id: Airflow connection for ``root`` when it is in S3.
-        runner: what starts the trainer.
-        mlflow_uri: MLflow server, as the workers reach it; empty: nothing is recorded.
-        mlflow_public_uri: MLflow server as a browser reaches it; empty: the same.
-        triton_http: ``host:port`` of Triton's HTTP endpoint, as the workers reach it; several replicas are
-            separated by commas.
-        triton_grpc: ``host:port`` of Triton's gRPC endpoint, or endpoints in the same order.
-        triton_repository: Triton's model repository as the workers see it: a folder or ``s3://``.
-        inference_log: folder that Triton writes sampled requests to, as the workers see it; empty: they are
-            fetched by something else.
-        keep_versions: versions of a model that stay in the repository.
-        image: trainer image of the docker runner.
-        docker_url: Docker engine; empty: ``DOCKER_HOST`` or the local socket.
-        docker_network: network mode of trainer containers.
-        trainer_python: interpreter of the process runner; empty: the worker's own.
-        gpus: GPUs that the runner offers, on each engine; with none, ``engine = "auto"`` means ``cpu``.
-        memory: limit for one trainer, such as ``4g``; a spec may ask for less or more.
-        cpus: CPU limit for one trainer; 0: no limit.
-        poll_seconds: how often the incoming prefix is listed.
-        shards: number of generated DAG files.
-        monitor_cron: when drift is looked for, in UTC; empty: only where the DAG is started by hand.
-    """
+    root: str = Field(min_length=1, description="`s3://bucket/prefix`, or a folder that all workers share.")
+    aws_conn_id: str = Field(
+        "aws_default", description="Airflow connection with the credentials of `root`, if it is in S3."
+    )
+    runner: str = Field(
+        "docker",
+        description="What starts trainers: `docker`, `process`, or a name that another package registers.",
+    )
+    mlflow_uri: str = Field(
+        "", description="MLflow server as the workers reach it; empty: nothing is recorded."
+    )
+    mlflow_public_uri: str = Field("", description="MLflow server as a browser reaches it; empty: the same.")
+    triton_http: str = Field(
+        "",
+        description="`host:port` of Triton's HTTP endpoint as the workers reach it, or of all replicas, "
+        "separated by commas.",
+    )
+    triton_grpc: str = Field(
+        "", description="`host:port` of Triton's gRPC endpoint, or of all replicas in the same order."
+    )
+    triton_repository: str = Field(
+        "", description="Triton's model repository as the workers see it: a folder, or a URL in S3."
+    )
+    inference_log: str = Field(
+        "",
+        description="Folder in which Triton logs sampled requests, as the workers see it; empty: the monitor "
+        "does not collect them.",
+    )
+    keep_versions: int = Field(3, ge=1, description="Versions of a model that stay in the repository.")
+    image: str = Field("dmls-trainer:cpu", description="Trainer image of the docker runner.")
+    docker_url: str = Field("", description="Docker engine; empty: `DOCKER_HOST` or the local socket.")
+    docker_network: str = Field("bridge", description="Network mode of trainer containers.")
+    trainer_python: str = Field(
+        "", description="Python interpreter of the process runner; empty: the worker's own."
+    )
+    gpus: int = Field(
+        0, ge=0, description="GPUs that the runner offers, per Docker engine; with 0, `auto` means `cpu`."
+    )
+    memory: str = Field("4g", description="Memory limit of a trainer, such as `4g`; a spec may override it.")
+    cpus: float = Field(0.0, ge=0, description="CPU limit of a trainer of the docker runner; 0: no limit.")
+    poll_seconds: float = Field(3.0, gt=0, description="Seconds between two listings of `incoming/`.")
+    shards: int = Field(32, ge=1, description="Number of generated DAG files.")
+    monitor_cron: str = Field(
+        "@hourly", description="When the monitor runs, in UTC; empty: only when a user triggers it."
+    )
 
-    root: str
-    aws_conn_id: str = "aws_default"
-    runner: Runner = "docker"
-    mlflow_uri: str = ""
-    mlflow_public_uri: str = ""
-    triton_http: str = ""
-    triton_grpc: str = ""
-    triton_repository: str = ""
-    inference_log: str = ""
-    keep_versions: int = 3
-    image: str = "dmls-trainer:cpu"
-    docker_url: str = ""
-    docker_network: str = "bridge"
-    trainer_python: str = ""
-    gpus: int = 0
-    memory: str = "4g"
-    cpus: float = 0.0
-    poll_seconds: float = 3.0
-    shards: int = 32
-    monitor_cron: str = "@hourly"
-
-    def __post_init__(self) -> None:
-        if not self.root:
-            raise PlatformError(
-                f"bundle entry {BUNDLE_CLASSPATH}: kwargs.root is empty; give s3://bucket/prefix"
-            )
-        if self.runner not in ("docker", "process"):
-            raise PlatformError(
-                f"bundle entry {BUNDLE_CLASSPATH}: kwargs.runner is {self.runner!r}; "
-                "give 'docker' or 'process'"
-            )
+    @field_validator("runner")
+    @classmethod
+    def _installed(cls, name: str) -> str:
+        names = extensions.names("dmls.runners")
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"installed: {', '.join(names)}"
+            raise ValueError(f"no installed package registers this runner; {hint}")
+        return name
 
     @staticmethod
     def load_key() -> str:
-        """Return what Triton asks for before it loads a model: a secret, so no part of the bundle's entry."""
+        """Return the key that Triton requires to load models; it is a secret, so not in the bundle entry."""
         return os.environ.get(ENVIRONMENT["triton_key"], "")
 
 
 def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any]]:
-    """Part a bundle entry's ``kwargs`` into DMLS's settings and what Airflow's base class takes."""
-    names = {f.name for f in fields(AirflowSettings)}
-    own = {k: v for k, v in kwargs.items() if k in names}
-    return AirflowSettings(**{"root": "", **own}), {k: v for k, v in kwargs.items() if k not in names}
+    """Split a bundle entry's ``kwargs`` into DMLS's settings and the arguments of Airflow's base class.
+
+    Raises:
+        PlatformError: a setting is missing or has a wrong value; the message names each.
+    """
+    own = {name: value for name, value in kwargs.items() if name in AirflowSettings.model_fields}
+    others = {name: value for name, value in kwargs.items() if name not in own}
+    try:
+        return AirflowSettings(**own), others
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"kwargs.{issue['loc'][0]}: {issue['msg'].removeprefix('Value error, ')}"
+            + (f" (found {issue['input']!r})" if issue["type"] != "missing" else "")
+            for issue in error.errors()
+        )
+        raise PlatformError(f"bundle entry {BUNDLE_CLASSPATH}: {wrong}") from error
 
 
 @cache
 def airflow_settings() -> AirflowSettings:
-    """Read the settings from Airflow's configuration; the same answer in every Airflow process.
+    """Read the settings from Airflow's configuration; they are the same in every Airflow process.
 
     Raises:
-        PlatformError: there is no bundle entry for DMLS.
+        PlatformError: there is no bundle entry for DMLS, or it has wrong values.
     """
     entries = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
     for entry in entries:
@@ -106,5 +118,5 @@ def airflow_settings() -> AirflowSettings:
             return split_kwargs(entry.get("kwargs", {}))[0]
     raise PlatformError(
         f"[dag_processor] dag_bundle_config_list has no entry with classpath {BUNDLE_CLASSPATH}: "
-        "add one as docs/install.md shows"
+        "add one as docs/how-to/install.md shows"
     )

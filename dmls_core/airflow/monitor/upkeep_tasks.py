@@ -10,9 +10,6 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.settings import airflow_settings
-from dmls_core.airflow.task_id import TaskId
-
-LIVE = frozenset({"running", "deferred", "restarting"})
 
 
 class CollectOperator(BaseOperator):
@@ -48,26 +45,3 @@ class RepairOperator(BaseOperator):
             mended = f"; mended: {'; '.join(done.repaired)}" if done.repaired else ""
             raise AirflowFailException("not mended: " + "; ".join(done.failed) + mended)
         return done.repaired
-
-
-class ReapOperator(BaseOperator):
-    """Ends trainers whose task is gone: of the Docker engine, or of this machine."""
-
-    template_fields = ()
-
-    def execute(self, context: Context) -> list[str]:
-        """Return the containers, or processes, that were ended."""
-        from dmls_core.airflow.monitor.upkeep import reap_containers, reap_processes
-
-        task, settings = context["task_instance"], airflow_settings()
-        known: dict[tuple[str, str], bool] = {}
-
-        def lives(dag: str, run: str) -> bool:
-            if (dag, run) not in known:
-                states = task.get_task_states(dag_id=dag, run_ids=[run], task_ids=[TaskId.SEARCH.value])
-                known[dag, run] = any(state in LIVE for state in states.get(run, {}).values())
-            return known[dag, run]
-
-        if settings.runner == "docker":
-            return reap_containers(settings, lives)
-        return [str(pid) for pid in reap_processes(settings, lives)]

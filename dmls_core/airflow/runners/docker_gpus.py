@@ -1,8 +1,9 @@
-"""One GPU for one trainer: Docker gives a container's name once, so the name is the lease.
+"""Give each trainer container a GPU of its own, with Docker's unique container names as leases.
 
-Asked for a number of GPUs, Docker gives every container the first ones. So each container asks for one GPU by
-its number and is named after it. The engine refuses a second container of that name, whoever asks: two
-trainers that start at once cannot both get it, and nothing has to be given back when a container is removed.
+Asked for a number of GPUs, Docker gives every container the first ones. So each container requests one GPU by
+its number and takes a name that contains the number. The engine refuses a second container of that name:
+two trainers that start at once cannot both get the lease, and removing the container returns it. If all GPUs
+are leased, a container shares one.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from docker.types import DeviceRequest
 
 log = logging.getLogger(__name__)
 
-NAME = "dmls-gpu-"
-"""Name of the container that holds a GPU, before the GPU's number."""
+NAME_PREFIX = "dmls-gpu-"
+"""Start of the name of a container that leases a GPU; the GPU's number follows."""
 
 LABEL = "dmls.gpu"
-"""Label with the number of a container's GPU, for those as well that share one."""
+"""Label with the number of a container's GPU, leased or shared."""
 
-ENDED = ("exited", "dead")
-"""States of a container that holds nothing any more."""
+EXITED = ("exited", "dead")
+"""States of a container that no longer uses its GPU."""
 
 CONFLICT = 409
-"""What the engine answers where a name is taken."""
+"""HTTP status of the engine if a name is taken."""
 
 
 def create_on_gpu(
     engine: APIClient, create: Callable[..., dict[str, Any]], gpus: int, **options: Any
 ) -> dict[str, Any]:
-    """Create a container that has a GPU which no other trainer on the engine holds.
+    """Create a container with a GPU that no other trainer of the engine leases.
 
-    Where all are held (the pool has more slots than the engine has GPUs, or another DMLS uses the engine), it
-    shares the one with the fewest trainers.
+    If all are leased (the pool has more slots than the engine has GPUs, or another platform uses the
+    engine), it shares the GPU with the fewest trainers.
 
     Args:
         engine: the Docker engine.
         create: its ``create_container``.
-        gpus: how many GPUs the engine has; they are numbered from 0.
-        options: of ``create``; ``labels`` and ``host_config`` among them.
+        gpus: number of GPUs of the engine, counted from 0.
+        options: arguments of ``create``, among them ``labels`` and ``host_config``.
 
     Returns:
         What ``create`` returned.
@@ -54,26 +55,26 @@ def create_on_gpu(
     for gpu in range(gpus):
         for _ in range(2):
             try:
-                return create(**_on(gpu, options), name=f"{NAME}{gpu}")
+                return create(**_on(gpu, options), name=f"{NAME_PREFIX}{gpu}")
             except APIError as error:
                 if error.status_code != CONFLICT:
                     raise
-                if not _take_name(engine, f"{NAME}{gpu}"):
+                if not _free_name(engine, f"{NAME_PREFIX}{gpu}"):
                     break
     listed = engine.containers(all=True, filters={"label": LABEL})
-    gpu = least_held(gpus, (found["Labels"][LABEL] for found in listed if found["State"] not in ENDED))
-    log.warning("all %d GPUs are held by trainers: this one shares GPU %d", gpus, gpu)
+    gpu = least_used(gpus, (found["Labels"][LABEL] for found in listed if found["State"] not in EXITED))
+    log.warning("all %d GPUs are leased: this trainer shares GPU %d", gpus, gpu)
     return create(**_on(gpu, options))
 
 
-def least_held(gpus: int, held: Iterable[str]) -> int:
-    """Return the number of the GPU that the fewest hold, the first of several.
+def least_used(gpus: int, used: Iterable[str]) -> int:
+    """Return the GPU with the fewest containers; of several, the lowest number.
 
     Args:
-        gpus: how many there are.
-        held: the label of each container that holds one.
+        gpus: number of GPUs.
+        used: GPU label of each container.
     """
-    count = Counter(held)
+    count = Counter(used)
     return min(range(gpus), key=lambda gpu: count[str(gpu)])
 
 
@@ -85,16 +86,16 @@ def _on(gpu: int, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _take_name(engine: APIClient, name: str) -> bool:
-    """Take the name from a container that has ended; say whether it is free now."""
+def _free_name(engine: APIClient, name: str) -> bool:
+    """Rename the container of this name if it has exited; return whether the name is free now."""
     try:
         holder = engine.inspect_container(name)
-        if holder["State"]["Status"] not in ENDED:
+        if holder["State"]["Status"] not in EXITED:
             return False
-        # Whoever started it still wants to read how it ended: by its id.
+        # Its operator still reads its exit code, by its id.
         engine.rename(holder["Id"], f"{name}-{holder['Id'][:12]}")
     except NotFound:
         return True
     except APIError as error:
-        log.info("container %s: %s", name, error.explanation)  # another trainer was quicker
+        log.info("container %s: %s", name, error.explanation)  # another trainer was faster
     return True

@@ -1,98 +1,70 @@
-"""The ``process`` runner: the trainer as a process of its own group, environment and limits."""
+"""The runner ``process``: the trainer as a process of the worker's machine, with limits of its own."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from dmls_core import sandbox
-from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.job import job_of
-from dmls_core.airflow.runners.command import (
-    RUN_MARK,
-    data_limits,
-    run_mark,
-    take_turn,
-    trainer_arguments,
-)
-from dmls_core.airflow.runners.outcome import answer, raise_failure, runner_file
-from dmls_core.airflow.runners.progress import ProgressWatcher
-from dmls_core.airflow.settings import AirflowSettings, airflow_settings
-from dmls_core.airflow.status import StatusReporter
-from dmls_core.airflow.study_database import study_environment
-from dmls_core.hardware import parse_memory
+from dmls_core.airflow.runners.base import IsActive, Runner, TrainerExit, TrainerOperator
+from dmls_core.airflow.runners.trainer import ROOT_LABEL, Trainer, worker_environment
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.settings import ProcessSettings
 
-GRACE = 3.0
-"""Seconds between SIGTERM and SIGKILL; Airflow itself kills the task 5 s after it cancels it."""
+if TYPE_CHECKING:
+    import psutil
 
-PASSED_ON = re.compile(r"(PATH|LANG|LC_\w+|TZ|DMLS_PLATFORM_ID|SSL_CERT_\w+|CUDA_VISIBLE_DEVICES)")
-"""The only variables of the worker that the trainer sees, with those of ``data_limits``."""
+LABELS_VARIABLE = ProcessSettings.variable("trainer_labels")
+"""Variable of a trainer's process with its labels, JSON, by which orphans are found."""
+
+GRACE_SECONDS = 3.0
+"""Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
+
+REAP_SECONDS = 5.0
+"""Seconds between SIGTERM and SIGKILL for an orphan."""
 
 
-class ProcessTrainerOperator(BaseOperator):
-    """Runs ``dmls train`` on the worker's own machine and waits for its answer in the store.
+class ProcessTrainerOperator(TrainerOperator):
+    """Runs ``dmls train`` as a process of the worker's machine.
 
-    The process has its own session, a scrubbed environment, a scratch folder that is removed, a memory
-    limit, and dies with the task: cancelling the task in Airflow ends the whole group.
-
-    Args:
-        plan: one worker's share of the search, as the task ``plan`` returned it.
+    The process has its own session, a memory limit, a scratch folder that is removed, and no variable of the
+    worker beyond ``worker_environment``. It dies with the task; cancelling the task ends the whole group.
     """
 
-    template_fields = ()
-
-    def __init__(self, *, plan: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.plan = plan
         self._process: subprocess.Popen[str] | None = None
-        self._reporter: StatusReporter | None = None
-        self._secrets: dict[str, str] = {}
-        self._mark = ""
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Start the trainer, pass its log on, and return the gist of ``result.json``."""
-        settings = airflow_settings()
-        job, store = job_of(context), open_root(settings)
-        arguments = trainer_arguments(job, store, self.plan)
-        # The leader tells how the run goes.
-        self._reporter = None if self.plan["worker"] else StatusReporter(job, store, context["run_id"])
-        self._secrets = store.trainer_environment() | study_environment(job)
-        self._secrets |= take_turn(job, store, self.plan)
-        self._mark = run_mark(settings.root, job, context["run_id"])
-        memory = parse_memory(job.spec.resources.memory or settings.memory)
-        with (
-            tempfile.TemporaryDirectory(prefix="dmls-run-") as scratch,
-            ProgressWatcher(job, store, self._reporter) if self._reporter else nullcontext(),
-        ):
-            code = self._run(settings, arguments, memory, Path(scratch))
-        ending = f"exited with code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-        store.put(
-            job.run_file(runner_file(self.plan)),
-            json.dumps({"schema": 1, "runner": "process", "exit_code": code}).encode(),
-        )
-        if code != 0:
-            raise_failure(job, store, ending, self.plan, context)
-        return answer(job, store, self.plan)
+    def run_trainer(self, trainer: Trainer, context: Context) -> TrainerExit:
+        """Start the process, log its output and wait for its end."""
+        with tempfile.TemporaryDirectory(prefix="dmls-run-") as scratch:
+            code = self._run(trainer, Path(scratch))
+        reason = f"was ended by {signal.Signals(-code).name}" if code < 0 else ""
+        return TrainerExit(code, reason)
 
-    def _run(self, settings: AirflowSettings, arguments: list[str], memory: int, scratch: Path) -> int:
-        environment = {k: v for k, v in os.environ.items() if PASSED_ON.fullmatch(k)}
-        environment |= data_limits() | self._secrets | {RUN_MARK: self._mark}
+    def command(self, trainer: Trainer) -> list[str]:
+        """Return the command line that starts the trainer within its memory limit."""
+        python = airflow_settings().trainer_python or sys.executable
+        return sandbox.command([python, "-m", "dmls_core.cli", *trainer.arguments], trainer.memory)
+
+    def _run(self, trainer: Trainer, scratch: Path) -> int:
+        environment = worker_environment() | trainer.environment
         environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
-        python = settings.trainer_python or sys.executable
-        command = sandbox.command([python, "-m", "dmls_core.cli", *arguments], memory, python)
-        self.log.info("Starting the trainer: dmls %s", " ".join(arguments))
+        environment[LABELS_VARIABLE] = json.dumps(trainer.labels)
+        self.log.info("Starting the trainer: dmls %s", " ".join(trainer.arguments))
         self._process = subprocess.Popen(
-            command,
+            self.command(trainer),
             cwd=scratch,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -108,25 +80,75 @@ class ProcessTrainerOperator(BaseOperator):
                 self.log.info("%s", line.rstrip())
             return self._process.wait()
         finally:
-            self._end_group()
+            self.cancel()
 
-    def on_kill(self) -> None:
-        """End the trainer and say so: Airflow calls no other callback when a user stops a task."""
-        self._end_group()
-        if self._reporter:
-            self._reporter.stopped()
-
-    def _end_group(self) -> None:
-        """End the trainer's process group: politely, then not."""
+    def cancel(self) -> None:
+        """End the trainer's process group: SIGTERM, then SIGKILL."""
         process = self._process
         if process is None:
             return
-        for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(process.pid, number)
             except ProcessLookupError:
                 return
             try:
-                process.wait(timeout=patience)
+                process.wait(timeout=GRACE_SECONDS)
             except subprocess.TimeoutExpired:
-                self.log.warning("the trainer did not end within %s s of %s", patience, number.name)
+                self.log.warning("the trainer did not end within %s s of %s", GRACE_SECONDS, number.name)
+
+
+class ProcessRunner(Runner):
+    """Starts trainers as processes of the worker's machine."""
+
+    operator_class = ProcessTrainerOperator
+
+    def check(self) -> list[str]:
+        """Check that the trainer's Python can import the trainer."""
+        python = self.settings.trainer_python or sys.executable
+        try:
+            done = subprocess.run(
+                [python, "-c", "import dmls_core, optuna, sklearn"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        except OSError as error:
+            return [f"trainer_python {python} cannot be started: {error}"]
+        if done.returncode:
+            reason = done.stderr.strip().rpartition("\n")[2]
+            return [f"{python} cannot import the trainer ({reason}): pip install 'dmls[trainer]'"]
+        return []
+
+    def reap(self, is_active: IsActive) -> list[str]:
+        """End orphans on this machine.
+
+        A trainer dies with its task. Processes that it started may outlive it.
+        """
+        import psutil
+
+        orphans = []
+        for process, labels in _trainer_processes(self.settings.root):
+            with suppress(psutil.Error):
+                old = time.time() - process.create_time() >= self.min_age_seconds
+                if old and not is_active(labels["dmls.dag"], labels["dmls.run"]):
+                    process.terminate()
+                    orphans.append(process)
+        for process in psutil.wait_procs(orphans, timeout=REAP_SECONDS)[1]:
+            with suppress(psutil.Error):
+                process.kill()
+        return [str(process.pid) for process in orphans]
+
+
+def _trainer_processes(root: str) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+    """Yield this machine's processes of trainers that belong to ``root``, with their labels."""
+    import psutil
+
+    for process in psutil.process_iter():
+        try:
+            text = process.environ().get(LABELS_VARIABLE)
+        except psutil.Error:
+            continue
+        if text and (labels := json.loads(text))[ROOT_LABEL] == root:
+            yield process, labels

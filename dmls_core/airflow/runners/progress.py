@@ -1,4 +1,4 @@
-"""Tell the user how the training goes while the trainer runs."""
+"""Copy the trainer's progress into ``_status`` while it runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Self
 
 from dmls_core.airflow.job import Job
 from dmls_core.airflow.status import StatusReporter
-from dmls_core.errors import DmlsError, ObjectMissingError
+from dmls_core.errors import DmlsError
 from dmls_core.store import Store
 
 INTERVAL = 2.0
-"""Seconds between two looks at ``progress.json``."""
+"""Seconds between two reads of ``progress.json``."""
 
 
 class ProgressWatcher:
-    """Copies the trainer's ``progress.json`` into ``_status`` from a thread, while the block runs."""
+    """Copy the trainer's ``progress.json`` into ``_status`` from a thread, while the block runs."""
 
     def __init__(self, job: Job, store: Store, reporter: StatusReporter) -> None:
         self._job = job
@@ -41,10 +41,8 @@ class ProgressWatcher:
         while not self._done.wait(INTERVAL):
             try:
                 progress = json.loads(self._store.get(self._job.run_file("progress.json")))
-            except ObjectMissingError:
-                continue
-            except DmlsError:
-                # The next look may succeed; a missing progress line harms nobody.
+            except (DmlsError, ValueError):
+                # Not written yet, or the store is unavailable: the next read may succeed.
                 continue
             message = describe(progress)
             if message != last:
@@ -53,10 +51,10 @@ class ProgressWatcher:
 
 
 def describe(progress: dict[str, object]) -> str:
-    """Say in a few words where the trainer is: ``training 3/5, best so far 0.9583``."""
+    """Return the trainer's progress in a few words: ``training 3/5, best so far 0.9583``."""
     state = progress.get("state")
     if state != "searching":
         return str(progress.get("message") or state)
     best = progress.get("best")
-    words = f"training {progress.get('finished')}/{progress.get('total')}"
-    return f"{words}, best so far {best:.4f}" if isinstance(best, float) else words
+    text = f"training {progress.get('finished')}/{progress.get('total')}"
+    return f"{text}, best so far {best:.4f}" if isinstance(best, float) else text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dmls_core.airflow import monitor_dag
@@ -23,6 +21,6 @@ def test_jobs_start_after_the_look_and_notes_do_not_wait_for_them():
 @pytest.mark.parametrize("cron", ["30 6 * * *", ""])
 def test_the_setting_says_when_it_runs(monkeypatch, cron):
     monkeypatch.setattr(
-        monitor_dag, "airflow_settings", lambda: replace(airflow_settings(), monitor_cron=cron)
+        monitor_dag, "airflow_settings", lambda: airflow_settings().model_copy(update={"monitor_cron": cron})
     )
     assert getattr(monitor_dag.monitor_dag().timetable, "expression", "") == cron

@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from dmls_core.airflow.job import job_of
-from dmls_core.airflow.runners.command import trainer_arguments
+from dmls_core.airflow.runners.trainer import trainer_arguments
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.airflow.tasks import base
 from dmls_core.airflow.tasks.validate import ValidateOperator

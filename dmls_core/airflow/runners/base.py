@@ -1,0 +1,180 @@
+"""The interface of a runner, and what all runners share: the task ``search`` around a trainer."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from dmls_core import extensions
+from dmls_core.airflow.connections import open_root
+from dmls_core.airflow.job import Job, job_of
+from dmls_core.airflow.run_files import read_result
+from dmls_core.airflow.runners.progress import ProgressWatcher
+from dmls_core.airflow.runners.trainer import Trainer, make_trainer
+from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.status import StatusReporter
+from dmls_core.errors import ObjectMissingError, RunnerError
+from dmls_core.store import Store
+
+IsActive = Callable[[str, str], bool]
+"""``(DAG id, run id)`` -> whether Airflow runs the task ``search`` of that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerExit:
+    """How a trainer ended.
+
+    Attributes:
+        code: exit code; negative: minus the number of the signal that ended it.
+        reason: continues "the trainer ..." in messages; by default "exited with code ...".
+        details: what the runner knows beyond that, as JSON for the run's ``runner.json``; no secrets.
+    """
+
+    code: int
+    reason: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TrainerOperator(BaseOperator):
+    """The task ``search``: starts one trainer, forwards its log and returns a summary of its result.
+
+    A runner subclasses it and implements ``run_trainer`` and ``cancel``. Nothing is templated and nothing is
+    unpickled: the trainer answers with ``result.json`` or ``error.json`` in the store.
+
+    Args:
+        plan: the worker's entry in the result of the task ``plan``.
+    """
+
+    template_fields = ()
+
+    def __init__(self, *, plan: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan = plan
+        self._reporter: StatusReporter | None = None
+
+    @abstractmethod
+    def run_trainer(self, trainer: Trainer, context: Context) -> TrainerExit:
+        """Start ``dmls`` with the trainer's arguments and environment, log its output, wait for its end.
+
+        Whatever the trainer started must be gone when this method returns or raises.
+
+        Raises:
+            RunnerError: the trainer cannot be started.
+        """
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """End the trainer within 5 seconds, after which Airflow kills the task; do nothing if none runs."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the trainer and return the score, metric, model and engine of ``result.json``.
+
+        Raises:
+            AirflowFailException: the user's input is wrong; a retry would not help.
+            AirflowSkipException: an additional worker failed on its last try; the leader goes on without it.
+            RunnerError: the trainer failed otherwise, or left no result.
+        """
+        settings = airflow_settings()
+        job, store = job_of(context), open_root(settings)
+        trainer = make_trainer(job, store, settings, self.plan, context)
+        # Only the leader writes the job's status.
+        self._reporter = None if trainer.worker else StatusReporter(job, store, context["run_id"])
+        with ProgressWatcher(job, store, self._reporter) if self._reporter else nullcontext():
+            done = self.run_trainer(trainer, context)
+        record = {"schema": 1, "runner": settings.runner, "exit_code": done.code, **done.details}
+        store.put(job.run_file(runner_file(trainer.worker)), json.dumps(record).encode())
+        if done.code != 0:
+            raise_failure(job, store, done.reason or f"exited with code {done.code}", self.plan, context)
+        return summary(job, store, trainer.worker)
+
+    def on_kill(self) -> None:
+        """Cancel the trainer and report it: when a user stops a task, Airflow calls no other callback."""
+        self.cancel()
+        if self._reporter:
+            self._reporter.stopped()
+
+
+class Runner(ABC):
+    """Starts trainers somewhere: as containers, as processes, on a cluster.
+
+    A package registers its subclass under the entry-point group ``dmls.runners``. DMLS makes one instance
+    where it needs one, with the settings of the bundle entry.
+    """
+
+    operator_class: ClassVar[type[TrainerOperator]]
+    """Airflow operator of the task ``search``."""
+
+    min_age_seconds: float = 60.0
+    """Age below which ``reap`` spares a trainer: Airflow may not show its task as running yet."""
+
+    def __init__(self, settings: AirflowSettings) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """Return what this machine lacks to start trainers, with the remedy; empty if nothing is missing."""
+
+    @abstractmethod
+    def reap(self, is_active: IsActive) -> list[str]:
+        """End this platform's trainers whose task no longer runs; return their ids.
+
+        The monitor DAG calls it on every run. It must spare trainers that are younger than
+        ``min_age_seconds`` and those of other platforms (another ``root``).
+        """
+
+
+def load_runner(settings: AirflowSettings) -> Runner:
+    """Return the runner that ``settings.runner`` names.
+
+    Raises:
+        PlatformError: no installed package registers a runner of that name.
+    """
+    runner: type[Runner] = extensions.load("dmls.runners", settings.runner)
+    return runner(settings)
+
+
+def runner_file(worker: int) -> str:
+    """Return the name of the file in the run's folder that records how a trainer ended."""
+    return f"runner-{worker}.json" if worker else "runner.json"
+
+
+def summary(job: Job, store: Store, worker: int) -> dict[str, Any]:
+    """Return the result of the task ``search`` after a trainer exited with code 0.
+
+    Raises:
+        RunnerError: it was the leader and wrote no ``result.json``.
+    """
+    if worker:
+        return {"worker": worker}
+    result = read_result(job, store)
+    return {name: result[name] for name in ("score", "metric", "model", "engine")}
+
+
+def raise_failure(job: Job, store: Store, reason: str, plan: Mapping[str, Any], context: Context) -> None:
+    """Raise the error of the trainer's ``error.json``, or one with ``reason`` if it wrote none.
+
+    Raises:
+        AirflowFailException: the user's input is wrong; a retry would not help.
+        AirflowSkipException: an additional worker failed on its last try; the leader goes on without it.
+        RunnerError: anything else.
+    """
+    if plan["worker"]:
+        task = context["task_instance"]
+        message = f"the trainer {reason}: see this task's log; the search goes on without this worker"
+        if task.try_number <= task.max_tries:
+            raise RunnerError(message)
+        raise AirflowSkipException(message)
+    try:
+        error = json.loads(store.get(job.run_file("error.json")))
+    except ObjectMissingError as missing:
+        raise RunnerError(f"the trainer {reason} and wrote no error.json: see this task's log") from missing
+    if error["exit_code"] == 1:
+        raise AirflowFailException(error["message"])
+    raise RunnerError(f"the trainer {reason}: {error['message']}")

@@ -1,0 +1,52 @@
+"""An accepted job, its plan, and the connection of the study database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.tasks.plan import PlanOperator
+from dmls_core.models import load_spec
+from dmls_core.store import open_store
+
+SPEC = """model = {models}
+n_trials = 3
+[columns]
+target = "y"
+[search]
+workers = {workers}
+"""
+
+
+@pytest.fixture
+def job(accept) -> Callable[..., Job]:
+    """Accept a job as admission would."""
+
+    def _job(workers: int = 2, *models: str) -> Job:
+        names = [f'"{model}"' for model in models or ("random-forest-classifier",)]
+        content = SPEC.format(models=f"[{', '.join(names)}]", workers=workers).encode()
+        return Job(record=accept("lab", "iris", spec=content), spec=load_spec(content))
+
+    return _job
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_DMLS_STUDY", "postgres://me:secret@db.example.com:5433/studies")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[[Job], list[dict[str, Any]]]:
+    """Plan a run with the store at the test's folder."""
+
+    def _plan(of: Job) -> list[dict[str, Any]]:
+        settings = SimpleNamespace(gpus=0, mlflow_uri="")
+        run = SimpleNamespace(job=of, settings=settings, store=open_store(str(tmp_path)))
+        return PlanOperator(task_id="plan").run_job(run)
+
+    return _plan
