@@ -87,8 +87,8 @@ def look_around(newcomer: Newcomer, out: Path) -> None:
     page.goto(f"{newcomer.home}/jobs/{TEAM}/{NAME}/runs")
     for run in page.get_by_role("checkbox").all():
         run.check()
-    page.get_by_role("button", name="Compare the chosen runs").click()
-    page.get_by_text("What differs").wait_for()
+    page.get_by_role("button", name="Compare selected runs").click()
+    page.get_by_text("Differences").wait_for()
     page.screenshot(path=out / "page-compare.png")
     page.goto(f"{newcomer.home}/platform")
     page.get_by_role("heading", name="Leases").wait_for()

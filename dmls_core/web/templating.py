@@ -9,8 +9,9 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
+from dmls_core.html import create_environment
 from dmls_core.web.filters import FILTERS
 from dmls_core.web.services.charts import sparkline
 
@@ -25,13 +26,7 @@ NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), (
 @cache
 def environment() -> Environment:
     """Return the Jinja environment of the templates."""
-    found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    found = create_environment(TEMPLATES)
     found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline}
     found.filters |= FILTERS
     return found

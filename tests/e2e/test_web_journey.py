@@ -84,8 +84,8 @@ def test_from_a_csv_to_an_answer_and_back_without_writing_a_line(
     page = newcomer.page
     newcomer.log_in()
     newcomer.drag(table, team="web", name="iris")
-    assert "150 rows, 5 columns" in page.locator("#look-summary").inner_text()
-    assert "species" in page.locator("#look-summary").inner_text()
+    assert "150 rows, 5 columns" in page.locator("#schema-summary").inner_text()
+    assert "species" in page.locator("#schema-summary").inner_text()
     newcomer.set_range("n_estimators", 10, 30)
     page.get_by_label("Trials").fill("2")
     expect(page.locator("#toml")).to_have_value(lines("[n_estimators]", "min = 10", "max = 30"))
@@ -144,7 +144,7 @@ def test_errors_are_shown_where_they_are_and_nothing_is_sent(
     row = page.get_by_role("group", name="n_estimators")
     expect(row.get_by_label("to", exact=True)).to_have_value("90")
     page.get_by_label("Job", exact=True).fill("Not a name")
-    expect(page.locator("#names-note")).to_contain_text("Small letters")
+    expect(page.locator("#names-note")).to_contain_text("Lowercase letters")
     expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
     assert platform.keys("incoming/web/typing/") == []
     assert newcomer.errors == []

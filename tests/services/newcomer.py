@@ -112,7 +112,7 @@ class Newcomer:
         self.page.locator(".report").scroll_into_view_if_needed()
         frame.locator("h1").first.wait_for()
         job = self.page.url
-        self.page.get_by_role("link", name="Open by itself").click()
+        self.page.get_by_role("link", name="Open full page").click()
         self.page.wait_for_url("**/report")
         self.look("report")
         text = self.page.locator("body").inner_text()

@@ -1,8 +1,8 @@
-// What every page shares: calls to the API, short messages, links that lead out of Airflow's frame.
+// Shared by all pages: REST API calls, toasts, links that leave Airflow's frame.
 
 const BASE = document.body.dataset.base;
 
-/** Error of a call: `problem` is what the API answered (RFC 9457). */
+/** Error response of the API; `problem` holds the problem details (RFC 9457). */
 export class ApiError extends Error {
   constructor(problem) {
     super(problem.detail);
@@ -17,23 +17,23 @@ export async function api(path, options = {}) {
     request.body = JSON.stringify(options.json);
     request.headers = { "Content-Type": "application/json", ...options.headers };
   }
-  let answer;
+  let response;
   try {
-    answer = await fetch(`${BASE}/api/v1${path}`, request);
+    response = await fetch(`${BASE}/api/v1${path}`, request);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError({ status: 0, title: "No answer", detail: "Airflow's API server does not answer." });
+    throw new ApiError({ status: 0, title: "No response", detail: "Airflow's API server does not respond." });
   }
-  if (answer.status === 401) {
-    location.reload(); // the page itself leads to the login and back
+  if (response.status === 401) {
+    location.reload(); // the page redirects to the login and back
     return new Promise(() => {});
   }
-  const body = answer.status === 204 ? null : await answer.json().catch(() => null);
-  if (answer.ok) return body;
-  throw new ApiError(body ?? { status: answer.status, title: answer.statusText, detail: answer.statusText });
+  const body = response.status === 204 ? null : await response.json().catch(() => null);
+  if (response.ok) return body;
+  throw new ApiError(body ?? { status: response.status, title: response.statusText, detail: response.statusText });
 }
 
-/** Show a short message; `kind` is "good" or "bad". Screen readers read it out. */
+/** Show a toast, which screen readers announce; `kind` is "good" or "bad". */
 export function toast(message, kind = "good") {
   const box = document.createElement("p");
   box.className = `toast ${kind}`;
@@ -42,20 +42,20 @@ export function toast(message, kind = "good") {
   setTimeout(() => box.remove(), kind === "bad" ? 12000 : 6000);
 }
 
-/** Call `work` now and every `seconds` while the page is in sight; `work` returns false to end it. */
+/** Call `work` every `seconds` while the page is visible, until it returns false. */
 export function poll(work, seconds) {
-  const turn = async () => {
+  const tick = async () => {
     try {
       if (!document.hidden && (await work()) === false) return;
     } catch (error) {
-      console.warn(error); // an answer that broke off: the next turn asks again
+      console.warn(error); // the next call may succeed
     }
-    setTimeout(turn, seconds * 1000);
+    setTimeout(tick, seconds * 1000);
   };
-  setTimeout(turn, seconds * 1000);
+  setTimeout(tick, seconds * 1000);
 }
 
-/** Enable what a page's script listens to: before that, what is clicked would be lost. */
+/** Enable the controls that a page's script handles; until then, clicks would be lost. */
 export function ready() {
   for (const item of document.querySelectorAll("[data-scripted]")) {
     item.disabled = false;
@@ -63,8 +63,8 @@ export function ready() {
   }
 }
 
-// Airflow shows the page in a frame that may open no windows. A link that leaves it is followed by the page
-// around it, which is of the same origin.
+// Airflow shows the page in a frame that cannot open windows. The enclosing page, which has the same origin,
+// follows the links that leave the frame.
 const framed = window.parent !== window;
 addEventListener("click", (event) => {
   const link = event.target instanceof Element ? event.target.closest("a[data-leave]") : null;

@@ -1,13 +1,13 @@
-// Elements made from data: texts become text nodes, so nothing that a user wrote is ever read as HTML.
+// Create elements from data. Strings become text nodes, so user input is never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element. `props`: attributes; `on*`: listeners; `class`, `text` and `value` as one expects. */
+/** Create an element. `props` are attributes; `on*` are listeners; `text` and `value` set the content. */
 export function h(tag, props = {}, ...children) {
   return fill(document.createElement(tag), props, children);
 }
 
-/** Make an SVG element. */
+/** Create an SVG element. */
 export function svg(tag, props = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), props, children);
 }
@@ -24,14 +24,14 @@ function fill(element, props, children) {
   return element;
 }
 
-/** Put `children` in place of what an element holds; what is null or false is left out. */
+/** Replace the children of an element; null and false are skipped. */
 export function put(element, ...children) {
   element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
 }
 
 export const byId = (id) => document.getElementById(id);
 
-/** Call `work` once nothing has asked for it for `wait` milliseconds. */
+/** Return a function that calls `work` once it has not been called for `wait` milliseconds. */
 export function debounced(work, wait) {
   let timer = 0;
   return () => {
@@ -40,12 +40,12 @@ export function debounced(work, wait) {
   };
 }
 
-/** A number for people: at most `digits` significant ones. */
+/** Format a number with at most `digits` significant digits. */
 export function shown(number, digits = 4) {
   return Number(number).toLocaleString("en", { maximumSignificantDigits: digits });
 }
 
-/** Bytes for people. */
+/** Format a number of bytes. */
 export function bytes(size) {
   const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;
@@ -56,7 +56,7 @@ export function bytes(size) {
   return `${shown(size, 3)} ${units[at]}`;
 }
 
-/** A bar of which `share` (0 to 1) is filled. The text beside it says the same. */
+/** Create a bar that is filled by `share` (0 to 1); the text next to it says the same. */
 export function bar(share, kind = "") {
   return svg(
     "svg",
@@ -66,7 +66,7 @@ export function bar(share, kind = "") {
   );
 }
 
-/** Bars side by side, the highest as high as there is room. */
+/** Create a histogram. */
 export function bars(counts) {
   const most = Math.max(...counts, 1);
   const wide = 100 / counts.length;

@@ -1,10 +1,10 @@
-// A job's pages: refreshed while a run goes, the log's tail, the buttons and their dialogs.
+// A job's pages: refresh during a run, the end of the log, the buttons and their dialogs.
 import { ApiError, api, poll, ready, toast } from "./app.js";
 
 const head = document.getElementById("job");
 const path = `/jobs/${encodeURIComponent(head.dataset.team)}/${encodeURIComponent(head.dataset.name)}`;
 
-// --- what changes while a run goes -------------------------------------------------------------------
+// --- refresh during a run ----------------------------------------------------------------------------
 const live = document.querySelector("[data-live]");
 
 async function refresh() {
@@ -17,7 +17,7 @@ async function refresh() {
   const before = live.querySelector("#log");
   const after = fresh.querySelector("#log");
   if (before && after && before.dataset.run === after.dataset.run) {
-    after.replaceWith(before); // keeps what it shows, how far it is scrolled, and whether it is open
+    after.replaceWith(before); // keeps its text, its scroll position, and whether it is open
   }
   const places = [...live.querySelectorAll(".scroll")].map((box) => [box.scrollLeft, box.scrollTop]);
   if (signature(live) !== signature(fresh)) {
@@ -32,7 +32,7 @@ async function refresh() {
   await refreshState();
 }
 
-/** What is compared to see whether anything is new; the log is refreshed by itself. */
+/** Return the content that shows whether anything has changed; the log is refreshed on its own. */
 function signature(root) {
   const copy = root.cloneNode(true);
   copy.querySelector("#log")?.remove();
@@ -41,14 +41,14 @@ function signature(root) {
 }
 
 let known = null;
-let acting = 0;
+let posting = 0;
 
-/** Offer the buttons that fit: a new state of the job brings the page anew, unless somebody is about to act. */
+/** Reload the page when the job's state changes, so that its buttons fit, unless the user is about to act. */
 async function refreshState() {
   const now = await api(path).catch(() => null);
   if (!now) return;
   const state = `${now.state} ${now.paused} ${now.served}`;
-  if (known !== null && known !== state && !acting && !document.querySelector("dialog[open]")) location.reload();
+  if (known !== null && known !== state && !posting && !document.querySelector("dialog[open]")) location.reload();
   known ??= state;
 }
 
@@ -59,7 +59,7 @@ async function readLog() {
   const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 8;
   try {
     const lines = await api(`${path}/runs/${encodeURIComponent(log.dataset.run)}/log?lines=300`);
-    const text = lines.join("\n") || "Nothing yet.";
+    const text = lines.join("\n") || "No output yet.";
     if (box.textContent !== text) {
       box.textContent = text;
       if (atEnd) box.scrollTop = box.scrollHeight;
@@ -77,22 +77,22 @@ if (live) {
 }
 
 // --- the buttons -------------------------------------------------------------------------------------
-async function act(name, json) {
-  acting += 1;
+async function post(name, json) {
+  posting += 1;
   try {
     toast((await api(`${path}/${name}`, { method: "POST", json })).message);
   } finally {
-    acting -= 1;
+    posting -= 1;
   }
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("button[data-act]");
+  const button = event.target.closest("button[data-command]");
   if (!button) return;
   button.disabled = true;
   try {
-    const name = button.dataset.act;
-    await act(name, name === "pause" ? { paused: button.dataset.paused !== "true" } : undefined);
+    const name = button.dataset.command;
+    await post(name, name === "pause" ? { paused: button.dataset.paused !== "true" } : undefined);
     setTimeout(() => location.reload(), 900);
   } catch (error) {
     toast(error.message, "bad");
@@ -102,7 +102,7 @@ document.addEventListener("click", async (event) => {
 
 const forms = {
   async again(data, form) {
-    if (form.classList.contains("spec")) return dropSpec(data, form);
+    if (form.classList.contains("spec")) return submitSpec(data, form);
     const changes = {};
     if (data.get("n_trials")) changes.n_trials = Number(data.get("n_trials"));
     if (data.get("seed")) changes.seed = Number(data.get("seed"));
@@ -115,17 +115,17 @@ const forms = {
         throw new Error(`The hyperparameters are not JSON: ${error.message}`);
       }
     }
-    await act("runs", { changes });
+    await post("runs", { changes });
   },
   async back(data) {
-    await act("rollback", { version: Number(data.get("version")) });
+    await post("rollback", { version: Number(data.get("version")) });
   },
   async retire() {
-    await act("retire");
+    await post("retire");
   },
 };
 
-async function dropSpec(data, form) {
+async function submitSpec(data, form) {
   const body = { toml: data.get("toml"), etag: form.dataset.etag };
   toast((await api(`${path}/spec`, { method: "PUT", json: body })).message);
 }
@@ -143,7 +143,7 @@ const openers = {
     const select = dialog.querySelector("select");
     select.replaceChildren(...earlier.map((version) => new Option(`version ${version}`, version)));
     dialog.querySelector("button[value=go]").disabled = earlier.length === 0;
-    if (!earlier.length) select.append(new Option("no other version is kept"));
+    if (!earlier.length) select.append(new Option("No other version can be served."));
   },
 };
 
@@ -184,7 +184,7 @@ for (const form of document.querySelectorAll("dialog form")) {
   });
 }
 
-/** One thing that is wrong, with its place. */
+/** Describe an error with its line. */
 function describe(problem) {
   const place = problem.line ? `line ${problem.line}: ` : "";
   const rest = [problem.found && `found ${problem.found}`, problem.hint].filter(Boolean).join("; ");

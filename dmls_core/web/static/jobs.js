@@ -1,17 +1,17 @@
-// The table of jobs: searched while one types, refreshed by itself, always at an address that can be kept.
+// The table of jobs: searches as you type, refreshes itself, and keeps its state in the URL.
 import { poll, toast } from "./app.js";
 
 const form = document.getElementById("filters");
 const table = document.getElementById("table");
 let running = null;
-let asking = null; // what somebody asked for, until its answer is there
+let pending = null; // the user's request, until its response arrives
 
-/** Bring the table to what `url` asks for; the address bar shows it if `keep`. */
+/** Show the table of `url`; write `url` into the address bar if `keep`. */
 async function show(url, { keep = true } = {}) {
-  if (!keep && asking) return true; // a refresh would throw away an answer that is slow
+  if (!keep && pending) return true; // a refresh would cancel the user's request
   running?.abort();
   const mine = (running = new AbortController());
-  if (keep) asking = mine;
+  if (keep) pending = mine;
   const part = new URL(url, location.href);
   part.searchParams.set("part", "table");
   try {
@@ -28,19 +28,19 @@ async function show(url, { keep = true } = {}) {
     return true;
   } catch (error) {
     if (error.name === "AbortError") return true;
-    if (keep) toast(`The table could not be read: ${error.message}`, "bad");
+    if (keep) toast(`The table could not be loaded: ${error.message}`, "bad");
     return true;
   } finally {
-    if (asking === mine) asking = null;
+    if (pending === mine) pending = null;
   }
 }
 
-/** What tells an element of the table again after the table was replaced. */
+/** Return a key that identifies an element after the table has been replaced. */
 function focusKey(item) {
   return item.matches("input") ? `${item.name}=${item.value}` : item.textContent.trim();
 }
 
-function asked() {
+function formUrl() {
   const url = new URL(form.action);
   for (const [name, value] of new FormData(form)) if (value) url.searchParams.append(name, value);
   return url.href;
@@ -49,14 +49,14 @@ function asked() {
 let typing;
 form.addEventListener("input", () => {
   clearTimeout(typing);
-  typing = setTimeout(() => show(asked()), 150);
+  typing = setTimeout(() => show(formUrl()), 150);
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  show(asked());
+  show(formUrl());
 });
 table.addEventListener("change", (event) => {
-  if (event.target.name === "state") show(asked());
+  if (event.target.name === "state") show(formUrl());
 });
 table.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-table]");

@@ -1,9 +1,9 @@
-// The platform's page: refreshed by itself; the doctor is asked once the rest is there.
+// The Platform page: refreshes itself, and runs the checks of dmls doctor once it is loaded.
 import { api, poll, ready } from "./app.js";
 
 const live = document.getElementById("live");
-const body = document.getElementById("doctor");
-const button = document.getElementById("examine");
+const body = document.getElementById("checks");
+const button = document.getElementById("run-checks");
 const KINDS = { ok: "good", missing: "warn", broken: "bad" };
 
 poll(async () => {
@@ -14,13 +14,13 @@ poll(async () => {
 }, 5);
 
 function cell(tag, text, className) {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const element = document.createElement(tag);
+  element.textContent = text;
+  if (className) element.className = className;
+  return element;
 }
 
-async function examine(again) {
+async function runChecks(again) {
   button.disabled = true;
   try {
     const checks = await api(`/platform/doctor${again ? "?again=true" : ""}`);
@@ -31,9 +31,9 @@ async function examine(again) {
         name.scope = "row";
         const state = document.createElement("td");
         state.append(cell("span", check.state, `badge ${KINDS[check.state] ?? ""}`));
-        const finding = cell("td", check.message, "wrap");
-        if (check.hint) finding.append(cell("span", check.hint, "message"));
-        row.append(name, state, finding);
+        const result = cell("td", check.message, "wrap");
+        if (check.hint) result.append(cell("span", check.hint, "message"));
+        row.append(name, state, result);
         return row;
       }),
     );
@@ -50,6 +50,6 @@ async function examine(again) {
 
 ready();
 if (button) {
-  button.addEventListener("click", () => examine(true));
-  examine(false);
+  button.addEventListener("click", () => runChecks(true));
+  runChecks(false);
 }

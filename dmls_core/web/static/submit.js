@@ -1,22 +1,22 @@
-// The submit page: data, columns, models, the spec that they make, and the drop.
-// One document is the truth: the form changes it, the TOML is written from it, and the TOML read back makes it.
+// The Submit page: data, columns, models, the spec, and the submission.
+// The document is the source of truth: the form changes it, and the TOML is written from it and parsed back into it.
 
 import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
 import { showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showForm } from "./submit_form.js";
-import { Upload, follow, wireNames } from "./submit_send.js";
+import { Upload, follow, watchNames } from "./submit_send.js";
 
-const HEAD = 1 << 20;
-const WHOLE_PARQUET = 8 << 20;
-const MOST_SPEC = 256 * 1024;
-const AGAIN = 3000; // milliseconds until a service that failed is asked again
+const HEAD_BYTES = 1 << 20;
+const WHOLE_PARQUET_BYTES = 8 << 20;
+const MAX_SPEC_BYTES = 256 * 1024;
+const RETRY_MS = 3000;
 
 const state = {
   file: null, // chosen from the disk
-  stored: null, // {team, name, file}: lies in S3 already
-  sniffed: null,
+  stored: null, // {team, name, file} in S3
+  schema: null,
   document: null,
   valid: false,
   catalogue: null,
@@ -25,9 +25,9 @@ const state = {
 };
 let asked = 0;
 
-const columnNames = () => (state.sniffed ? state.sniffed.columns.map((column) => column.name) : []);
+const columnNames = () => (state.schema ? state.schema.columns.map((column) => column.name) : []);
 
-/** Ask the server to write or to check the spec; an answer that is late is dropped. */
+/** Let the server write or check the spec; ignore responses to outdated requests. */
 async function ask(path, body) {
   const mine = ++asked;
   try {
@@ -39,7 +39,7 @@ async function ask(path, body) {
       showProblems([{ message: error.message, hint: "", key: "" }]);
       update();
       if (!(error.problem?.status >= 400 && error.problem?.status < 500)) {
-        await new Promise((done) => setTimeout(done, AGAIN));
+        await new Promise((done) => setTimeout(done, RETRY_MS));
         if (mine === asked) return ask(path, body);
       }
     }
@@ -47,15 +47,15 @@ async function ask(path, body) {
   return null;
 }
 
-/** The form has changed the document. */
+/** Handle a change of the document by the form. */
 async function formChanged() {
   const answer = await ask("/specs/toml", { document: state.document });
   if (!answer) return;
   setText(answer.toml);
-  judge(answer);
+  showResult(answer);
 }
 
-/** The TOML was edited. */
+/** Handle an edit of the TOML. */
 async function textChanged() {
   const answer = await ask("/specs/check", { toml: text() });
   if (!answer) return;
@@ -63,10 +63,10 @@ async function textChanged() {
     state.document = answer.document;
     draw();
   }
-  judge(answer);
+  showResult(answer);
 }
 
-function judge(answer) {
+function showResult(answer) {
   state.valid = answer.valid;
   showProblems(answer.problems, answer.gist);
   update();
@@ -74,10 +74,10 @@ function judge(answer) {
 
 const formChangedSoon = debounced(formChanged, 150);
 
-/** Show columns and form anew; where the cursor is, it stays. */
+/** Redraw columns and form; keep the focus. */
 function draw() {
   const focused = document.activeElement?.id;
-  if (state.sniffed) showColumns(state, changed);
+  if (state.schema) showColumns(state, changed);
   if (state.catalogue && state.document) {
     byId("models").hidden = false;
     showForm(state, changed);
@@ -85,13 +85,13 @@ function draw() {
   if (focused && focused !== "toml") byId(focused)?.focus();
 }
 
-/** Take up a change by the form; `again` if the form itself looks different now. */
+/** Handle a change by the form; `again` if the form itself must be redrawn. */
 function changed(again = false) {
   if (again) draw();
   formChangedSoon();
 }
 
-/** Say what is still missing, and whether the button may be pressed. */
+/** Show what is still missing, and enable the button when nothing is. */
 function update() {
   const data = state.file || state.stored || state.names.files.length;
   const missing = [];
@@ -117,17 +117,17 @@ function listed(problem) {
   }));
 }
 
-async function useSniffed(sniffed, what) {
-  state.sniffed = sniffed;
-  state.document = structuredClone(sniffed.document);
-  byId("look").hidden = false;
-  note("good", h("p", {}, h("strong", { text: sniffed.file }), ` ${what}`));
+async function useSchema(schema, what) {
+  state.schema = schema;
+  state.document = structuredClone(schema.document);
+  byId("schema").hidden = false;
+  note("good", h("p", {}, h("strong", { text: schema.file }), ` ${what}`));
   keepToPath();
   draw();
   await formChanged();
 }
 
-/** Where the job's folder holds other data, the spec says which file is meant. */
+/** If the job's folder holds other data files, set data.path in the spec. */
 function keepToPath() {
   const file = state.file?.name ?? state.stored?.file;
   if (!state.document || !file) return;
@@ -138,18 +138,18 @@ function keepToPath() {
 async function takeFile(file) {
   if (state.sending) return;
   if (file.name.toLowerCase().endsWith(".toml")) {
-    if (file.size > MOST_SPEC) return note("bad", h("p", { text: `${file.name} is too large to be a spec.` }));
+    if (file.size > MAX_SPEC_BYTES) return note("bad", h("p", { text: `${file.name} is too large to be a spec.` }));
     setText(await file.text());
     note("good", h("p", {}, h("strong", { text: file.name }), " is the spec."));
     return textChanged();
   }
-  byId("data-note").replaceChildren(h("p", { class: "muted", text: `Looking at ${file.name} …` }));
+  byId("data-note").replaceChildren(h("p", { class: "muted", text: `Reading ${file.name} …` }));
   const parquet = file.name.toLowerCase().endsWith(".parquet");
-  const tail = parquet && file.size > WHOLE_PARQUET;
-  const part = tail ? file.slice(-HEAD) : file.slice(0, parquet ? WHOLE_PARQUET : HEAD);
+  const tail = parquet && file.size > WHOLE_PARQUET_BYTES;
+  const part = tail ? file.slice(-HEAD_BYTES) : file.slice(0, parquet ? WHOLE_PARQUET_BYTES : HEAD_BYTES);
   try {
     const query = new URLSearchParams({ file: file.name, size: file.size });
-    const sniffed = await api(`/sniff?${query}`, {
+    const schema = await api(`/sniff?${query}`, {
       method: "POST",
       body: part,
       headers: { "Content-Type": "application/octet-stream" },
@@ -159,7 +159,7 @@ async function takeFile(file) {
       byId("name").value = slug(file.name);
       byId("name").dispatchEvent(new Event("input"));
     }
-    await useSniffed(sniffed, `(${bytes(file.size)}) is ready to be submitted.`);
+    await useSchema(schema, `(${bytes(file.size)}) is ready to submit.`);
   } catch (error) {
     note("bad", h("p", {}, h("strong", { text: file.name }), " cannot be used:"), listed(error.problem ?? error));
   }
@@ -178,7 +178,7 @@ function takeChosen() {
   byId("file").value = "";
 }
 byId("file").addEventListener("change", takeChosen);
-takeChosen(); // one that was chosen before this script ran
+takeChosen(); // a file that was chosen before this script ran
 for (const kind of ["dragenter", "dragover"]) {
   addEventListener(kind, (event) => {
     if (!event.dataTransfer?.types.includes("Files")) return;
@@ -193,7 +193,7 @@ addEventListener("drop", async (event) => {
   if (!event.dataTransfer?.files.length) return;
   event.preventDefault();
   drop.classList.remove("over");
-  // The data first: a spec that came with it has the last word.
+  // Data first: a spec that is dropped with it replaces the inferred one.
   const files = [...event.dataTransfer.files].sort((a, b) => a.name.endsWith(".toml") - b.name.endsWith(".toml"));
   for (const file of files) await takeFile(file);
 });
@@ -220,24 +220,24 @@ byId("stored-form").addEventListener("submit", async (event) => {
 });
 
 async function takeStored(found) {
-  byId("data-note").replaceChildren(h("p", { class: "muted", text: `Looking at ${found.file} …` }));
+  byId("data-note").replaceChildren(h("p", { class: "muted", text: `Reading ${found.file} …` }));
   try {
     const path = `/drops/${encodeURIComponent(found.team)}/${encodeURIComponent(found.name)}/sniff`;
-    const sniffed = await api(`${path}?${new URLSearchParams({ file: found.file })}`);
+    const schema = await api(`${path}?${new URLSearchParams({ file: found.file })}`);
     Object.assign(state, { file: null, stored: found });
     byId("team").value = found.team;
     byId("name").value = found.name;
     byId("name").dispatchEvent(new Event("input"));
-    await useSniffed(sniffed, `(${bytes(found.size)}) lies in S3 already.`);
+    await useSchema(schema, `(${bytes(found.size)}) is in S3.`);
   } catch (error) {
     note("bad", h("p", {}, h("strong", { text: found.file }), " cannot be used:"), listed(error.problem ?? error));
   }
   update();
 }
 
-// ---- names, and sending -----------------------------------------------------------------------------------
+// ---- names and submission -----------------------------------------------------------------------------------
 
-const lookAgain = wireNames((names) => {
+const checkNames = watchNames((names) => {
   state.names = names;
   const before = state.document?.data?.path;
   keepToPath();
@@ -261,12 +261,12 @@ byId("send").addEventListener("submit", async (event) => {
     byId("cancel").hidden = true;
     const { fingerprint } = await api(`${path}/spec`, { method: "PUT", json: { toml: text() } });
     await follow(path, fingerprint, { team, name });
-    lookAgain();
+    checkNames();
   } catch (error) {
-    if (error.name === "AbortError") toast("The upload was given up; nothing was submitted.", "bad");
+    if (error.name === "AbortError") toast("The upload was cancelled; nothing was submitted.", "bad");
     else {
       const words = error instanceof ApiError ? listed(error.problem) : h("p", { text: String(error.message) });
-      byId("answer").replaceChildren(h("div", { class: "note bad" }, h("p", { text: "It was not submitted:" }), words));
+      byId("answer").replaceChildren(h("div", { class: "note bad" }, h("p", { text: "The submission failed:" }), words));
     }
   } finally {
     state.sending = false;
@@ -288,7 +288,7 @@ while (!state.catalogue) {
     state.catalogue = await api("/catalogue");
   } catch (error) {
     toast(error.message, "bad");
-    await new Promise((done) => setTimeout(done, AGAIN));
+    await new Promise((done) => setTimeout(done, RETRY_MS));
   }
 }
 draw();

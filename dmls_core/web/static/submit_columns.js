@@ -1,30 +1,30 @@
-// The columns of the data: what they look like, and what each is used as.
+// The columns of the data: their types, and the role of each.
 
 import { bar, bars, byId, h, put, shown } from "./dom.js";
 
 const MOST = 200;
-const UNEVEN = 0.4; // share of the rarest class, of an even share, as the first spec counts it
+const IMBALANCED = 0.4; // rarest class relative to an even share, as in the inferred spec
 const ROLES = [
-  ["target", "Target: predict it"],
+  ["target", "Target"],
   ["feature", "Feature"],
-  ["category", "Feature, a category"],
-  ["out", "Leave out"],
-  ["id", "Names the row"],
-  ["time", "When it was true"],
+  ["category", "Categorical feature"],
+  ["out", "Ignore"],
+  ["id", "ID"],
+  ["time", "Time"],
 ];
 const KINDS = {
   number: "number",
-  code: "few whole numbers",
+  code: "few integers",
   category: "category",
   date: "date",
-  id: "names rows",
+  id: "ID",
   text: "free text",
-  constant: "always the same",
+  constant: "constant",
   empty: "empty",
   unusable: "nested or binary",
 };
 
-/** What a column is used as, by the document. */
+/** Return the role of a column in the document. */
 function roleOf(columns, name) {
   for (const role of ["target", "id", "time"]) if (columns[role] === name) return role;
   const listed = columns.features?.length ? columns.features.includes(name) : !columns.drop?.includes(name);
@@ -32,10 +32,10 @@ function roleOf(columns, name) {
   return columns.categorical?.includes(name) ? "category" : "feature";
 }
 
-/** Write a role into the document, which from then on lists its features. */
+/** Set the role of a column in the document, which lists all features from then on. */
 function setRole(state, name, role) {
   const before = state.document.columns ?? {};
-  const names = state.sniffed.columns.map((column) => column.name);
+  const names = state.schema.columns.map((column) => column.name);
   const roles = new Map(names.map((column) => [column, roleOf(before, column)]));
   for (const [column, had] of roles) {
     if (had === role && ["target", "id", "time"].includes(role)) roles.set(column, "out");
@@ -57,15 +57,15 @@ function setRole(state, name, role) {
   };
 }
 
-/** Draw the table of columns, the balance of the classes and the first rows. */
+/** Draw the table of columns, the class balance, and the first rows. */
 export function showColumns(state, changed) {
-  const { sniffed } = state;
+  const { schema } = state;
   const columns = state.document.columns ?? {};
-  const target = sniffed.columns.find((column) => column.name === columns.target);
-  summary(sniffed, target);
-  balance(sniffed, target, state.document.search?.metric);
+  const target = schema.columns.find((column) => column.name === columns.target);
+  summary(schema, target);
+  balance(schema, target, state.document.search?.metric);
   byId("columns").replaceChildren(
-    ...sniffed.columns.slice(0, MOST).map((column, at) =>
+    ...schema.columns.slice(0, MOST).map((column, at) =>
       h("tr", { class: columns.target === column.name ? "is-target" : null },
         h("th", { scope: "row", title: column.name, text: column.name }),
         h("td", {}, h("span", { class: "badge", text: KINDS[column.kind] })),
@@ -79,17 +79,17 @@ export function showColumns(state, changed) {
           },
         }, ROLES.map(([value, label]) =>
           h("option", { value, selected: roleOf(columns, column.name) === value, text: label })))),
-        h("td", { class: "missing" }, missing(column, sniffed.seen)),
+        h("td", { class: "missing" }, missing(column, schema.seen)),
         h("td", { class: "values" }, values(column)),
       )),
   );
   const more = byId("columns-more");
-  more.hidden = sniffed.columns.length <= MOST;
-  more.textContent = `${sniffed.columns.length - MOST} more columns are in the spec below.`;
-  preview(sniffed);
+  more.hidden = schema.columns.length <= MOST;
+  more.textContent = `${schema.columns.length - MOST} more columns are in the spec.`;
+  preview(schema);
 }
 
-/** A target of the other task needs other models: begin with their first. */
+/** If the target needs models of the other task, select the first of them. */
 function fitTask(state, column) {
   const few = column.kind === "category" || column.kind === "code" || (column.whole && column.distinct === 2);
   const task = few ? "classification" : "regression";
@@ -108,33 +108,33 @@ function fitTask(state, column) {
   };
 }
 
-function summary(sniffed, target) {
-  const rows = sniffed.rows === null ? `The first ${shown(sniffed.seen)} rows` : `${sniffed.rows.toLocaleString("en")} rows`;
-  const seen = sniffed.rows !== null && sniffed.seen && sniffed.seen < sniffed.rows ? `, of which the first ${shown(sniffed.seen)} were looked at` : "";
-  const count = sniffed.columns.length;
-  put(byId("look-summary"),
+function summary(schema, target) {
+  const rows = schema.rows === null ? `The first ${shown(schema.seen)} rows` : `${schema.rows.toLocaleString("en")} rows`;
+  const seen = schema.rows !== null && schema.seen && schema.seen < schema.rows ? `, of which the first ${shown(schema.seen)} were read` : "";
+  const count = schema.columns.length;
+  put(byId("schema-summary"),
     `${rows}${seen}, ${count} columns. `,
-    sniffed.seen ? null : h("span", { class: "hint", text: "The file is large: only its columns and types are known before it is read." }),
+    schema.seen ? null : h("span", { class: "hint", text: "The file is large: only its columns and types are known before the upload." }),
     target
-      ? h("span", {}, "The target seems to be ", h("strong", { text: target.name }), `, a ${target.kind === "number" && !(target.whole && target.distinct === 2) ? "number" : "class"}.`)
+      ? h("span", {}, "Inferred target: ", h("strong", { text: target.name }), ` (${target.kind === "number" && !(target.whole && target.distinct === 2) ? "number" : "class"})`)
       : h("strong", { text: "Choose the target: the column to predict." }),
   );
 }
 
-function balance(sniffed, target, metric) {
+function balance(schema, target, metric) {
   const box = byId("balance");
-  if (!target || !sniffed.seen) return put(box);
+  if (!target || !schema.seen) return put(box);
   if (target.kind === "number" && target.histogram.length && !(target.whole && target.distinct === 2)) {
     return put(box,
-      h("h3", { text: `How ${target.name} is spread` }),
+      h("h3", { text: `Distribution of ${target.name}` }),
       h("div", { class: "spread" }, bars(target.histogram)),
       h("p", { class: "hint", text: `${shown(target.low)} to ${shown(target.high)}` }),
     );
   }
-  const present = sniffed.seen - target.missing;
+  const present = schema.seen - target.missing;
   const most = Math.max(...target.top.map(([, count]) => count));
   const least = Math.min(...target.top.map(([, count]) => count));
-  const uneven = target.top.length === target.distinct && least < UNEVEN * (present / target.distinct);
+  const imbalanced = target.top.length === target.distinct && least < IMBALANCED * (present / target.distinct);
   return put(box,
     h("h3", { text: `Classes of ${target.name}` }),
     h("ul", { class: "classes" }, target.top.map(([label, count]) =>
@@ -144,7 +144,7 @@ function balance(sniffed, target, metric) {
         h("span", { class: "number", text: `${count.toLocaleString("en")} (${shown((100 * count) / present, 3)} %)` }),
       ))),
     target.distinct > target.top.length ? h("p", { class: "hint", text: `and ${target.distinct - target.top.length} more` }) : null,
-    uneven ? h("p", { class: "note warn", text: `The classes are uneven: accuracy hides errors on the rare ones. ${metric === "balanced_accuracy" ? "So the search goes by balanced accuracy." : "Balanced accuracy, below, does not."}` }) : null,
+    imbalanced ? h("p", { class: "note warn", text: `The classes are imbalanced: accuracy hides errors on rare classes. ${metric === "balanced_accuracy" ? "The search uses balanced accuracy." : "Consider the metric balanced_accuracy."}` }) : null,
   );
 }
 
@@ -163,12 +163,12 @@ function values(column) {
   return h("span", { class: "hint few", text: few + more });
 }
 
-function preview(sniffed) {
-  const names = sniffed.columns.map((column) => column.name).slice(0, sniffed.preview[0]?.length ?? 0);
+function preview(schema) {
+  const names = schema.columns.map((column) => column.name).slice(0, schema.preview[0]?.length ?? 0);
   byId("preview").replaceChildren(
     h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col", text: name })))),
-    h("tbody", {}, sniffed.preview.map((row) =>
+    h("tbody", {}, schema.preview.map((row) =>
       h("tr", {}, row.map((cell) => (cell === null ? h("td", {}, h("span", { class: "gap", text: "missing" })) : h("td", { text: cell })))))),
   );
-  byId("preview").closest("details").hidden = sniffed.preview.length === 0;
+  byId("preview").closest("details").hidden = schema.preview.length === 0;
 }

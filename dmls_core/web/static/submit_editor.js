@@ -1,4 +1,4 @@
-// The TOML editor: numbered lines, and the problems by their lines.
+// The TOML editor: line numbers, and errors by line.
 
 import { byId, h, shown } from "./dom.js";
 
@@ -8,14 +8,14 @@ let wrong = new Set();
 
 export const text = () => area.value;
 
-/** Put another text in; the cursor stays where it was if it can. */
+/** Replace the text, unless it is the same. */
 export function setText(toml) {
   if (area.value === toml) return;
   area.value = toml;
   number();
 }
 
-/** Call `soon` and `now` at each edit by hand. */
+/** Call `soon` and `now` on each edit by the user. */
 export function onEdit(soon, now) {
   area.addEventListener("input", () => {
     number();
@@ -26,17 +26,17 @@ export function onEdit(soon, now) {
   });
 }
 
-/** Show what is wrong, or what the spec asks for. */
+/** Show the errors of the spec, or its summary. */
 export function showProblems(problems, gist = null) {
   wrong = new Set(problems.map((problem) => problem.line));
   number();
   const verdict = byId("verdict");
   const empty = !area.value.trim();
-  verdict.textContent = empty ? "empty" : problems.length ? `${problems.length} to mend` : "valid";
+  verdict.textContent = empty ? "empty" : problems.length ? problems.length === 1 ? "1 error" : `${problems.length} errors` : "valid";
   verdict.className = `badge ${empty ? "" : problems.length ? "bad" : "good"}`;
   area.setAttribute("aria-invalid", String(!empty && problems.length > 0));
   byId("problems").replaceChildren(...(empty ? [] : problems.map(item)));
-  byId("gist").textContent = gist && !empty ? told(gist) : "";
+  byId("summary").textContent = gist && !empty ? summary(gist) : "";
 }
 
 function item(problem) {
@@ -66,11 +66,11 @@ function go(problem) {
   area.scrollTop = Math.max(0, (problem.line - 5) * (area.scrollHeight / rows.length));
 }
 
-function told(gist) {
+function summary(gist) {
   const models = gist.models.join(" and ");
   const deploy = {
     manual: "you approve the model before it is served",
-    auto: "the model is served if it is better",
+    auto: "the model is served if it beats the champion",
     never: "the model is not served",
   }[gist.deploy];
   const share = shown(100 * gist.holdout, 3);

@@ -3,7 +3,7 @@
 import { byId, h, shown } from "./dom.js";
 import { numberOf, numeric, read, written } from "./submit_values.js";
 
-/** The hyperparameter tables of a model within the document; a spec of several models has one part for each. */
+/** The hyperparameter tables of a model in the document; a spec with several models has a table for each. */
 class Tables {
   constructor(document, model) {
     this.document = document;
@@ -16,7 +16,7 @@ class Tables {
   }
 
   set(name, table) {
-    this.part();
+    this.separate();
     const own = this.document[this.model.name];
     const place = this.models.length > 1 || own?.[name] !== undefined ? own : this.document;
     if (table === null) delete place[name];
@@ -24,8 +24,8 @@ class Tables {
     if (own && !Object.keys(own).length) delete this.document[this.model.name];
   }
 
-  /** With several models, give each its own copy of what they share, so that one can change alone. */
-  part() {
+  /** With several models, copy shared hyperparameters into each model's own table, so that they can differ. */
+  separate() {
     if (this.models.length < 2) return;
     this.document[this.model.name] ??= {};
     for (const hyper of this.model.hyperparameters) {
@@ -57,7 +57,7 @@ export function showForm(state, changed) {
 
 function choice(state, models, chosen, changed) {
   return h("fieldset", { class: "models" },
-    h("legend", { text: "Models: several are trained side by side, and the best one wins" }),
+    h("legend", { text: "Models (if you select several, DMLS trains all of them and keeps the best)" }),
     models.map((model) =>
       h("label", { class: "model" },
         h("input", {
@@ -74,7 +74,7 @@ function choice(state, models, chosen, changed) {
   );
 }
 
-/** Add or take away a model, and keep the ranges that were chosen for the others. */
+/** Add or remove a model; keep the ranges of the others. */
 function toggle(state, model, on) {
   const spec = state.document;
   const before = [spec.model].flat();
@@ -118,18 +118,18 @@ function general(spec, model, changed) {
         spec.n_trials = numberOf(event.target.value) ?? event.target.value;
         changed();
       } }),
-      h("span", { class: "hint", text: "Sets of hyperparameters that are tried." })),
+      h("span", { class: "hint", text: "Number of hyperparameter sets to evaluate." })),
     h("div", { class: "field" },
       h("label", { for: "metric", text: "Metric" }),
       h("select", { id: "metric", onchange: (event) => setIn("search", "metric", event.target.value) },
-        h("option", { value: "", selected: !metric, text: `${model?.default_metric ?? ""} (as usual)` }),
+        h("option", { value: "", selected: !metric, text: `${model?.default_metric ?? ""} (default)` }),
         (model?.metrics ?? []).filter((one) => one.name !== model.default_metric || one.name === metric).map((one) =>
           h("option", { value: one.name, selected: one.name === metric, text: one.name }))),
       h("span", { class: "hint", text: model?.metrics.find((one) => one.name === (metric || model.default_metric))?.description ?? "" })),
     h("div", { class: "field" },
-      h("label", { for: "mode", text: "When it is trained" }),
+      h("label", { for: "mode", text: "After training" }),
       h("select", { id: "mode", onchange: (event) => setIn("deploy", "mode", event.target.value === "manual" ? "" : event.target.value) },
-        [["manual", "wait for my approval"], ["auto", "deploy it if it is better"], ["never", "do not deploy it"]].map(([value, label]) =>
+        [["manual", "Wait for approval"], ["auto", "Deploy if better than the champion"], ["never", "Do not deploy"]].map(([value, label]) =>
           h("option", { value, selected: value === mode, text: label })))),
   );
 }
@@ -141,10 +141,10 @@ function section(spec, model, changed) {
   const rest = model.hyperparameters.filter((hyper) => tables.get(hyper.name) === undefined);
   return h("section", { class: "hypers", "aria-label": model.name },
     h("h3", { text: model.name }),
-    searched.length ? null : h("p", { class: "note", text: "Nothing is chosen, so the catalogue's own ranges are searched." }),
+    searched.length ? null : h("p", { class: "note", text: "No hyperparameter is selected: DMLS searches the default ranges." }),
     h("div", { class: "hyper-list" }, rows(searched)),
     h("details", { id: `more-${model.name}` },
-      h("summary", { text: `${rest.length} more hyperparameters, left as they are` }),
+      h("summary", { text: `${rest.length} more hyperparameters with default values` }),
       h("div", { class: "hyper-list" }, rows(rest))),
   );
 }
@@ -154,15 +154,15 @@ function hyperparameter(tables, model, hyper, changed) {
   const id = `${model.name}-${hyper.name}`;
   const words = hyper.kind === "choice" || hyper.kind === "bool";
   const modes = words
-    ? [["default", `leave: ${written(hyper.default)}`], ["values", "try several"]]
-    : [["default", `leave: ${written(hyper.default)}`], ["range", "a range"], ["values", "a list"], ["value", "one value"]];
+    ? [["default", `default: ${written(hyper.default)}`], ["values", "several values"]]
+    : [["default", `default: ${written(hyper.default)}`], ["range", "range"], ["values", "list"], ["value", "one value"]];
   const mode = modeOf(table, words);
   return h("div", { class: "hyper", role: "group", "aria-labelledby": `${id}-label` },
     h("div", { class: "what" },
       h("label", { id: `${id}-label`, for: `${id}-mode`, text: hyper.name }),
       h("span", { class: "hint", text: hyper.description })),
     h("select", { id: `${id}-mode`, onchange: (event) => {
-      tables.set(hyper.name, begin(event.target.value, hyper, table));
+      tables.set(hyper.name, initialTable(event.target.value, hyper, table));
       byId(`more-${model.name}`)?.setAttribute("open", "");
       changed(true);
     } }, modes.map(([value, label]) => h("option", { value, selected: value === mode, text: label }))),
@@ -180,8 +180,8 @@ function modeOf(table, words) {
   return "range";
 }
 
-/** The table that a way of searching begins with. */
-function begin(mode, hyper, before) {
+/** Return the initial table of a mode. */
+function initialTable(mode, hyper, before) {
   const numbers = (before?.values ?? []).map(numeric).filter((value) => value !== null);
   switch (mode) {
     case "default": return null;
@@ -221,7 +221,7 @@ function inputs(id, mode, hyper, table, put) {
       const parts = event.target.value.split(",").map((part) => part.trim()).filter(Boolean).map(read);
       put(many ? { values: parts } : { value: parts[0] ?? "" });
     } })),
-    h("span", { class: "hint legal", id: `${id}-legal`, text: many ? `${legal}; with commas between` : legal })];
+    h("span", { class: "hint legal", id: `${id}-legal`, text: many ? `${legal}; separated by commas` : legal })];
 }
 
 function checks(id, hyper, table, put) {
@@ -235,8 +235,8 @@ function checks(id, hyper, table, put) {
 }
 
 function limit(hyper) {
-  if (hyper.kind === "count") return `a whole number from ${hyper.low} on, or a share up to ${written(hyper.share_high)} such as 0.5`;
-  const what = hyper.kind === "int" ? "a whole number" : "a number";
+  if (hyper.kind === "count") return `an integer from ${hyper.low}, or a fraction up to ${written(hyper.share_high)} such as 0.5`;
+  const what = hyper.kind === "int" ? "an integer" : "a number";
   const low = hyper.low === null ? "" : `${hyper.low_open ? "above" : "from"} ${shown(numeric(hyper.low))}`;
   return [what, low, hyper.high === null ? "" : `to ${shown(numeric(hyper.high))}`].filter(Boolean).join(" ");
 }

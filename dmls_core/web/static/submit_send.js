@@ -1,4 +1,4 @@
-// Sending: the names, the upload in parts, and the answer to the drop.
+// Submit: the names, the upload in parts, and the status of the submission.
 
 import { api, ApiError } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
@@ -6,12 +6,12 @@ import { byId, bytes, debounced, h } from "./dom.js";
 const BASE = document.body.dataset.base;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const ATTEMPTS = 4;
-const AGAIN = 3000; // milliseconds until a service that failed is asked again
+const RETRY_MS = 3000;
 const ENDED = new Set(["rejected", "accepted", "running", "awaiting approval", "deployed", "failed"]);
 const KINDS = { rejected: "bad", failed: "bad", waiting: "warn", accepted: "good", deployed: "good", running: "busy", "awaiting approval": "wait" };
 
-/** Watch team and name; `told` hears whether they will do, and which data lies there. Returns what looks again. */
-export function wireNames(told) {
+/** Check team and name as the user types; call `changed` with the result. Return a function that checks again. */
+export function watchNames(changed) {
   const team = byId("team");
   const name = byId("name");
   const note = byId("names-note");
@@ -27,32 +27,32 @@ export function wireNames(told) {
       Object.assign(names, { ok: true, files: found.files });
       localStorage.setItem("dmls.team", names.team);
       note.textContent = found.version
-        ? `${names.team}/${names.name} is there: this becomes its version ${found.version + 1}, if it is a change.`
+        ? `${names.team}/${names.name} is an existing job: this submission becomes version ${found.version + 1} if its spec or data differ.`
         : `${names.team}/${names.name} is a new job.`;
     } catch (error) {
       if (mine !== asked) return;
       const refused = error.problem?.status >= 400 && error.problem?.status < 500;
       note.textContent = error.problem?.status === 403 ? `You may not submit for ${names.team}/${names.name}.` : error.message;
-      if (!refused) setTimeout(() => mine === asked && look(), AGAIN);
+      if (!refused) setTimeout(() => mine === asked && look(), RETRY_MS);
     }
-    told(names);
+    changed(names);
   };
   const soon = debounced(look, 250);
   const input = () => {
     asked += 1;
     const wrong = [team, name].filter((field) => field.value && !NAME.test(field.value));
     for (const field of [team, name]) field.setAttribute("aria-invalid", String(wrong.includes(field)));
-    told({ team: team.value, name: name.value, ok: false, files: [] });
-    if (wrong.length) note.textContent = "Small letters, digits, - and _, beginning with a letter or a digit; at most 63.";
+    changed({ team: team.value, name: name.value, ok: false, files: [] });
+    if (wrong.length) note.textContent = "Lowercase letters, digits, - and _; starts with a letter or digit; at most 63 characters.";
     else if (team.value && name.value) soon();
-    else note.textContent = "Small letters, digits, - and _.";
+    else note.textContent = "Lowercase letters, digits, - and _.";
   };
   team.addEventListener("input", input);
   name.addEventListener("input", input);
   return look;
 }
 
-/** A file on its way to S3: a part per request, each tried again a few times. */
+/** Uploads a file to S3 in parts, each in a request of its own, with retries. */
 export class Upload {
   constructor(path, file) {
     this.path = path;
@@ -86,7 +86,7 @@ export class Upload {
 
   async part(path, content, start) {
     for (let attempt = 1; ; attempt += 1) {
-      if (this.cancelled) throw new DOMException("given up", "AbortError");
+      if (this.cancelled) throw new DOMException("cancelled", "AbortError");
       try {
         return await this.put(path, content, start);
       } catch (error) {
@@ -97,7 +97,7 @@ export class Upload {
     }
   }
 
-  /** `fetch` cannot say how much of a body has been sent. */
+  /** Send a part; `fetch` does not report upload progress. */
   put(path, content, start) {
     return new Promise((done, fail) => {
       const request = new XMLHttpRequest();
@@ -111,12 +111,12 @@ export class Upload {
         try {
           problem = JSON.parse(request.responseText);
         } catch {
-          // A proxy's own words are no use to anybody.
+          // The response is not from DMLS, but from a proxy.
         }
         return fail(new ApiError(problem));
       });
-      request.addEventListener("error", () => fail(new ApiError({ status: 0, detail: "The connection broke while the file was sent." })));
-      request.addEventListener("abort", () => fail(new DOMException("given up", "AbortError")));
+      request.addEventListener("error", () => fail(new ApiError({ status: 0, detail: "The connection was lost during the upload." })));
+      request.addEventListener("abort", () => fail(new DOMException("cancelled", "AbortError")));
       request.send(content);
     });
   }
@@ -128,19 +128,19 @@ export class Upload {
   }
 }
 
-/** Show the answer to a drop as it comes, until it is accepted or rejected. */
+/** Show the status of the submission until it is accepted or rejected. */
 export async function follow(path, fingerprint, job) {
   byId("progress").hidden = true;
   const box = byId("answer");
   const begun = Date.now();
-  box.replaceChildren(h("p", { class: "muted", text: "Dropped. Waiting for the answer …" }));
+  box.replaceChildren(h("p", { class: "muted", text: "Submitted. Waiting for the result …" }));
   for (;;) {
     let found = null;
     try {
       found = await api(`${path}?${new URLSearchParams({ fingerprint })}`);
     } catch (error) {
       if (error.problem?.status >= 400 && error.problem?.status < 500) throw error;
-      box.replaceChildren(h("p", { class: "muted", text: `${error.message} Trying again …` }));
+      box.replaceChildren(h("p", { class: "muted", text: `${error.message} Retrying …` }));
     }
     if (found?.answered) {
       show(box, found.status, job);
@@ -148,7 +148,7 @@ export async function follow(path, fingerprint, job) {
       if (ENDED.has(found.status.state)) return;
     } else if (found && Date.now() - begun > 60_000) {
       box.replaceChildren(h("div", { class: "note warn" }, h("p", {
-        text: "It was dropped, and there is no answer yet: is the DAG dmls.intake paused? This page goes on looking.",
+        text: "There is no result yet. Check whether the DAG dmls.intake is paused. This page keeps waiting.",
       })));
     }
     await new Promise((done) => setTimeout(done, 1000));
@@ -165,7 +165,7 @@ function show(box, status, { team, name }) {
             h("li", { text: [error.file && error.line ? `${error.file}, line ${error.line}: ` : "", error.key ? `${error.key}: ` : "", error.message, error.hint ? ` (${error.hint})` : ""].join("") })))
         : null,
       ENDED.has(status.state) && status.state !== "rejected"
-        ? h("p", {}, h("a", { class: "button primary", id: "to-job", href: `${BASE}/jobs/${team}/${name}`, text: "Watch the job" }))
+        ? h("p", {}, h("a", { class: "button primary", id: "to-job", href: `${BASE}/jobs/${team}/${name}`, text: "Open the job" }))
         : null,
     ),
   );

@@ -1,6 +1,6 @@
-// Values of a spec, where 1 and 1.0 differ: a float without a fraction is {float: 1}.
+// Values of a spec, where 1 and 1.0 differ: an integral float is {float: 1}.
 
-/** A value as a person types it. */
+/** Format a value for an input field. */
 export function written(value) {
   if (value !== null && typeof value === "object") {
     const text = String(value.float);
@@ -9,7 +9,7 @@ export function written(value) {
   return String(value);
 }
 
-/** What a person typed, as a value: a number, a truth value or a word. */
+/** Parse the text of an input field as a number, a Boolean, or a string. */
 export function read(text) {
   const trimmed = text.trim();
   if (trimmed === "true" || trimmed === "false") return trimmed === "true";
@@ -18,13 +18,13 @@ export function read(text) {
   return Number.isInteger(number) && /[.eE]/.test(trimmed) ? { float: number } : number;
 }
 
-/** A value as a number; null if it is none. */
+/** Return a value as a number, or null. */
 export function numeric(value) {
   if (typeof value === "number") return value;
   return value !== null && typeof value === "object" ? value.float : null;
 }
 
-/** A text as a number; null if it is none. */
+/** Parse a text as a number, or return null. */
 export function numberOf(text) {
   const number = Number(text);
   return String(text).trim() !== "" && Number.isFinite(number) ? number : null;

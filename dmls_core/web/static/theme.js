@@ -1,5 +1,5 @@
-// Before anything is painted: the colours that the user chose in Airflow, which keeps them in this origin's
-// storage; without a choice the style sheet follows the system.
+// Runs before the first paint: apply the theme that the user chose in Airflow, which stores it for this origin.
+// Without a choice, the style sheet follows the system.
 (() => {
   let chosen = null;
   try {

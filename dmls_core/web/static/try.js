@@ -1,4 +1,4 @@
-// Try the served model: a row from a form, the very request to copy, and a whole CSV.
+// Try the served model: predict a row, copy the request, score a CSV.
 
 import { api, toast } from "./app.js";
 import { bar, byId, bytes, h, shown } from "./dom.js";
@@ -48,15 +48,15 @@ async function copy(code, title) {
   try {
     await navigator.clipboard.writeText(code);
   } catch {
-    // Without a secure context there is no clipboard: the old way, by a selection.
+    // Without a secure context there is no clipboard API.
     const area = h("textarea", { class: "sr", value: code });
     document.body.append(area);
     area.select();
     const done = document.execCommand("copy");
     area.remove();
-    if (!done) return toast("The browser does not let this page copy.", "bad");
+    if (!done) return toast("The browser does not allow this page to copy.", "bad");
   }
-  toast(`${title} is copied.`);
+  toast(`Copied: ${title}.`);
 }
 
 byId("row").addEventListener("submit", async (event) => {
@@ -74,13 +74,13 @@ byId("row").addEventListener("submit", async (event) => {
         ? h("ul", { class: "chances" }, likely.slice(0, 20).map(({ label, probability }) =>
             h("li", {}, h("span", { class: "label", text: label }), bar(probability), h("span", { class: "number", text: `${(100 * probability).toFixed(1)} %` }))))
         : "",
-      h("p", { class: "hint", text: `Version ${answer.version} answered in ${shown(answer.milliseconds, 3)} ms.` }),
+      h("p", { class: "hint", text: `Version ${answer.version} responded in ${shown(answer.milliseconds, 3)} ms.` }),
     );
     byId("calls").hidden = false;
     byId("answer").scrollIntoView({ block: "nearest" });
     byId("calls").replaceChildren(call("The same with curl", answer.curl), call("The same in Python", answer.python));
   } catch (error) {
-    failed(byId("answer"), error, "There is no answer:");
+    failed(byId("answer"), error, "The prediction failed:");
     byId("calls").hidden = true;
   }
   byId("ask").disabled = false;
@@ -109,13 +109,13 @@ byId("score").addEventListener("submit", async (event) => {
       if (done) break;
       parts.push(value);
       size += value.length;
-      box.replaceChildren(h("p", { class: "muted", text: `${bytes(size)} have come …` }));
+      box.replaceChildren(h("p", { class: "muted", text: `${bytes(size)} received …` }));
     }
-    const link = h("a", { class: "button", id: "download", download: file.name.replace(/\.csv$/i, "") + "-predicted.csv", href: URL.createObjectURL(new Blob(parts, { type: "text/csv" })), text: "Save it again" });
+    const link = h("a", { class: "button", id: "download", download: file.name.replace(/\.csv$/i, "") + "-predicted.csv", href: URL.createObjectURL(new Blob(parts, { type: "text/csv" })), text: "Save again" });
     box.replaceChildren(h("div", { class: "note good" }, h("p", { text: `Scored: ${bytes(size)}.` }), h("p", {}, link)));
     link.click();
   } catch (error) {
-    failed(box, error, `${file.name} was not scored to its end:`);
+    failed(box, error, `${file.name} was not scored completely:`);
   }
   button.disabled = false;
 });
@@ -127,5 +127,5 @@ try {
   byId("tools").hidden = false;
   byId("state").replaceChildren();
 } catch (error) {
-  failed(byId("state"), error, error.problem?.status === 404 ? "This job has no model in service yet." : "The model cannot be asked now.");
+  failed(byId("state"), error, error.problem?.status === 404 ? "No model of this job is served yet." : "The model is not available now.");
 }
