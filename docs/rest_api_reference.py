@@ -19,15 +19,15 @@ HEAD = """# REST API
 
 <!-- Written by docs/rest_api_reference.py from the code: change that, then run `make docs`. -->
 
-Paths are relative to `/dmls/api/v1` on Airflow's API server. The same reference, with the OpenAPI document, is
-on the API page of DMLS in Airflow.
+Paths are relative to `/dmls/api/v1` on Airflow's API server. The API page of DMLS in Airflow shows the same
+reference; the OpenAPI document is at `/dmls/api/v1/openapi.json`.
 
-- **Authentication**: send a token of `POST /auth/token` as `Authorization: Bearer ...`, as for Airflow's own API.
+- **Authentication**: as in Airflow, send a token of `POST /auth/token` as `Authorization: Bearer ...`.
 - **Access**: access to a job is access to its DAG `dmls.<team>.<name>`; see
   [who may do what](../how-to/use-the-page.md#who-may-do-what).
-- **Errors**: problem details (RFC 9457, `application/problem+json`) with `type`, `title`, `status`, `detail`, and
-  `problems`: the errors in the input, each with `message`, `hint`, `file`, `line`, `column`, `key`, `found`,
-  and `expected`.
+- **Errors**: problem details (RFC 9457, `application/problem+json`) with `type`, `title`, `status`, `detail`,
+  and `problems`: the errors in the input, each with `message`, `hint`, `file`, `line`, `column`, `key`,
+  `found`, and `expected`.
 - **Limits**: a request body has at most 1 MiB; `POST /sniff` accepts 9 MiB, an uploaded part 32 MiB, and
   `POST /scores/...` 512 MiB.
 - **Floats in a spec**: JSON does not distinguish 1 and 1.0, and specs do. A spec as JSON contains an integral
@@ -156,7 +156,7 @@ def _type(schema: Schema) -> str:
     if values := schema.get("enum"):
         return ", ".join(f"`{value}`" for value in values)
     if schema.get("type") == "array":
-        return f"array of {_type(schema.get('items', {}))}"
+        return f"array of {_type(schema['items'])}" if schema.get("items") else "array"
     text = {None: "any", "object": "object"}.get(schema.get("type"), str(schema.get("type")))
     extra = schema.get("additionalProperties")
     if isinstance(extra, Mapping) and extra:

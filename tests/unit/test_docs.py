@@ -24,6 +24,13 @@ def test_generated_pages_match_the_code(script):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_rest_api_reference_is_up_to_date():
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs/rest_api_reference.py", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 LATER = {
     "partition": '[data]\npartition = "day"',
     "time": '[evaluation]\nsplit = "time"',
