@@ -8,9 +8,7 @@ from dmls_core import __version__
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.error_handlers import add_handlers
 from dmls_core.web.middleware import BodyLimit, SameOrigin, SecurityHeaders
-from dmls_core.web.pages import job as job_page
-from dmls_core.web.pages import jobs as jobs_page
-from dmls_core.web.pages import site
+from dmls_core.web.pages import job_details, job_table, site
 from dmls_core.web.problem_details import PROBLEM_RESPONSE
 from dmls_core.web.routers import artifact_proxy, commands, jobs, platform, predictions, runs, submissions
 
@@ -28,7 +26,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 """Routers of the REST API, in the order of its reference. Add a new router here."""
 
-PAGES: tuple[APIRouter, ...] = (jobs_page.router, job_page.router, site.router)
+PAGES: tuple[APIRouter, ...] = (job_table.router, job_details.router, site.router)
 """Routers of the pages. Add a new page here."""
 
 DESCRIPTION = """\

@@ -11,7 +11,7 @@ from dmls_core.airflow.auth import may_view_connections
 from dmls_core.airflow.metadata import SessionDep
 from dmls_core.web.dependencies import ClusterViewer, OpenApi
 from dmls_core.web.services.job_index import job_index
-from dmls_core.web.services.platform import read_platform
+from dmls_core.web.services.platform_overview import read_platform
 from dmls_core.web.templating import STATIC, render
 
 router = APIRouter()

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from dmls_core.airflow.metadata import SessionDep
 from dmls_core.web.dependencies import AuditViewer, Caller, JobQueryParameters, JobViewer
 from dmls_core.web.services import audit
+from dmls_core.web.services.job_details import JobDetails, JobVersion, read_job, read_versions
 from dmls_core.web.services.job_index import find_jobs
-from dmls_core.web.services.jobs import JobDetails, JobVersion, read_job, read_versions
 from dmls_core.web.services.store_access import open_store
 
 router = APIRouter(prefix="/jobs", tags=["Jobs"])

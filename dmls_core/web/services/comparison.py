@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from dmls_core.airflow.metadata import Session
 from dmls_core.store import Store
-from dmls_core.web.services.jobs import differences
+from dmls_core.web.services.job_details import differences
 from dmls_core.web.services.runs import Run, read_run, read_run_files
 
 

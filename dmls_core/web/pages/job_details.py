@@ -16,7 +16,7 @@ from dmls_core.web.dependencies import JobCaller, JobViewer, RunId, job_access
 from dmls_core.web.services import audit
 from dmls_core.web.services.charts import rank_trials, trial_chart
 from dmls_core.web.services.comparison import compare_runs
-from dmls_core.web.services.jobs import JobDetails, read_job, read_versions
+from dmls_core.web.services.job_details import JobDetails, read_job, read_versions
 from dmls_core.web.services.runs import RunDetails, read_run_details, read_runs
 from dmls_core.web.services.store_access import open_store
 from dmls_core.web.templating import render
