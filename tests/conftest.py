@@ -39,22 +39,23 @@ SHARED = {
 """Session fixture -> the group whose tests run in one worker, so that the service starts once."""
 
 
-# First: xdist reads the groups in a hook of its own.
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by its tier, and by the group of tests that one worker runs."""
+    path = item.path.relative_to(TESTS)
+    item.add_marker(TIERS[path.parts[0]])
+    fixtures = getattr(item, "fixturenames", ())
+    group = next((SHARED[name] for name in SHARED if name in fixtures), path.as_posix())
+    if group == "docker":
+        item.add_marker("docker")
+    item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by tier; keep tests that share a service in one worker; start the longest group first."""
+    """Start the longest group first; within a group the order stays that of the files."""
     seconds: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    groups = {item: next(item.iter_markers("xdist_group")).args[0] for item in items}
     weights: dict[str, float] = {}
-    groups: dict[pytest.Item, str] = {}
-    for item in items:
-        path = item.path.relative_to(TESTS)
-        item.add_marker(TIERS[path.parts[0]])
-        fixtures = getattr(item, "fixturenames", ())
-        group = next((SHARED[name] for name in SHARED if name in fixtures), path.as_posix())
-        if group == "docker":
-            item.add_marker("docker")
-        item.add_marker(pytest.mark.xdist_group(group))
-        groups[item] = group
-        weights[group] = weights.get(group, 0.0) + seconds.get(item.nodeid, 0.1)
-    # A stable sort: the order within a group stays that of the files.
+    for item, group in groups.items():
+        name = item.nodeid.removesuffix(f"@{group}")
+        weights[group] = weights.get(group, 0.0) + seconds.get(name, 0.1)
     items.sort(key=lambda item: -weights[groups[item]])
