@@ -83,8 +83,7 @@ durations: setup ## record how long each test takes, so that the longest start f
 	$(BIN)/pytest -n $(WORKERS) --store-durations
 
 docs: setup ## write the generated reference pages and build the site into build/site, without network
-	$(BIN)/python docs/spec_reference.py
-	$(BIN)/python docs/settings_reference.py
+	@for script in docs/*_reference.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/mkdocs build --quiet
 
 images: ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand

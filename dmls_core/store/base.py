@@ -60,7 +60,7 @@ class Store(ABC):
     hook_class: ClassVar[str] = ""
     """Path of the Airflow hook class that holds the credentials, called with a connection id; or empty."""
 
-    local: ClassVar[bool] = False
+    local: bool = False
     """Whether the objects are files on this machine, out of reach for containers."""
 
     def __init__(self, url: str) -> None:

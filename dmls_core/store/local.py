@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
@@ -43,7 +43,7 @@ class LocalStore(Store):
     An ETag is the first half of the content's SHA-256. Symbolic links are neither listed nor followed.
     """
 
-    local: ClassVar[bool] = True
+    local = True
 
     def __init__(self, root: Path) -> None:
         """Bind to a folder, which the first write creates."""
