@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dmls_core.serving import Repository, TritonClient, go_live, measure, stage
+from dmls_core.serving import Deployment, Repository, TritonClient, choose_scaling
 from dmls_core.store.base import Store
 
 
@@ -42,10 +42,10 @@ def publish(order: dict[str, str]) -> None:
             setattr(target, name, dying(order["step"], name, getattr(target, name)))
     finish = dying(order["step"], "finish", lambda: None)
     model = order["model"]
-    version = stage(repository, client, model, Path(order["folder"])).version
+    version = Deployment(repository, client, model).stage(Path(order["folder"])).version
     if "measured" in order["step"]:
-        measure(repository, client, model, version)
-    go_live(repository, client, model, version, finish=lambda *_: finish())
+        choose_scaling(Deployment(repository, client, model), version)
+    Deployment(repository, client, model).promote(version, finish=lambda *_: finish())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 import treelite
 
 from dmls_core.data.encoder import Encoder, NumberFeature
-from dmls_core.serving import Repository, TritonClient, checkpoint, deploy
+from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint
 from dmls_core.serving.model_config import table_name
 from tests.trained_run import trained_run
 
@@ -101,7 +101,7 @@ class Served:
         self.name = name or next(names)
         if not folder.exists():
             trained_run(folder, **options)  # type: ignore[arg-type]
-        self.version = deploy(repository, client, self.name, folder / "model").version
+        self.version = Deployment(repository, client, self.name).deploy(folder / "model").version
         self.encoder = Encoder.from_json(json.loads((folder / "model/encoder.json").read_text()))
         self.forest = treelite.Model.deserialize(folder / "model/checkpoint.tl")
 

@@ -24,8 +24,9 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.tasks.approve import ApproveOperator
 from dmls_core.airflow.tasks.evaluate import EvaluateOperator
 from dmls_core.airflow.tasks.plan import PlanOperator
-from dmls_core.airflow.tasks.promote import PromoteOperator, StageOperator
+from dmls_core.airflow.tasks.promote import PromoteOperator
 from dmls_core.airflow.tasks.register import RegisterOperator
+from dmls_core.airflow.tasks.stage import StageOperator
 from dmls_core.airflow.tasks.validate import ValidateOperator
 from dmls_core.airflow.timetables import make_timetable
 

@@ -31,8 +31,7 @@ def canary(
 ) -> None:
     """Have the challenger answer a share of the table endpoint's requests; deploying any model ends it."""
     from dmls_core.cli.jobs import open_root
-    from dmls_core.serving import Repository, triton_servers
-    from dmls_core.serving.canary import end_canary, start_canary
+    from dmls_core.serving import Deployment, Repository, triton_servers
     from dmls_core.store import layout
     from dmls_core.tracking import find_challenger
 
@@ -41,8 +40,9 @@ def canary(
     repository = Repository(settings.require("triton_repository"))
     addresses = settings.require("triton_http"), settings.require("triton_grpc")
     with triton_servers(*addresses, key=settings.triton_key) as servers:
+        deployment = Deployment(repository, servers, model)
         if stop:
-            share, version = 0.0, end_canary(repository, servers, model)
+            share, version = 0.0, deployment.end_canary()
         else:
             store = open_root()
             run_key = find_challenger(settings.require("mlflow_uri"), model).run_key
@@ -51,7 +51,7 @@ def canary(
                 folder = Path(scratch)
                 for found in store.list(base):
                     store.download(found.key, folder / found.key.removeprefix(base))
-                version = start_canary(repository, servers, model, folder, share=share, shadow=shadow)
+                version = deployment.start_canary(folder, share=share, shadow=shadow)
     if as_json:
         print_json({"schema": 1, "model": model, "challenger": version, "share": share, "shadow": shadow})
     elif stop:

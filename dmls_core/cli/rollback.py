@@ -31,10 +31,9 @@ def rollback(
 ) -> None:
     """Serve an earlier version again, and make it the champion; to the served one: mend what disagrees."""
     from dmls_core.monitoring.counters import count
-    from dmls_core.serving import Repository, triton_servers
-    from dmls_core.serving import rollback as roll_back
+    from dmls_core.serving import Deployment, Repository, triton_servers
     from dmls_core.store import layout, open_store
-    from dmls_core.tracking import promote, registered_as
+    from dmls_core.tracking import promote_served
 
     settings = load_settings()
     name = parse_job(job)
@@ -43,13 +42,12 @@ def rollback(
     by = f"{_user()}@{socket.gethostname()}"
 
     def make_champion(version: int, _: int | None) -> None:
-        registered = registered_as(mlflow, model, version)
-        promote(mlflow, model, registered, triton_version=version, deployed_by=f"dmls rollback by {by}")
+        promote_served(mlflow, model, version, deployed_by=f"dmls rollback by {by}")
 
     addresses = settings.require("triton_http"), settings.require("triton_grpc")
     with triton_servers(*addresses, key=settings.triton_key) as servers:
         repository = Repository(settings.require("triton_repository"))
-        done = roll_back(repository, servers, model, to, finish=make_champion)
+        done = Deployment(repository, servers, model).rollback(to, finish=make_champion)
     if settings.root:
         count(open_store(settings.root), *name, "rollbacks")
     if as_json:

@@ -1,6 +1,6 @@
-"""Export to Treelite, the Triton repository, deploy, verify, roll back, predict.
+"""Serve models with Triton: the model repository, deployment, verification, clients and predictions.
 
-Names are imported when they are first used: the Triton clients cost 0.4 s.
+Names are imported at their first use: the Triton clients take 0.4 s to import.
 """
 
 from __future__ import annotations
@@ -10,60 +10,48 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmls_core.serving.batch_prediction import Predictions, Predictor, predict_file
-    from dmls_core.serving.benchmark import measure
+    from dmls_core.serving.benchmark import choose_scaling
     from dmls_core.serving.client import TritonClient, triton_servers
-    from dmls_core.serving.deployment import Deployment, deploy, go_live, rollback, rollback_to, stage
-    from dmls_core.serving.options import Choice, ServingOptions
+    from dmls_core.serving.deployment import DeployedVersion, Deployment
+    from dmls_core.serving.options import ScalingChoice, ServingOptions
     from dmls_core.serving.repository import Repository
     from dmls_core.serving.served_model import ServedModel, connect
-    from dmls_core.serving.verification import verify
-
-__all__ = [
-    "Choice",
-    "Deployment",
-    "Predictions",
-    "Predictor",
-    "Repository",
-    "ServedModel",
-    "ServingOptions",
-    "TritonClient",
-    "connect",
-    "deploy",
-    "go_live",
-    "measure",
-    "predict_file",
-    "rollback",
-    "rollback_to",
-    "stage",
-    "triton_servers",
-    "verify",
-]
 
 _MODULES = {
-    "Choice": "options",
+    "DeployedVersion": "deployment",
     "Deployment": "deployment",
     "Predictions": "batch_prediction",
     "Predictor": "batch_prediction",
     "Repository": "repository",
+    "ScalingChoice": "options",
     "ServedModel": "served_model",
     "ServingOptions": "options",
     "TritonClient": "client",
+    "choose_scaling": "benchmark",
     "connect": "served_model",
-    "deploy": "deployment",
-    "go_live": "deployment",
-    "measure": "benchmark",
     "predict_file": "batch_prediction",
-    "rollback": "deployment",
-    "rollback_to": "deployment",
-    "stage": "deployment",
     "triton_servers": "client",
-    "verify": "verification",
 }
+
+__all__ = [
+    "DeployedVersion",
+    "Deployment",
+    "Predictions",
+    "Predictor",
+    "Repository",
+    "ScalingChoice",
+    "ServedModel",
+    "ServingOptions",
+    "TritonClient",
+    "choose_scaling",
+    "connect",
+    "predict_file",
+    "triton_servers",
+]
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_MODULES[name]}")
-    value: object = getattr(module, name)
+    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value

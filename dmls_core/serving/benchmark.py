@@ -1,7 +1,7 @@
-"""Measure, at publish time, whether a candidate answers more requests with another setting than the simplest.
+"""Choose a candidate's scaling by a short benchmark while it is published.
 
-The candidate alone is asked and loaded again, beside what is served. It takes about ``SECONDS``: a server
-that is slow or busy ends with the simplest setting, and so does one on which the difference is not clear.
+Only the candidate is loaded again and called; the served version is not touched. The benchmark takes about
+``SECONDS``. On a slow or busy server, or without a clear difference, the simplest scaling stays.
 """
 
 from __future__ import annotations
@@ -15,58 +15,61 @@ import numpy as np
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.serving.client import TritonClient
-from dmls_core.serving.deployment import Servers, each
+from dmls_core.serving.deployment import Deployment
 from dmls_core.serving.model_config import CANDIDATE, CHECKPOINT_FILE, SIMPLEST, Scaling, table_name
-from dmls_core.serving.options import Choice, Measured, choice_of, note_choice
-from dmls_core.serving.repository import Repository
-from dmls_core.serving.verification import table_tensors
+from dmls_core.serving.options import (
+    ScalingChoice,
+    ScalingMeasurement,
+    read_scaling_choice,
+    write_scaling_choice,
+)
+from dmls_core.serving.tensors import table_tensors
 from dmls_core.settings import ServingLimits
 
 SECONDS = 3.0
-"""Nothing more is begun after it, and no load of a setting is waited for any longer."""
+"""Time limit of the benchmark: afterwards nothing is started, and no load is waited for."""
 
 CLIENTS = 8
 REQUESTS = 2
-"""A client asks the forest and then the table endpoint for one row, and so on in turns."""
+"""Requests of a client's turn: one row to the forest, then one row to the table endpoint."""
 
-PARTS, PART_SECONDS = 3, 0.12
-"""A setting is asked for so many parts of time, each of which gives a figure of its own."""
+WINDOWS, WINDOW_SECONDS = 3, 0.12
+"""Time windows in which a scaling is called; each gives a figure of its own."""
 
 MARGIN = 1.25
-"""How many times the simplest setting's best part another one's worst part must be."""
+"""Factor by which a scaling's worst window must exceed the simplest scaling's best one."""
 
-OTHERS = (Scaling(instances=1, batching=False), Scaling(instances=2, batching=True))
-"""What is tried beside the simplest, in this order."""
+ALTERNATIVES = (Scaling(instances=1, batching=False), Scaling(instances=2, batching=True))
+"""Scalings that are compared with the simplest, in this order."""
 
-Ask = Callable[[Scaling, float], Measured]
-"""Loads a setting within so many seconds, and measures it."""
+Measure = Callable[[Scaling, float], ScalingMeasurement]
+"""Loads a scaling within a number of seconds, and measures it."""
 
 
-def measure(repository: Repository, servers: Servers, model: str, version: int) -> Choice:
-    """Measure the candidate, and note for its version which setting it is to be served with.
+def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
+    """Measure the candidate on the first server, and record the scaling that it is to be served with.
 
-    Where the candidate is another version, or gone, nothing is measured: ``go_live`` tells.
+    If the candidate is another version or gone, nothing is measured: ``promote`` reports it.
 
     Args:
-        repository: where Triton reads models from.
-        servers: the Triton servers; the first one is asked.
-        model: ``<team>.<job>``.
-        version: what ``stage`` returned.
+        deployment: the model.
+        version: the version that ``stage`` returned.
 
     Raises:
         ServingError: the repository could not be written.
     """
+    repository, model = deployment.repository, deployment.model
     with repository.lock(model):
         if repository.staged(model) != version:
-            return choice_of(repository.store, model, version)
-        client = each(servers)[0]
+            return read_scaling_choice(repository.store, model, version)
+        client = deployment.servers[0]
         golden = repository.read(model, version, "golden.json")
         encoder = Encoder.from_json(repository.read(model, version, "encoder.json"))
         candidate = model + CANDIDATE
         row = np.asarray(golden["encoded"][:1], dtype=np.float32)
         first = {name: values[:1] for name, values in golden["columns"].items()}
 
-        def ask(scaling: Scaling, seconds: float) -> Measured:
+        def measure(scaling: Scaling, seconds: float) -> ScalingMeasurement:
             table = table_tensors(encoder, first)
 
             def turn(own: TritonClient) -> None:
@@ -80,64 +83,69 @@ def measure(repository: Repository, servers: Servers, model: str, version: int) 
                 loader.load(candidate)
             finally:
                 loader.close()
-            return Measured(scaling, _rates(client, turn))
+            return ScalingMeasurement(scaling, _rates(client, turn))
 
         # Each instance of a forest holds a copy of it.
         limit = ServingLimits.from_environment().checkpoint_bytes
         info = repository.store.head(f"{model}/{version}/{CHECKPOINT_FILE}")
         size = info.size if info else 0
-        choice = choose(ask, [other for other in OTHERS if other.instances * size <= limit])
-        note_choice(repository.store, model, version, choice, repository.versions(model))
+        choice = compare_scalings(
+            measure, [other for other in ALTERNATIVES if other.instances * size <= limit]
+        )
+        write_scaling_choice(repository.store, model, version, choice, repository.versions(model))
         repository.configure_candidate(model, version, choice.scaling)
         return choice
 
 
-def choose(ask: Ask, others: Sequence[Scaling], seconds: float = SECONDS) -> Choice:
-    """Take the first of some settings that is clearly better than the simplest, or the simplest.
+def compare_scalings(
+    measure: Measure, alternatives: Sequence[Scaling], seconds: float = SECONDS
+) -> ScalingChoice:
+    """Return the first alternative that is clearly better than the simplest scaling, or the simplest.
 
-    Clearly better is one that answers, in its worst part of the time, ``MARGIN`` times as many requests as
-    the simplest in its best; and still does when the simplest is measured once more after it.
+    Clearly better means: in its worst window it answers ``MARGIN`` times as many requests as the simplest
+    scaling in its best one, and still does when the simplest is measured once more afterwards.
 
     Args:
-        ask: measures a setting.
-        others: what is tried beside the simplest.
-        seconds: nothing more is begun after so many.
+        measure: measures a scaling.
+        alternatives: scalings to compare with the simplest.
+        seconds: time limit; nothing is started afterwards.
     """
     end = time.monotonic() + seconds
-    found: list[Measured] = []
+    found: list[ScalingMeasurement] = []
 
-    def asked(scaling: Scaling) -> Measured:
+    def measured(scaling: Scaling) -> ScalingMeasurement:
         left = end - time.monotonic()
         try:
             if left > 0:
-                found.append(ask(scaling, left))
+                found.append(measure(scaling, left))
                 return found[-1]
         except DmlsError:
             if time.monotonic() < end:
                 raise
-        raise ServingError("the time was up")
+        raise ServingError("the time limit was reached")
 
-    reason = f"nothing else answered {MARGIN:g} times as many requests"
+    reason = f"no other scaling answered {MARGIN:g} times as many requests"
     try:
-        simplest = asked(SIMPLEST)
-        for other in others:
-            if not _clearly_better(better := asked(other), simplest):
+        simplest = measured(SIMPLEST)
+        for alternative in alternatives:
+            if not _clearly_better(better := measured(alternative), simplest):
                 continue
-            if _clearly_better(better, asked(SIMPLEST)):
+            if _clearly_better(better, measured(SIMPLEST)):
                 more = min(better.rates) / max(simplest.rates)
-                return Choice(other, f"it answered {more:.2g} times as many requests", tuple(found))
+                reason = f"it answered {more:.2g} times as many requests"
+                return ScalingChoice(alternative, reason, tuple(found))
     except DmlsError as error:
-        # Whether the candidate may be served is found out by its golden rows, and told there.
-        reason = f"nothing else proved better before the measurement ended: {error}"
-    return Choice(SIMPLEST, reason, tuple(found))
+        # Whether the candidate may be served is decided by its golden rows, in ``promote``.
+        reason = f"the benchmark ended before another scaling proved better: {error}"
+    return ScalingChoice(SIMPLEST, reason, tuple(found))
 
 
-def _clearly_better(one: Measured, other: Measured) -> bool:
+def _clearly_better(one: ScalingMeasurement, other: ScalingMeasurement) -> bool:
     return min(one.rates) > MARGIN * max(other.rates)
 
 
 def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tuple[float, ...]:
-    """Have several clients take turns at once; return their requests per second in each part of the time.
+    """Have several clients take turns at once; return their requests per second in each window.
 
     Raises:
         ServingError: a request failed.
@@ -156,14 +164,14 @@ def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tupl
         try:
             turn(own)  # connects
             ready.wait()
-            while (now := time.monotonic()) < began[0] + PARTS * PART_SECONDS:
+            while (now := time.monotonic()) < began[0] + WINDOWS * WINDOW_SECONDS:
                 answered.append(now)
                 turn(own)
         except ServingError as error:
             failures.append(error)
             ready.abort()
         except threading.BrokenBarrierError:
-            pass  # another one failed
+            pass  # another client failed
         finally:
             own.close()
 
@@ -174,6 +182,6 @@ def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tupl
         thread.join()
     if failures:
         raise failures[0]
-    parts = np.floor((np.asarray(answered) - began[0]) / PART_SECONDS).astype(int)
-    turns = np.bincount(parts, minlength=PARTS)[:PARTS]
-    return tuple(np.round(turns * REQUESTS / PART_SECONDS, 1).tolist())
+    windows = np.floor((np.asarray(answered) - began[0]) / WINDOW_SECONDS).astype(int)
+    turns = np.bincount(windows, minlength=WINDOWS)[:WINDOWS]
+    return tuple(np.round(turns * REQUESTS / WINDOW_SECONDS, 1).tolist())

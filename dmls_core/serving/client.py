@@ -13,16 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import PlatformError, ServingError
-from dmls_core.settings import TRITON_KEY_HEADER
 
 OWN_REQUEST = "dmls.own"
-"""Id of the requests sent here: the inference log leaves out what does not come from users."""
+"""Id of requests sent by this client: the inference log leaves them out, as they are not from users."""
 
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
 
-# A server that was restarted must be found again at once: gRPC waits up to minutes before it connects
-# again, in all channels of a process to the same address. Messages are as large as Triton takes.
+# A restarted server must be found at once: by default gRPC waits up to minutes before it reconnects, in all
+# channels of a process to the same address. Messages may be as large as Triton accepts.
 CHANNEL = [
     ("grpc.max_send_message_length", 2**31 - 1),
     ("grpc.max_receive_message_length", 2**31 - 1),
@@ -33,7 +32,7 @@ CHANNEL = [
 
 
 class TritonClient:
-    """One Triton server. Not for several threads at once."""
+    """One Triton server, for one thread at a time."""
 
     def __init__(
         self, http: str, grpc: str, *, timeout: float = 60.0, load_timeout: float = 600.0, key: str = ""
@@ -44,8 +43,8 @@ class TritonClient:
             http: the HTTP endpoint.
             grpc: the gRPC endpoint.
             timeout: seconds that any request but a load may take.
-            load_timeout: seconds that a load may take; Triton answers it when the model is ready.
-            key: what a server asks for that lets only those who have it load models.
+            load_timeout: seconds that a load may take; Triton answers once the model is ready.
+            key: the key of a server that restricts who may load models.
 
         Raises:
             PlatformError: an address is empty.
@@ -58,14 +57,10 @@ class TritonClient:
         self.timeout = timeout
         self.load_timeout = load_timeout
         self._key = key
-        self._headers = {f"triton-grpc-protocol-{TRITON_KEY_HEADER}": key} if key else None
+        self._headers = _key_headers(key) if key else None
 
     def again(self, timeout: float) -> Self:
-        """Return another client of the same server, for another thread.
-
-        Args:
-            timeout: seconds that any request may take, a load too.
-        """
+        """Return another client of the same server, for another thread; ``timeout`` covers loads too."""
         http, grpc = self.addresses["http"], self.addresses["grpc"]
         return type(self)(http, grpc, timeout=timeout, load_timeout=timeout, key=self._key)
 
@@ -78,13 +73,13 @@ class TritonClient:
         self.close()
 
     def close(self) -> None:
-        """Close what connections there are."""
+        """Close the connections."""
         for name in ("_http", "_grpc"):
             if client := self.__dict__.pop(name, None):
                 client.close()
 
     def live(self) -> bool:
-        """Say whether the server answers on both endpoints."""
+        """Return whether the server answers on both endpoints."""
         try:
             with self._answering("http"):
                 http: bool = self._http.is_server_live()
@@ -95,32 +90,32 @@ class TritonClient:
         return http and grpc
 
     def load(self, name: str) -> None:
-        """Have the server load what the repository's configuration of ``name`` says, and wait.
+        """Load what the repository configures for ``name``, and wait until it is ready.
 
         Raises:
-            ServingError: it could not; a version that was served before still is.
+            ServingError: it could not be loaded; the server still serves the version of before.
         """
         with self._answering("grpc", f"load {name}"):
             self._grpc.load_model(name, headers=self._headers, client_timeout=self.load_timeout)
 
     def unload(self, name: str) -> None:
-        """Have the server forget ``name``.
+        """Unload ``name``.
 
         Raises:
-            ServingError: it could not.
+            ServingError: it could not be unloaded.
         """
         with self._answering("grpc", f"unload {name}"):
             self._grpc.unload_model(name, headers=self._headers, client_timeout=self.timeout)
 
     def versions(self, name: str) -> tuple[int, ...]:
-        """Return the versions of a model that the server answers requests to, ascending.
+        """Return the versions of a model that answer requests, ascending.
 
         Raises:
             ServingError: the server itself does not answer.
         """
-        # Not the repository's index: that reads the repository, which may be in S3 and out of reach.
+        # Not the repository's index: that would read the repository, which may be in an unreachable S3.
         try:
-            with self._answering("grpc", f"say which versions of {name} it serves"):
+            with self._answering("grpc", f"list the versions of {name}"):
                 about = self._grpc.get_model_metadata(name, client_timeout=self.timeout, as_json=True)
         except ServingError as error:
             if "unknown model" in str(error):
@@ -136,14 +131,14 @@ class TritonClient:
         Args:
             name: the model.
             rows: float32, shape (n_rows, n_features).
-            version: the version to ask; ``None``: the latest that is served.
-            protocol: what to send the request over.
+            version: ``None``: the latest served version.
+            protocol: the protocol of the request.
 
         Returns:
             float32, shape (n_rows, n_outputs).
 
         Raises:
-            ServingError: the server does not answer, or not with one line of outputs per row.
+            ServingError: the server does not answer, or not with one row of outputs per row.
         """
         wanted = "" if version is None else str(version)
         tensors = {"input__0": np.ascontiguousarray(rows, dtype=np.float32)}
@@ -164,10 +159,10 @@ class TritonClient:
         version: str = "",
         protocol: Protocol = "grpc",
     ) -> Any:  # noqa: ANN401  the library has no types
-        """Return Triton's answer, whose ``as_numpy`` gives an output, for inputs by name.
+        """Return Triton's answer to inputs by name; its ``as_numpy`` returns an output.
 
         Raises:
-            ServingError: the server does not answer, or refuses.
+            ServingError: the server does not answer, or rejects the request.
         """
         module = import_module(f"tritonclient.{protocol}")
         types = import_module("tritonclient.utils")
@@ -176,7 +171,7 @@ class TritonClient:
             inputs.append(module.InferInput(key, list(values.shape), types.np_to_triton_dtype(values.dtype)))
             inputs[-1].set_data_from_numpy(values)
         options = {"client_timeout": self.timeout} if protocol == "grpc" else {}
-        with self._answering(protocol, f"ask {name} version {version or 'latest'}"):
+        with self._answering(protocol, f"infer with {name} version {version or 'latest'}"):
             client = self._http if protocol == "http" else self._grpc
             return client.infer(name, inputs, model_version=version, request_id=OWN_REQUEST, **options)
 
@@ -193,8 +188,8 @@ class TritonClient:
         )
 
     @contextmanager
-    def _answering(self, protocol: Protocol, doing: str = "say how it is") -> Iterator[None]:
-        """Turn what the client libraries raise into a ``ServingError`` that names the address."""
+    def _answering(self, protocol: Protocol, doing: str = "report its state") -> Iterator[None]:
+        """Turn errors of the client libraries into a ``ServingError`` that names the address."""
         from geventhttpclient.response import HTTPParseError
         from tritonclient.utils import InferenceServerException
 
@@ -209,14 +204,14 @@ class TritonClient:
             raise ServingError(_down(address, error)) from error
 
     def _unreachable(self, status: str) -> bool:
-        """Tell a server that is gone from one whose model is: gRPC calls both of them unavailable."""
+        """Return whether the server itself is gone; gRPC reports a missing model as unavailable too."""
         if status == "StatusCode.DEADLINE_EXCEEDED":
             return True
         if status != "StatusCode.UNAVAILABLE":
             return False
         try:
             return not self._grpc.is_server_live(client_timeout=self.timeout)
-        except Exception:  # noqa: BLE001  whatever it is, the server did not answer
+        except Exception:  # noqa: BLE001  any error means no answer
             return True
 
 
@@ -226,15 +221,15 @@ def _down(address: str, reason: object) -> str:
 
 @contextmanager
 def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[TritonClient, ...]]:
-    """Give a client for each server.
+    """Yield a client for each server.
 
     Args:
         http: ``host:port`` of the HTTP endpoints, separated by commas.
         grpc: ``host:port`` of the gRPC endpoints, in the same order.
-        key: what the servers ask for before they load a model.
+        key: the key of servers that restrict who may load models.
 
     Raises:
-        PlatformError: no address is set, or not as many of one kind as of the other.
+        PlatformError: no address is set, or the numbers of HTTP and gRPC addresses differ.
     """
     both = split_addresses(http), split_addresses(grpc)
     if len(both[0]) != len(both[1]):
@@ -249,5 +244,12 @@ def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[Tri
 
 
 def split_addresses(text: str) -> list[str]:
-    """Return the addresses of a list that is separated by commas."""
+    """Return the addresses of a comma-separated list."""
     return [address for part in text.split(",") if (address := part.strip())]
+
+
+def _key_headers(key: str) -> dict[str, str]:
+    # Imported here: a client without a key needs no settings.
+    from dmls_core.settings import TRITON_KEY_HEADER
+
+    return {f"triton-grpc-protocol-{TRITON_KEY_HEADER}": key}

@@ -1,8 +1,8 @@
-"""Put a candidate behind Triton as one transaction, and go back.
+"""Deploy one model to Triton: stage a candidate, promote it, roll it back, or try it as a canary.
 
-A version is loaded under the candidate's name first, beside the one that is served, and proves itself there.
-Only then the served model changes to it, on one server after the other. Each step can be interrupted and
-repeated; at each of them Triton answers with a version that proved itself.
+A version is first loaded under the candidate's name, next to the served one, and answers its golden rows.
+Only then the servers switch to it, one after the other. Each step can be interrupted and repeated; at every
+moment Triton answers with a verified version.
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dmls_core.errors import DmlsError, NotFoundError, ServingError, ValidationIssue
+from dmls_core.errors import DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.forest_size import check_size
 from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
-from dmls_core.serving.options import ServingOptions
+from dmls_core.serving.options import Canary, ServingOptions
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.triton_loading import restore, switch, take_down
-from dmls_core.serving.verification import Proof, prove
+from dmls_core.serving.triton_loading import load_version, restore_version, unload
+from dmls_core.serving.verification import GoldenRows, Proof
 
 KEEP = 3
-"""Versions that stay in the repository, with the one that is served."""
+"""Verified versions that stay in the repository, the served one included."""
 
-Servers = TritonClient | Sequence[TritonClient]
 Finish = Callable[[int, int | None], None]
-"""Called with the new version and the one before, once Triton serves it: moves MLflow's alias."""
+"""Called with the new and the previous version once Triton serves the new one; moves MLflow's alias."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class DeployedVersion:
     """A version in the repository.
 
     Attributes:
         model: ``<team>.<job>``.
         version: the version in the Triton repository.
-        previous: the verified version to go back to, if there is one.
-        proof: what was measured of it; ``None`` before it is served.
+        previous: the verified version that a rollback would go to, if there is one.
+        proof: what the verification measured; ``None`` for a staged version and for a repeated step.
     """
 
     model: str
@@ -46,244 +45,317 @@ class Deployment:
     proof: Proof | None = None
 
 
-def deploy(
-    repository: Repository,
-    servers: Servers,
-    model: str,
-    folder: Path,
-    *,
-    max_latency_ms: float | None = None,
-    keep: int = KEEP,
-    options: ServingOptions | None = None,
-    finish: Finish | None = None,
-) -> Deployment:
-    """Publish a run's ``model/`` folder as a version of ``model``, prove it and serve it.
+class Deployment:
+    """One model in a Triton repository and on the servers that read it."""
 
-    Repeating it, after whatever interruption, ends in the same version.
+    def __init__(
+        self, repository: Repository, servers: TritonClient | Sequence[TritonClient], model: str
+    ) -> None:
+        """Bind to a model; nothing is read or written yet.
 
-    Args:
-        repository: where Triton reads models from.
-        servers: the Triton servers, all of which read that repository.
-        model: ``<team>.<job>``.
-        folder: holds ``checkpoint.tl``, ``encoder.json``, ``golden.json`` and ``model.json``.
-        max_latency_ms: longest median of a request for one row.
-        keep: versions that stay in the repository.
-        options: how the model is served from now on; as before if None.
-        finish: see ``Finish``; where it fails, the old version is served again.
+        Args:
+            repository: the model repository.
+            servers: the Triton servers, all of which read that repository.
+            model: ``<team>.<job>``.
+        """
+        self.repository, self.model = repository, model
+        self.servers = tuple(servers) if isinstance(servers, Sequence) else (servers,)
 
-    Raises:
-        ServingError: the version could not be written, loaded or proven; what was served before still is.
-    """
-    staged = stage(repository, servers, model, folder)
-    return go_live(
-        repository,
-        servers,
-        model,
-        staged.version,
-        max_latency_ms=max_latency_ms,
-        keep=keep,
-        options=options,
-        finish=finish,
-    )
+    def deploy(
+        self,
+        folder: Path,
+        *,
+        max_latency_ms: float | None = None,
+        keep: int = KEEP,
+        options: ServingOptions | None = None,
+        finish: Finish | None = None,
+    ) -> DeployedVersion:
+        """Stage a run's ``model/`` folder and promote it; see ``stage`` and ``promote``."""
+        version = self.stage(folder).version
+        return self.promote(version, max_latency_ms=max_latency_ms, keep=keep, options=options, finish=finish)
 
+    def stage(self, folder: Path) -> DeployedVersion:
+        """Write a run's ``model/`` folder as a version, and load it on every server as the candidate.
 
-def stage(repository: Repository, servers: Servers, model: str, folder: Path) -> Deployment:
-    """Write a run's ``model/`` folder as a version, and have Triton load it as the candidate.
+        What Triton serves does not change. Staging the same files again gives the same version.
 
-    What is served does not change.
+        Args:
+            folder: holds ``checkpoint.tl``, ``encoder.json``, ``golden.json`` and ``model.json``.
 
-    Args:
-        repository: where Triton reads models from.
-        servers: the Triton servers.
-        model: ``<team>.<job>``.
-        folder: the run's ``model/`` folder.
+        Raises:
+            UserError: the model exceeds the size limit.
+            ServingError: the version could not be written or loaded; the candidate is removed then.
+        """
+        check_size(self.model, folder)
+        with self.repository.lock(self.model):
+            version = self.repository.add(self.model, folder)
+            candidate = self.repository.stage(self.model, version, folder)
+            try:
+                for client in self.servers:
+                    load_version(client, candidate, version)
+            except ServingError as error:
+                raise self._rejected(error) from error
+            return DeployedVersion(self.model, version, self.repository.previous(self.model, version))
 
-    Raises:
-        UserError: it is too large to be loaded.
-        ServingError: it could not be written or loaded; the candidate is gone then.
-    """
-    check_size(model, folder)
-    with repository.lock(model):
-        version = repository.add(model, folder)
-        candidate = repository.stage(model, version, folder)
+    def promote(
+        self,
+        version: int,
+        *,
+        max_latency_ms: float | None = None,
+        keep: int = KEEP,
+        options: ServingOptions | None = None,
+        finish: Finish | None = None,
+    ) -> DeployedVersion:
+        """Verify the candidate on every server, then serve it under the model's own name.
+
+        Args:
+            version: the version that ``stage`` returned.
+            max_latency_ms: limit of the median latency of a request for one row, in milliseconds.
+            keep: verified versions that stay in the repository.
+            options: serving options from now on; by default those of before.
+            finish: see ``Finish``; if it fails, the previous version is served again.
+
+        Raises:
+            ServingError: verification failed, another publisher staged another candidate, or a server could
+                not load the version; all servers serve the previous version then.
+        """
+        with self.repository.lock(self.model):
+            if self.repository.staged(self.model) != version:
+                return self._already_promoted(version)
+            golden, proof = self._verify_candidate(version, max_latency_ms)
+            previous, before = self.repository.before(self.model, version)
+            had_canary = self.repository.options(self.model).canary is not None
+            self.serve(golden, before, finish, options, end_canary=True)
+            self.repository.confirm(self.model, version)
+            self.discard_candidate()
+            if had_canary:
+                self._discard_challenger()
+            self.repository.prune(self.model, keep)
+            return DeployedVersion(self.model, version, previous, proof)
+
+    def rollback(self, version: int | None = None, *, finish: Finish | None = None) -> DeployedVersion:
+        """Serve a verified version again.
+
+        Args:
+            version: by default the last verified version other than the served one.
+            finish: see ``Finish``; if it fails, nothing changes.
+
+        Raises:
+            NotFoundError: the repository holds no such verified version.
+            ServingError: the version is damaged, could not be loaded or failed verification; nothing changes.
+        """
+        with self.repository.lock(self.model):
+            now = self.repository.serving(self.model)
+            wanted = version or self.repository.previous(self.model, now or 0)
+            kept = self.repository.kept(self.model)
+            if wanted is None or wanted not in kept:
+                which = f"version {wanted}" if wanted else "earlier version"
+                hint = f"kept versions: {', '.join(map(str, kept)) or 'none'}"
+                raise NotFoundError(
+                    ValidationIssue(f"{self.model} has no verified {which} to roll back to", hint=hint)
+                )
+            self.repository.check(self.model, wanted)
+            self.serve(GoldenRows.read(self.repository, self.model, wanted), now, finish)
+            self.repository.confirm(self.model, wanted)
+            return DeployedVersion(self.model, wanted, now)
+
+    def take_down(self) -> None:
+        """Stop serving the model; its versions stay in the repository.
+
+        Raises:
+            ServingError: a server or the repository does not answer.
+        """
+        with self.repository.lock(self.model):
+            self.repository.serve(self.model, None)
+            for client in self.servers:
+                unload(client, self.model)
+
+    def verify(self, version: int) -> Proof:
+        """Send the golden rows of the served version to every server, over HTTP and gRPC.
+
+        Returns:
+            The proof of the slowest server.
+
+        Raises:
+            ServingError: an answer differs, or Triton does not answer.
+            NotFoundError: the repository has no such version.
+        """
+        golden = GoldenRows.read(self.repository, self.model, version)
+        return _slowest([golden.verify(client, self.model) for client in self.servers])
+
+    def serve(
+        self,
+        golden: GoldenRows,
+        before: int | None,
+        finish: Finish | None = None,
+        options: ServingOptions | None = None,
+        *,
+        end_canary: bool = False,
+    ) -> None:
+        """Switch every server to the version of ``golden``, or leave all at ``before``; the lock is held.
+
+        Raises:
+            ServingError: a server could not switch; the message says which version is served now.
+        """
+        version = golden.version
+        options_before = self.repository.options(self.model)
+        wanted = options or options_before
+        switched: list[TritonClient] = []
         try:
-            for client in each(servers):
-                switch(client, candidate, version)
-        except ServingError as error:
-            drop_candidate(repository, servers, model)
-            raise ServingError(f"{error}. {_still(repository, model)}") from error
-        return Deployment(model, version, repository.previous(model, version))
-
-
-def go_live(
-    repository: Repository,
-    servers: Servers,
-    model: str,
-    version: int,
-    *,
-    max_latency_ms: float | None = None,
-    keep: int = KEEP,
-    options: ServingOptions | None = None,
-    finish: Finish | None = None,
-) -> Deployment:
-    """Prove the candidate on every server, then have each serve it under the model's own name.
-
-    Args:
-        repository: where Triton reads models from.
-        servers: the Triton servers.
-        model: ``<team>.<job>``.
-        version: what ``stage`` returned.
-        max_latency_ms: longest median of a request for one row.
-        keep: versions that stay in the repository.
-        options: how the model is served from now on; as before if None.
-        finish: see ``Finish``; where it fails, the old version is served again.
-
-    Raises:
-        ServingError: it did not prove itself, another publisher has put another candidate in its place, or
-            a server could not load it; what was served before is served by all of them.
-    """
-    with repository.lock(model):
-        if repository.staged(model) != version:
-            if repository.serving(model) == version and version in repository.verified(model):
-                return Deployment(model, version, repository.previous(model, version))  # a repeated step
-            raise ServingError(
-                f"version {version} of {model} is not the candidate any more: another publisher has come "
-                f"between. {_still(repository, model)}"
-            )
-        candidate = model + CANDIDATE
-        try:
-            repository.check(model, version)
-            proofs = []
-            for client in each(servers):
-                switch(client, candidate, version)
-                proofs.append(prove(repository, client, model, version, candidate, max_latency_ms))
-        except ServingError as error:
-            drop_candidate(repository, servers, model)
-            raise ServingError(f"{error}. {_still(repository, model)}") from error
-        previous = repository.previous(model, version)
-        now = repository.serving(model)
-        # After an interruption the configuration may name a version that is not recorded as proven yet.
-        before = now if now in repository.verified(model) else previous
-        wanted = options or repository.options(model)
-        tried = repository.options(model).canary
-        change(repository, servers, model, version, before, finish, replace(wanted, canary=None))
-        repository.confirm(model, version)
-        drop_candidate(repository, servers, model)
-        if tried:
-            drop_challenger(repository, servers, model)
-        repository.prune(model, keep)
-        return Deployment(model, version, previous, max(proofs, key=lambda proof: proof.milliseconds))
-
-
-def rollback(
-    repository: Repository,
-    servers: Servers,
-    model: str,
-    version: int | None = None,
-    *,
-    finish: Finish | None = None,
-) -> Deployment:
-    """Have Triton serve a version again that was verified before.
-
-    Args:
-        repository: where Triton reads models from.
-        servers: the Triton servers.
-        model: ``<team>.<job>``.
-        version: by default the last other one that was verified.
-        finish: see ``Finish``; where it fails, nothing has changed.
-
-    Raises:
-        NotFoundError: there is no such version.
-        ServingError: it is damaged, could not be loaded or answers otherwise; nothing has changed then.
-    """
-    with repository.lock(model):
-        now = repository.serving(model)
-        wanted = version or repository.previous(model, now or 0)
-        kept = [v for v in repository.verified(model) if v in repository.versions(model)]
-        if wanted is None or wanted not in kept:
-            which = f"version {wanted}" if wanted else "earlier version"
-            hint = f"versions that are kept: {', '.join(map(str, sorted(kept))) or 'none'}"
-            raise NotFoundError(ValidationIssue(f"{model} has no verified {which} to go back to", hint=hint))
-        repository.check(model, wanted)
-        change(repository, servers, model, wanted, now, finish)
-        repository.confirm(model, wanted)
-        return Deployment(model, wanted, now)
-
-
-def rollback_to(repository: Repository, servers: Servers, model: str, version: int | None) -> None:
-    """Have Triton serve ``version`` again; ``None`` (nothing was ever verified) takes the model down.
-
-    Raises:
-        NotFoundError: there is no such version.
-        ServingError: it is damaged, or Triton could not load it.
-    """
-    if version is not None:
-        rollback(repository, servers, model, version)
-        return
-    with repository.lock(model):
-        repository.serve(model, None)
-        for client in each(servers):
-            take_down(client, model)
-
-
-def change(
-    repository: Repository,
-    servers: Servers,
-    model: str,
-    version: int,
-    before: int | None,
-    finish: Finish | None = None,
-    options: ServingOptions | None = None,
-) -> None:
-    """Change every server to ``version``, or leave all at ``before``; the model's lock is held.
-
-    Raises:
-        ServingError: one could not; the message says what is served now.
-    """
-    touched: list[TritonClient] = []
-    options_before = repository.options(model)
-    try:
-        repository.set_options(model, options or options_before)
-        repository.serve(model, version, beside=before)
-        for client in each(servers):
-            touched.append(client)
-            switch(client, model, version)
-            prove(repository, client, model, version, model, None)
-        if finish:
-            finish(version, before)
-    except DmlsError as error:
-        repository.set_options(model, options_before)
-        repository.serve(model, before, beside=version)
-        outcome = restore(touched, model, before)
-        raise ServingError(f"{error}. {outcome}") from error
-    # Without it the endpoint goes on to take the columns of the version before, too.
-    with suppress(ServingError):
-        repository.serve(model, version)
-        for client in touched:
-            client.load(table_name(model))
-
-
-def drop_candidate(repository: Repository, servers: Servers, model: str) -> None:
-    """Remove the candidate from the repository and from memory, as far as the servers answer."""
-    repository.unstage(model)
-    for client in each(servers):
-        with suppress(ServingError):  # it goes with the server then
-            take_down(client, model + CANDIDATE)
-
-
-def drop_challenger(repository: Repository, servers: Servers, model: str) -> None:
-    """Remove the challenger from the repository and from memory, as far as the servers answer."""
-    repository.remove_challenger(model)
-    for client in each(servers):
+            self.repository.set_options(self.model, replace(wanted, canary=None) if end_canary else wanted)
+            self.repository.serve(self.model, version, beside=before)
+            for client in self.servers:
+                switched.append(client)
+                load_version(client, self.model, version)
+                golden.verify(client, self.model)
+            if finish:
+                finish(version, before)
+        except DmlsError as error:
+            self.repository.set_options(self.model, options_before)
+            self.repository.serve(self.model, before, beside=version)
+            outcome = restore_version(switched, self.model, before)
+            raise ServingError(f"{error}. {outcome}") from error
+        # Until this, the table endpoint also accepts the columns of the previous version.
         with suppress(ServingError):
-            client.unload(model + CHALLENGER)
+            self._reload_table(version)
+
+    def start_canary(self, folder: Path, *, share: float, shadow: bool) -> int:
+        """Send a share of the table endpoint's requests to a challenger, after verifying it.
+
+        A canary answers these requests; a shadow only computes answers, which are compared with the served
+        version's. A challenger that disappears fails no request: the served version answers.
+
+        Args:
+            folder: the challenger's ``model/`` folder.
+            share: share of the requests, 0 to 1.
+            shadow: whether the served version answers these requests.
+
+        Returns:
+            The challenger's version.
+
+        Raises:
+            NotFoundError: nothing is served yet.
+            UserError: the challenger is the served version, or predicts another kind of target.
+            ServingError: it could not be loaded, or failed verification; nothing changes then.
+        """
+        if self.repository.staged(self.model) is not None:
+            raise ServingError(
+                f"a candidate of {self.model} is being verified: try again once it is deployed"
+            )
+        version = self.stage(folder).version
+        with self.repository.lock(self.model):
+            live = self.repository.serving(self.model)
+            try:
+                self._check_challenger(version, live)
+                golden = GoldenRows.read(self.repository, self.model, version)
+                for client in self.servers:
+                    golden.verify(client, self.model + CANDIDATE)
+            finally:
+                self.discard_candidate()
+            before = self.repository.options(self.model)
+            try:
+                self.repository.add_challenger(self.model, version, folder)
+                for client in self.servers:
+                    client.load(self.model + CHALLENGER)
+                self.repository.set_options(
+                    self.model, replace(before, canary=Canary(version, share, shadow))
+                )
+                self._reload_table(live)
+            except ServingError:
+                self.repository.set_options(self.model, replace(before, canary=None))
+                with suppress(ServingError):
+                    self._reload_table(live)
+                self._discard_challenger()
+                raise
+        return version
+
+    def end_canary(self) -> int | None:
+        """Let the served version answer every request; return the challenger's version, if there was one.
+
+        Raises:
+            ServingError: a server does not answer.
+        """
+        with self.repository.lock(self.model):
+            before = self.repository.options(self.model)
+            self.repository.set_options(self.model, replace(before, canary=None))
+            self._reload_table(self.repository.serving(self.model))
+            self._discard_challenger()
+        return before.canary.version if before.canary else None
+
+    def discard_candidate(self) -> None:
+        """Remove the candidate from the repository and from every server that answers; the lock is held."""
+        self.repository.unstage(self.model)
+        for client in self.servers:
+            with suppress(ServingError):  # a server that is down forgets it
+                unload(client, self.model + CANDIDATE)
+
+    def _discard_challenger(self) -> None:
+        self.repository.remove_challenger(self.model)
+        for client in self.servers:
+            with suppress(ServingError):
+                client.unload(self.model + CHALLENGER)
+
+    def _already_promoted(self, version: int) -> DeployedVersion:
+        """Return the version of a repeated step; fail if another publisher replaced the candidate."""
+        served, verified = self.repository.serving(self.model), self.repository.verified(self.model)
+        if served == version and version in verified:
+            return DeployedVersion(self.model, version, self.repository.previous(self.model, version))
+        raise ServingError(
+            f"version {version} of {self.model} is no longer the candidate: another publisher replaced it. "
+            f"{self._still_served()}"
+        )
+
+    def _verify_candidate(self, version: int, max_latency_ms: float | None) -> tuple[GoldenRows, Proof]:
+        """Return the candidate's golden rows and the proof of the slowest server."""
+        candidate = self.model + CANDIDATE
+        try:
+            self.repository.check(self.model, version)
+            golden = GoldenRows.read(self.repository, self.model, version)
+            proofs = []
+            for client in self.servers:
+                load_version(client, candidate, version)
+                proofs.append(golden.verify(client, candidate, max_latency_ms))
+        except ServingError as error:
+            raise self._rejected(error) from error
+        return golden, _slowest(proofs)
+
+    def _check_challenger(self, version: int, live: int | None) -> None:
+        if live is None:
+            raise NotFoundError(
+                ValidationIssue(
+                    f"{self.model} is not served: a canary needs a served version", hint="deploy it"
+                )
+            )
+        if version == live:
+            raise UserError(
+                ValidationIssue(f"the challenger is version {live} of {self.model}, which is already served")
+            )
+        challenger, served = (
+            self.repository.read(self.model, number, "model.json")["task"] for number in (version, live)
+        )
+        if challenger != served:
+            raise UserError(
+                ValidationIssue(
+                    f"{self.model} is a {served}, and the challenger a {challenger}: their outputs differ"
+                )
+            )
+
+    def _reload_table(self, version: int | None) -> None:
+        """Reload the table endpoint with its new configuration; the forest stays loaded."""
+        if version is not None:
+            self.repository.serve(self.model, version)
+            for client in self.servers:
+                client.load(table_name(self.model))
+
+    def _rejected(self, error: ServingError) -> ServingError:
+        """Discard the candidate; return the error with what is still served."""
+        self.discard_candidate()
+        return ServingError(f"{error}. {self._still_served()}")
+
+    def _still_served(self) -> str:
+        now = self.repository.serving(self.model)
+        return "No other version was served" if now is None else f"Version {now} is still served"
 
 
-def _still(repository: Repository, model: str) -> str:
-    now = repository.serving(model)
-    return "Nothing else was served" if now is None else f"Version {now} is still served"
-
-
-def each(servers: Servers) -> Sequence[TritonClient]:
-    """Return the servers as a sequence."""
-    return (servers,) if not isinstance(servers, Sequence) else servers
+def _slowest(proofs: Sequence[Proof]) -> Proof:
+    return max(proofs, key=lambda proof: proof.milliseconds)

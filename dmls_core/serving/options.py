@@ -1,4 +1,4 @@
-"""How a model is served beyond which version of it: inference log, canary, and scaling per version."""
+"""Serving options of a model (inference log, canary) and the scaling chosen for each of its versions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A challenger that part of the table endpoint's requests are sent to.
+    """A challenger that receives a share of the table endpoint's requests.
 
     Attributes:
         version: the challenger, in the repository.
-        share: share of the requests.
-        shadow: whether the served version answers these as well, and the user gets its answer.
+        share: share of the requests, 0 to 1.
+        shadow: whether users get the served version's answer.
     """
 
     version: int
@@ -32,12 +32,12 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """What the job's spec says of serving.
+    """Options for serving a model, whichever version that is.
 
     Attributes:
-        log_share: share of the table endpoint's rows that are logged; 0: none.
+        log_share: share of the table endpoint's rows that the inference log keeps; 0: none.
         log_leave_out: columns that are never logged.
-        canary: a challenger, if one is tried; this is not the spec's.
+        canary: a challenger that is being tried; this is not part of the spec.
     """
 
     log_share: float = 0.0
@@ -55,12 +55,12 @@ class ServingOptions:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ServingOptions:
-        """Read what ``as_json`` returned."""
+        """Read the output of ``as_json``."""
         canary = data["canary"]
         return cls(data["log_share"], tuple(data["log_leave_out"]), Canary(**canary) if canary else None)
 
     def parameters(self, model: str) -> dict[str, str]:
-        """Return what the configuration of a model's table endpoint says of this, by key."""
+        """Return the parameters of the model's table endpoint that state these options."""
         found = {}
         if self.log_share:
             found["log"] = json.dumps({"share": self.log_share, "leave_out": list(self.log_leave_out)})
@@ -70,7 +70,7 @@ class ServingOptions:
 
 
 def read_options(store: Store, key: str) -> ServingOptions:
-    """Return what was noted; the defaults where nothing was."""
+    """Return the recorded options, or the defaults."""
     try:
         return ServingOptions.from_json(json.loads(store.get(key)))
     except ObjectMissingError:
@@ -78,18 +78,18 @@ def read_options(store: Store, key: str) -> ServingOptions:
 
 
 def write_options(store: Store, key: str, options: ServingOptions) -> None:
-    """Note options, unless they are noted already."""
+    """Record options, unless they are recorded already."""
     if options != read_options(store, key):
         store.put(key, json.dumps(options.as_json()).encode())
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What one setting did.
+class ScalingMeasurement:
+    """The throughput of one scaling.
 
     Attributes:
-        scaling: the setting.
-        rates: requests per second in each of some parts of the time.
+        scaling: instances and batching.
+        rates: requests per second, one figure per time window.
     """
 
     scaling: Scaling
@@ -97,89 +97,84 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which setting was taken, and why.
+class ScalingChoice:
+    """The scaling chosen for a version, and why.
 
     Attributes:
-        scaling: the setting.
-        reason: why, for people.
-        measured: all that was measured, in that order; the simplest setting may be there twice.
+        scaling: the chosen one.
+        reason: why, for users.
+        measured: all measurements in their order; the simplest scaling may occur twice.
     """
 
     scaling: Scaling = SIMPLEST
     reason: str = "not measured"
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[ScalingMeasurement, ...] = ()
 
     @property
     def text(self) -> str:
         """The choice in words."""
-        return f"{describe(self.scaling)}: {self.reason}"
+        return f"{describe_scaling(self.scaling)}: {self.reason}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the choice as plain JSON data."""
         return {
-            **_scaling_json(self.scaling),
+            **asdict(self.scaling),
             "reason": self.reason,
             "measured": [
-                {**_scaling_json(found.scaling), "requests_per_second": list(found.rates)}
-                for found in self.measured
+                {**asdict(found.scaling), "requests_per_second": list(found.rates)} for found in self.measured
             ],
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Choice:
-        """Read what ``as_json`` returned."""
-        return cls(
-            _scaling(data),
-            data["reason"],
-            tuple(
-                Measured(_scaling(found), tuple(found["requests_per_second"])) for found in data["measured"]
-            ),
+    def from_json(cls, data: Mapping[str, Any]) -> ScalingChoice:
+        """Read the output of ``as_json``."""
+        measured = (
+            ScalingMeasurement(_scaling(found), tuple(found["requests_per_second"]))
+            for found in data["measured"]
         )
+        return cls(_scaling(data), data["reason"], tuple(measured))
 
 
-def describe(scaling: Scaling) -> str:
-    """Return a setting in words."""
+def describe_scaling(scaling: Scaling) -> str:
+    """Return a scaling in words."""
     instances = f"{scaling.instances} instance{'s' if scaling.instances > 1 else ''}"
     return instances if scaling.batching else f"{instances}, requests not batched"
 
 
-def choice_of(store: Store, model: str, version: int) -> Choice:
-    """Return how a version answers several requests at once; the simplest where nothing was measured.
+def read_scaling_choice(store: Store, model: str, version: int) -> ScalingChoice:
+    """Return the choice recorded for a version; the simplest scaling if nothing was measured.
 
     Raises:
         ServingError: the repository could not be read.
     """
-    return _read(store, model).get(version, Choice())
+    return _read_choices(store, model).get(version, ScalingChoice())
 
 
-def note_choice(store: Store, model: str, version: int, choice: Choice, known: Sequence[int]) -> None:
-    """Note a version's choice, and forget those of versions that are not ``known`` any more.
+def write_scaling_choice(
+    store: Store, model: str, version: int, choice: ScalingChoice, known: Sequence[int]
+) -> None:
+    """Record a version's choice, and remove those of versions that are not in ``known``.
 
     Raises:
         ServingError: the repository could not be read or written.
     """
-    choices = {v: c for v, c in _read(store, model).items() if v in known} | {version: choice}
+    choices = {v: c for v, c in _read_choices(store, model).items() if v in known} | {version: choice}
     content = {"schema": SCHEMA, "versions": {str(v): c.as_json() for v, c in sorted(choices.items())}}
-    with failing(f"write what was measured of {model}"):
-        store.put(_key(model), json.dumps(content).encode())
+    with failing(f"write the scaling of {model}"):
+        store.put(_choices_key(model), json.dumps(content).encode())
 
 
-def _read(store: Store, model: str) -> dict[int, Choice]:
-    with failing(f"read what was measured of {model}"):
+def _read_choices(store: Store, model: str) -> dict[int, ScalingChoice]:
+    with failing(f"read the scaling of {model}"):
         try:
-            found = json.loads(store.get(_key(model)))["versions"]
+            found = json.loads(store.get(_choices_key(model)))["versions"]
         except ObjectMissingError:
             return {}
-    return {int(version): Choice.from_json(data) for version, data in found.items()}
+    return {int(version): ScalingChoice.from_json(data) for version, data in found.items()}
 
 
-def _key(model: str) -> str:
+def _choices_key(model: str) -> str:
     return f"{BOOKKEEPING}/{check_model_name(model)}/measured.json"
-
-
-def _scaling_json(scaling: Scaling) -> dict[str, Any]:
-    return {"instances": scaling.instances, "batching": scaling.batching}
 
 
 def _scaling(data: Mapping[str, Any]) -> Scaling:

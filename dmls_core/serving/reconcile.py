@@ -1,4 +1,4 @@
-"""Make Triton serve what it should again, and take away what killed publishers left."""
+"""Bring Triton back to the champion, and remove candidates that killed publishers left behind."""
 
 from __future__ import annotations
 
@@ -6,83 +6,84 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from dmls_core.errors import NotFoundError, ValidationIssue
-from dmls_core.serving.deployment import Servers, change, drop_candidate, each
+from dmls_core.serving.deployment import Deployment
 from dmls_core.serving.model_config import CANDIDATE, CONFIG_FILE
-from dmls_core.serving.repository import Repository
+from dmls_core.serving.verification import GoldenRows
 
 ABANDONED = timedelta(hours=6)
-"""Age from which a candidate is not going to be proven any more: what loads it proves it within minutes."""
+"""Age from which a candidate counts as abandoned: publishers verify theirs within minutes."""
 
 
-def repair(repository: Repository, servers: Servers, model: str, wanted: Callable[[], int | None]) -> str:
+def reconcile(deployment: Deployment, champion: Callable[[], int | None]) -> str:
     """Have every server serve the champion, if one does not.
 
-    The champion decides, and neither the configuration nor the servers: it is what people move, and what a
-    publish moves last.
+    The champion decides, not the configuration or the servers: people move it, and a publisher moves it last.
 
     Args:
-        repository: where Triton reads models from.
-        servers: the Triton servers.
-        model: ``<team>.<job>``.
-        wanted: returns the champion's version in the repository, or None. It is asked while nobody
-            publishes.
+        deployment: the model.
+        champion: returns the champion's version in the repository, or ``None``. It is called while the lock
+            keeps publishers out.
 
     Returns:
-        What was wrong, for people; empty: nothing was.
+        What differed, for users; empty if nothing did.
 
     Raises:
-        BusyError: somebody is publishing the model.
+        BusyError: another publisher is at work on the model.
         NotFoundError: the repository does not hold the champion's version any more.
-        ServingError: it is damaged, could not be loaded or does not answer as it should; what was served
-            before still is.
+        ServingError: it is damaged, could not be loaded or failed verification; Triton still serves what it
+            served before.
     """
+    repository, model = deployment.repository, deployment.model
     with repository.lock(model, timeout=0.0):
-        version = wanted()
+        version = champion()
         if version is None:
             return ""
-        wrong = disagreement(repository, servers, model, version)
-        if not wrong:
+        differs = differences(deployment, version)
+        if not differs:
             return ""
         if version not in repository.versions(model):
             raise NotFoundError(
                 ValidationIssue(
-                    f"{model} has version {version} as champion, which the repository does not hold",
-                    hint="train and deploy it again, or make a version champion that is kept: "
+                    f"the champion of {model} is version {version}, which the repository does not hold",
+                    hint="train and deploy it again, or make a kept version the champion: "
                     f"{', '.join(map(str, repository.versions(model))) or 'there is none'}",
                 )
             )
         repository.check(model, version)
-        change(repository, servers, model, version, repository.serving(model))
+        deployment.serve(GoldenRows.read(repository, model, version), repository.serving(model))
         repository.confirm(model, version)
-        return wrong
+        return differs
 
 
-def disagreement(repository: Repository, servers: Servers, model: str, version: int) -> str:
-    """Say what does not serve ``version`` of a model, or is not configured to; empty: all is well.
+def differences(deployment: Deployment, version: int) -> str:
+    """Return which servers do not serve ``version``, or that it is not configured; empty if all agree.
 
     Raises:
         ServingError: a server or the repository does not answer.
     """
-    wrong = [
-        f"Triton at {client.addresses['http']} served {f'version {found[-1]}' if found else 'no version'}"
-        for client in each(servers)
-        if (found := client.versions(model)) != (version,)
-    ]
-    if (configured := repository.serving(model)) != version:
-        wrong.append(f"version {configured} was configured" if configured else "no version was configured")
-    return "; ".join(wrong)
+    found = []
+    for client in deployment.servers:
+        served = client.versions(deployment.model)
+        if served != (version,):
+            what = f"version {served[-1]}" if served else "no version"
+            found.append(f"Triton at {client.addresses['http']} served {what}")
+    configured = deployment.repository.serving(deployment.model)
+    if configured != version:
+        found.append(f"version {configured} was configured" if configured else "no version was configured")
+    return "; ".join(found)
 
 
-def drop_abandoned(repository: Repository, servers: Servers, model: str) -> bool:
-    """Remove a candidate that its publisher left behind, from the repository and from the servers' memory.
+def remove_abandoned_candidate(deployment: Deployment) -> bool:
+    """Remove a candidate that its publisher left behind; return whether there was one.
 
     Raises:
-        BusyError: somebody is publishing the model.
+        BusyError: another publisher is at work on the model.
         ServingError: the repository does not answer.
     """
+    repository, model = deployment.repository, deployment.model
     found = repository.store.head(f"{model}{CANDIDATE}/{CONFIG_FILE}")
     if found is None or found.modified > datetime.now(UTC) - ABANDONED:
         return False
     with repository.lock(model, timeout=0.0):
-        drop_candidate(repository, servers, model)
+        deployment.discard_candidate()
     return True

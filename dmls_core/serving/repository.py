@@ -2,24 +2,23 @@
 
 ::
 
-    <repository>/<team>.<job>/config.pbtxt            what Triton serves; replaced whole
-    <repository>/<team>.<job>/<version>/              one version; it counts once its dmls.json is there
+    <repository>/<team>.<job>/config.pbtxt            what Triton serves; replaced as a whole
+    <repository>/<team>.<job>/<version>/              one version; complete once its dmls.json exists
     <repository>/<team>.<job>.table/                  the table endpoint, likewise
-    <repository>/<team>.<job>.candidate[.table]/      a version that is yet to prove itself
-    <repository>/.dmls/<team>.<job>/record.json       the versions that were verified
-    <repository>/.dmls/<team>.<job>/options.json      how it is served, whichever version that is
-    <repository>/.dmls/<team>.<job>/measured.json     how each version answers several requests at once
-    <repository>/.dmls/<team>.<job>/lock              held by whoever publishes
+    <repository>/<team>.<job>.candidate[.table]/      a version that is not verified yet
+    <repository>/<team>.<job>.challenger/             a version that is tried as a canary
+    <repository>/.dmls/<team>.<job>/record.json       the verified versions
+    <repository>/.dmls/<team>.<job>/options.json      serving options, for whichever version is served
+    <repository>/.dmls/<team>.<job>/measured.json     the scaling chosen for each version
+    <repository>/.dmls/<team>.<job>/lock              held by the publisher
 
-Nothing is ever moved: every object appears whole, and Triton touches no version that the configuration does
-not name.
+Nothing is ever moved: every object appears as a whole, and Triton reads only versions that the configuration
+names.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,21 +45,20 @@ from dmls_core.serving.model_config import (
     table_files,
     table_name,
 )
-from dmls_core.serving.options import ServingOptions, choice_of, read_options, write_options
-from dmls_core.serving.repository_files import failing, numbered_folders, sha256
+from dmls_core.serving.options import ServingOptions, read_options, read_scaling_choice, write_options
+from dmls_core.serving.repository_files import RepositoryFiles, failing, sha256
 from dmls_core.store import Store, open_store
-from dmls_core.store.base import file_sha256
 from dmls_core.store.local import LocalStore
 
 MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", "model.json")
-"""What a version holds: Triton reads the checkpoint alone, verification and clients read the others."""
+"""Files of a version. Triton reads the checkpoint; verification and clients read the others."""
 
 VERSION_FILE = "dmls.json"
-KEPT_VERIFIED = 100
-"""Verified versions that are remembered, the latest ones; far fewer are kept."""
+REMEMBERED = 100
+"""Verified versions that the record names, the latest ones; far fewer stay in the repository."""
 
 LEAST_KEPT = 2
-"""The version that is served and the one to go back to."""
+"""The served version and the one to roll back to."""
 
 LOCK_SECONDS = 10.0
 Encoders = Mapping[int, Encoder]
@@ -69,7 +67,7 @@ Encoders = Mapping[int, Encoder]
 class Repository:
     """A model repository in a local or shared folder, or in S3.
 
-    What changes a model is called while its ``lock`` is held.
+    Methods that change a model are called with its ``lock`` held.
     """
 
     def __init__(self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None) -> None:
@@ -77,7 +75,7 @@ class Repository:
 
         Args:
             url: a folder, or ``s3://bucket/prefix``.
-            kind: written into every forest's configuration.
+            kind: the instance kind in every forest's configuration.
             store: the repository's store, with credentials of its own; opened from ``url`` by default.
 
         Raises:
@@ -94,11 +92,12 @@ class Repository:
             )
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
+        self._files = RepositoryFiles(self.store)
         self._leases: dict[str, Lease] = {}
 
     @property
     def root(self) -> Path:
-        """The folder of a repository that is one."""
+        """The folder of a repository that is not in S3."""
         return Path(self.store.url)
 
     @contextmanager
@@ -106,7 +105,7 @@ class Repository:
         """Keep other publishers of this model out.
 
         Raises:
-            BusyError: another one held the lock for ``timeout`` seconds; the message says which.
+            BusyError: another publisher held the lock for ``timeout`` seconds; the message names it.
         """
         key = f"{BOOKKEEPING}/{check_model_name(name)}/lock"
         if not isinstance(self.store, LocalStore):
@@ -123,7 +122,7 @@ class Repository:
             yield
 
     def versions(self, name: str) -> tuple[int, ...]:
-        """Return the numbers of a model's whole versions in the repository, ascending."""
+        """Return the numbers of a model's complete versions, ascending."""
         return tuple(v for v, files in sorted(self._folders(name).items()) if VERSION_FILE in files)
 
     def read(self, name: str, version: int, file: str) -> dict[str, Any]:
@@ -144,15 +143,13 @@ class Repository:
         return content
 
     def add(self, name: str, folder: Path) -> int:
-        """Copy a run's ``model/`` folder into a new version.
+        """Copy a run's ``model/`` folder into a new version, and return its number.
 
-        The same content again is the same version, so that a repeated step adds nothing.
-
-        Returns:
-            The version's number, which no other content of this model has had.
+        The same files again are the same version, so that a repeated step adds nothing. A number is never
+        used for other files again.
 
         Raises:
-            ServingError: a file is missing, or could not be copied whole.
+            ServingError: a file is missing, or its copy differs.
         """
         with failing(f"write a version of {name}"):
             sums = {file: sha256(folder / file) for file in MODEL_FILES}
@@ -162,31 +159,28 @@ class Repository:
                     return version
             number = max((0, *versions, *self.verified(name))) + 1
             for file in sums:
-                self._copy(folder / file, f"{name}/{number}/{file}", sums[file])
+                self._files.copy(folder / file, f"{name}/{number}/{file}", sums[file])
             about = {"schema": 1, "version": number, "sha256": sums}
             self.store.put(f"{name}/{number}/{VERSION_FILE}", json.dumps(about).encode())
         return number
 
     def check(self, name: str, version: int) -> None:
-        """Hold a version's files against the checksums that they were written with.
+        """Compare a version's files with the checksums recorded when they were written.
 
         Raises:
             NotFoundError: the repository has no such version.
             ServingError: a file is missing or has changed.
         """
-        for file, expected in self.read(name, version, VERSION_FILE)["sha256"].items():
-            self._check(f"{name}/{version}/{file}", expected)
+        for file, expected in self._sums(name, version).items():
+            self._files.check(f"{name}/{version}/{file}", expected)
 
     def stage(self, name: str, version: int, folder: Path) -> str:
-        """Write the candidate of a model: the version under a name of its own, nothing else.
+        """Write a version under the candidate's name, and return that name.
 
         Args:
             name: ``<team>.<job>``.
-            version: a version that ``add`` gave a number.
+            version: the number that ``add`` returned.
             folder: the ``model/`` folder that it was made from.
-
-        Returns:
-            The candidate's name.
         """
         self._check_lease(name)
         candidate = check_model_name(name) + CANDIDATE
@@ -194,20 +188,21 @@ class Repository:
             if tuple(self._folders(candidate)) not in {(), (version,)}:
                 self.unstage(name)
             expected = self._sums(name, version)[CHECKPOINT_FILE]
-            self._copy(folder / CHECKPOINT_FILE, f"{candidate}/{version}/{CHECKPOINT_FILE}", expected)
+            key = f"{candidate}/{version}/{CHECKPOINT_FILE}"
+            self._files.copy(folder / CHECKPOINT_FILE, key, expected)
             self._write_table(candidate, version, self.read(name, version, "encoder.json"))
         self.configure_candidate(name, version, SIMPLEST)
         return candidate
 
     def configure_candidate(self, name: str, version: int, scaling: Scaling) -> None:
-        """Write how the candidate answers several requests at once; Triton must be told to load."""
+        """Write the candidate's configurations; Triton reads them at its next load."""
         self._check_lease(name)
         with failing(f"configure the candidate of {name}"):
             encoders = {version: self._encoder(name, version)}
             self._configure(name + CANDIDATE, version, encoders, ServingOptions(), scaling)
 
     def staged(self, name: str) -> int | None:
-        """Return the version that is the candidate, if there is one."""
+        """Return the candidate's version, if there is a candidate."""
         return self.serving(check_model_name(name) + CANDIDATE)
 
     def unstage(self, name: str) -> None:
@@ -216,21 +211,22 @@ class Repository:
         with failing(f"remove the candidate of {name}"):
             candidate = check_model_name(name) + CANDIDATE
             for part in (table_name(candidate), candidate):
-                self._remove(part)
+                self._files.remove(part)
+
+    def add_challenger(self, name: str, version: int, folder: Path) -> None:
+        """Write a version's forest under the challenger's name."""
+        challenger = check_model_name(name) + CHALLENGER
+        with failing(f"write the challenger of {name}"):
+            expected = self._sums(name, version)[CHECKPOINT_FILE]
+            key = f"{challenger}/{version}/{CHECKPOINT_FILE}"
+            self._files.copy(folder / CHECKPOINT_FILE, key, expected)
+            config = fil_config(challenger, self._shape(name, version), versions=[version], kind=self.kind)
+            self._files.replace(f"{challenger}/{CONFIG_FILE}", config)
 
     def remove_challenger(self, name: str) -> None:
         """Remove the challenger's files."""
         with failing(f"remove the challenger of {name}"):
-            self._remove(check_model_name(name) + CHALLENGER)
-
-    def add_challenger(self, name: str, version: int, folder: Path) -> None:
-        """Write a version under the challenger's name: the forest alone, nothing else."""
-        challenger = check_model_name(name) + CHALLENGER
-        with failing(f"write the challenger of {name}"):
-            expected = self._sums(name, version)[CHECKPOINT_FILE]
-            self._copy(folder / CHECKPOINT_FILE, f"{challenger}/{version}/{CHECKPOINT_FILE}", expected)
-            config = fil_config(challenger, self._shape(name, version), versions=[version], kind=self.kind)
-            self._replace(f"{challenger}/{CONFIG_FILE}", config)
+            self._files.remove(check_model_name(name) + CHALLENGER)
 
     def serving(self, name: str) -> int | None:
         """Return the version that the forest's ``config.pbtxt`` names, if there is one."""
@@ -242,13 +238,13 @@ class Repository:
         return max(configured_versions(text))
 
     def serve(self, name: str, version: int | None, *, beside: int | None = None) -> None:
-        """Write the configurations that serve ``version``, or remove them; Triton must be told to load.
+        """Write the configurations that serve ``version``, or remove them; Triton reads them when it loads.
 
         Args:
             name: ``<team>.<job>``.
-            version: what is to be served.
+            version: the version to serve.
             beside: the version that is served until Triton has loaded the other one: the table endpoint
-                knows both, and so changes with the forest.
+                knows both, and so switches with the forest.
         """
         self._check_lease(name)
         with failing(f"configure {name}"):
@@ -260,50 +256,60 @@ class Repository:
             known = self.versions(name)
             options = self.options(name)
             if options.canary and options.canary.version in (version, beside):
-                options = replace(options, canary=None)  # it is, or was until now, what is served
+                options = replace(options, canary=None)  # it is the served version, or was until now
             for number in (version, beside, options.canary and options.canary.version):
                 if number in known:
                     self._write_table(name, number, self.read(name, number, "encoder.json"))
                     encoders[number] = self._encoder(name, number)
-            self._configure(name, version, encoders, options, choice_of(self.store, name, version).scaling)
+            scaling = read_scaling_choice(self.store, name, version).scaling
+            self._configure(name, version, encoders, options, scaling)
 
     def options(self, name: str) -> ServingOptions:
-        """Return how a model is served, whichever version of it that is."""
+        """Return the model's serving options."""
         with failing(f"read the options of {name}"):
             return read_options(self.store, f"{BOOKKEEPING}/{check_model_name(name)}/options.json")
 
     def set_options(self, name: str, options: ServingOptions) -> None:
-        """Note how a model is served; ``serve`` writes it into the configurations."""
+        """Record the model's serving options; ``serve`` writes them into the configurations."""
         with failing(f"write the options of {name}"):
             write_options(self.store, f"{BOOKKEEPING}/{check_model_name(name)}/options.json", options)
 
     def verified(self, name: str) -> tuple[int, ...]:
-        """Return the versions that proved themselves through the live endpoint, the latest last."""
+        """Return the versions that passed verification under the model's own name, the latest last."""
         try:
             return tuple(json.loads(self.store.get(self._record(name)))["verified"])
         except ObjectMissingError:
             return ()
 
+    def kept(self, name: str) -> tuple[int, ...]:
+        """Return the verified versions that are still in the repository, ascending."""
+        there = self.versions(name)
+        return tuple(sorted(version for version in self.verified(name) if version in there))
+
     def previous(self, name: str, version: int) -> int | None:
-        """Return the version to go back to from ``version``: the last other one that was verified."""
+        """Return the version that a rollback from ``version`` goes to: the last other verified one."""
         there = self.versions(name)
         return next((v for v in reversed(self.verified(name)) if v != version and v in there), None)
 
+    def before(self, name: str, version: int) -> tuple[int | None, int | None]:
+        """Return the version that a rollback from ``version`` goes to, and the one that is served until then.
+
+        After an interruption the configuration may name a version that is not recorded as verified.
+        """
+        previous, now = self.previous(name, version), self.serving(name)
+        return previous, now if now in self.verified(name) else previous
+
     def confirm(self, name: str, version: int) -> None:
-        """Record that ``version`` proved itself."""
+        """Record that ``version`` passed verification."""
         self._check_lease(name)
         others = [v for v in self.verified(name) if v != version]
-        verified = [*others[-KEPT_VERIFIED + 1 :], version]
+        verified = [*others[-REMEMBERED + 1 :], version]
         with failing(f"write the record of {name}"):
             content = json.dumps({"schema": 1, "verified": verified})
             self.store.put(self._record(name), content.encode())
 
     def prune(self, name: str, keep: int) -> tuple[int, ...]:
-        """Remove old versions: all but the last ``keep`` that were verified, and never what is served.
-
-        Returns:
-            The versions that were removed.
-        """
+        """Remove all versions but the served one and the last ``keep`` verified ones; return the removed."""
         there = set(self._folders(name)) | set(self._folders(table_name(name)))
         verified = [v for v in self.verified(name) if v in there]
         canary = self.options(name).canary
@@ -311,10 +317,10 @@ class Repository:
         gone = tuple(sorted(there - kept))
         with failing(f"remove old versions of {name}"):
             for version in gone:
-                # Without its dmls.json it is no version any more, whatever interrupts what follows.
+                # Without its dmls.json it is no version any more, even if the rest of this is interrupted.
                 self.store.delete(f"{name}/{version}/{VERSION_FILE}")
                 for part in (name, table_name(name)):
-                    self._remove(f"{part}/{version}")
+                    self._files.remove(f"{part}/{version}")
         return gone
 
     def _configure(
@@ -325,56 +331,14 @@ class Repository:
         parameters = options.parameters(name)
         table = table_config(name, encoders, version=version, scaling=scaling, parameters=parameters)
         forest = fil_config(name, shape, versions=[version], kind=self.kind, scaling=scaling)
-        self._replace(f"{table_name(name)}/{CONFIG_FILE}", table)
-        self._replace(f"{name}/{CONFIG_FILE}", forest)
-
-    def _replace(self, key: str, text: str) -> None:
-        """Write a configuration so that Triton notices.
-
-        It compares times, which S3 tells in whole seconds: a second change within one would stay unseen.
-        """
-        content = text.encode()
-        before = self.store.head(key)
-        if before is not None and self.store.get(key) == content:
-            return
-        self.store.put(key, content)
-        while before is not None and (now := self.store.head(key)) and now.modified <= before.modified:
-            time.sleep(0.2)
-            self.store.put(key, content)
+        self._files.replace(f"{table_name(name)}/{CONFIG_FILE}", table)
+        self._files.replace(f"{name}/{CONFIG_FILE}", forest)
 
     def _write_table(self, name: str, version: int, encoder: Mapping[str, Any]) -> None:
         for file, content in table_files(encoder).items():
             key = f"{table_name(name)}/{version}/{file}"
             if self.store.head(key) is None:
                 self.store.put(key, content.encode())
-
-    def _copy(self, source: Path, key: str, expected: str) -> None:
-        """Copy a file, and read it back."""
-        self.store.upload(key, source)
-        self._check(key, expected)
-
-    def _remove(self, folder: str) -> None:
-        """Remove what is in a folder, its configuration first: then Triton leaves the rest alone."""
-        if isinstance(self.store, LocalStore):
-            self.store.delete(f"{folder}/{CONFIG_FILE}")
-            shutil.rmtree(self.store.root / folder, ignore_errors=True)
-            return
-        keys = [info.key for info in self.store.list(f"{folder}/")]
-        for key in sorted(keys, key=lambda key: not key.endswith(f"/{CONFIG_FILE}")):
-            self.store.delete(key)
-
-    def _check(self, key: str, expected: str) -> None:
-        with failing(f"read {self.store.url}/{key}"):
-            try:
-                with self.store.open(key) as stream:
-                    found = file_sha256(stream)
-            except ObjectMissingError:
-                raise ServingError(f"{self.store.url}/{key} is missing") from None
-        if found != expected:
-            raise ServingError(
-                f"{self.store.url}/{key} is damaged: its SHA-256 is {found}, "
-                f"expected {expected}; deploy it again"
-            )
 
     def _encoder(self, name: str, version: int) -> Encoder:
         return Encoder.from_json(self.read(name, version, "encoder.json"))
@@ -389,10 +353,10 @@ class Repository:
 
     def _folders(self, name: str) -> dict[int, set[str]]:
         with failing(f"list the versions of {name}"):
-            return numbered_folders(self.store, name)
+            return self._files.numbered_folders(name)
 
     def _check_lease(self, name: str) -> None:
-        """Stop a publisher that is not the only one any more, before it changes what is served."""
+        """Stop a publisher that lost its lease before it changes what is served."""
         if name in self._leases:
             self._leases[name].check(name)
 

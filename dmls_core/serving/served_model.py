@@ -23,7 +23,6 @@ from dmls_core.serving.client import CHANNEL, split_addresses
 from dmls_core.serving.model_config import LABEL, MAX_BATCH_SIZE, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.shared_memory import SharedInputs
 from dmls_core.serving.tensors import TEXT, Columns, like, read_columns
-from dmls_core.settings import load_settings
 
 PREDICTION, PROBABILITY = "prediction", "probability_"
 ROUNDS = 3
@@ -65,8 +64,15 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
             model's name.
         PlatformError: no address is given or set.
     """
-    address = grpc or split_addresses(load_settings().require("triton_grpc"))[0]
+    address = grpc or _configured_address()
     return ServedModel(model, address, timeout=timeout, shared_memory=shared_memory)
+
+
+def _configured_address() -> str:
+    # Imported here: with an address of its own the client needs no settings.
+    from dmls_core.settings import load_settings
+
+    return split_addresses(load_settings().require("triton_grpc"))[0]
 
 
 class ServedModel:

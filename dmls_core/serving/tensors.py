@@ -1,6 +1,6 @@
-"""Convert DataFrames and raw values to tensors and JSON requests, and answers back to DataFrames.
+"""Convert DataFrames and raw values to tensors and JSON requests, and answers to DataFrames.
 
-Only the library of the caller's own frame, pandas or polars, is imported.
+Of pandas and polars, only the library of the caller's own frame is imported.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import Encoder, NumberFeature, category_text, number
+from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, category_text, number
 from dmls_core.errors import DataError, ValidationIssue
 
-TEXT = "TYPE_STRING"
-"""Triton's name of a category's type; every other column holds numbers."""
+TEXT, NUMBER = "TYPE_STRING", "TYPE_FP64"
+"""Triton's types of the table endpoint's columns: categories and numbers."""
 
 Columns = dict[str, NDArray[Any]]
 
 
 def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence[str]]) -> Columns:  # noqa: ANN401
-    """Return the columns of a frame as Triton takes them: float64, or texts.
+    """Return the columns of a frame as arrays of float64 or texts, each of shape (n_rows,).
 
     Args:
-        frame: a pandas or polars DataFrame, or a mapping of names to values. Other columns are left out.
+        frame: a pandas or polars DataFrame, or a mapping of names to values; unknown columns are ignored.
         kinds: Triton's type of each column that it knows.
-        wanted: the columns that each version needs; those of one must be there.
+        wanted: the columns of each version that may answer; those of one version must be present.
 
     Raises:
-        DataError: columns are missing, come twice or differ in length, or a number is not one.
+        DataError: columns are missing, repeated or differ in length, or a value is not a number.
     """
-    # A frame's own columns may have numbers for names, which were texts in the CSV of the training.
+    # A frame's column names may be numbers, which were texts in the CSV of the training.
     keys = list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
     names = [str(key) for key in keys]
     own = dict(zip(names, keys, strict=True))
     lacking = [[name for name in columns if name not in names] for columns in wanted]
     if all(lacking):
         raise DataError([_missing(name, names) for name in lacking[0]])
-    if twice := sorted({name for name in names if name in kinds and names.count(name) > 1}):
+    if repeated := sorted({name for name in names if name in kinds and names.count(name) > 1}):
         raise DataError(
-            ValidationIssue(f"column {twice[0]!r} comes more than once", expected="each column once")
+            ValidationIssue(f"column {repeated[0]!r} occurs more than once", expected="each column once")
         )
     columns = {
         name: (_texts if kind == TEXT else _numbers)(name, _values(frame[own[name]]))
@@ -58,7 +58,7 @@ def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence
 
 
 def like(frame: Any, columns: Columns) -> Any:  # noqa: ANN401
-    """Return columns as a frame of the caller's library, with the index of the caller's rows."""
+    """Return columns as a frame of the same library as ``frame``, with its index."""
     library = type(frame).__module__.partition(".")[0]
     if library == "pandas":
         return import_module("pandas").DataFrame(columns, index=frame.index)
@@ -67,6 +67,44 @@ def like(frame: Any, columns: Columns) -> Any:  # noqa: ANN401
         texts = {name: import_module("polars").String for name, v in columns.items() if v.dtype == object}
         return import_module("polars").DataFrame(lists, schema_overrides=texts)
     return columns
+
+
+def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns:
+    """Return raw values as the inputs of a table endpoint, each of shape (n_rows, 1)."""
+    kinds = {
+        feature.name: TEXT if isinstance(feature, CategoryFeature) else NUMBER for feature in encoder.features
+    }
+    found = read_columns(columns, kinds, [encoder.feature_names])
+    return {name: values.reshape(-1, 1) for name, values in found.items()}
+
+
+def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:
+    """Return a request to the table endpoint as JSON of the open inference protocol.
+
+    Args:
+        encoder: the model's.
+        rows: raw values by column; missing numbers become ``NaN``, which Triton reads, missing texts ``""``.
+    """
+    inputs = []
+    for feature in encoder.features:
+        values: list[Any]
+        if isinstance(feature, NumberFeature):
+            kind, values = "FP64", [number(value) for value in rows[feature.name]]
+        else:
+            kind, values = "BYTES", [category_text(value) or "" for value in rows[feature.name]]
+        inputs.append({"name": feature.name, "datatype": kind, "shape": [len(values), 1], "data": values})
+    return json.dumps({"inputs": inputs}, ensure_ascii=False)
+
+
+def forest_request(encoded: Sequence[Sequence[float | None]]) -> str:
+    """Return a request to the forest as JSON of the open inference protocol.
+
+    Args:
+        encoded: rows as the encoder returns them; ``None`` is NaN.
+    """
+    data = [math.nan if value is None else value for row in encoded for value in row]
+    shape = [len(encoded), len(encoded[0]) if encoded else 0]
+    return json.dumps({"inputs": [{"name": "input__0", "datatype": "FP32", "shape": shape, "data": data}]})
 
 
 def _missing(name: str, names: Sequence[str]) -> ValidationIssue:
@@ -78,7 +116,7 @@ def _missing(name: str, names: Sequence[str]) -> ValidationIssue:
 
 
 def _values(column: Any) -> NDArray[Any]:  # noqa: ANN401
-    """Return a column as an array, without letting NumPy guess a type for a list of mixed ones."""
+    """Return a column as an array; NumPy must not guess one type for a list of mixed ones."""
     if hasattr(column, "dtype"):
         return np.asarray(column)
     items = list(column)
@@ -109,32 +147,3 @@ def _texts(name: str, values: NDArray[Any]) -> NDArray[Any]:
             ValidationIssue(f"column {name!r} holds a text that is not Unicode: {error.reason}")
         ) from None
     return texts
-
-
-def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:
-    """Return what asks the table endpoint.
-
-    Args:
-        encoder: the model's.
-        rows: raw values by column; missing numbers become ``NaN``, which Triton reads, missing texts ``""``.
-    """
-    inputs = []
-    for feature in encoder.features:
-        values: list[Any]
-        if isinstance(feature, NumberFeature):
-            kind, values = "FP64", [number(value) for value in rows[feature.name]]
-        else:
-            kind, values = "BYTES", [category_text(value) or "" for value in rows[feature.name]]
-        inputs.append({"name": feature.name, "datatype": kind, "shape": [len(values), 1], "data": values})
-    return json.dumps({"inputs": inputs}, ensure_ascii=False)
-
-
-def forest_request(encoded: Sequence[Sequence[float | None]]) -> str:
-    """Return what asks the forest.
-
-    Args:
-        encoded: rows as the encoder encodes them; None is NaN.
-    """
-    data = [math.nan if value is None else value for row in encoded for value in row]
-    shape = [len(encoded), len(encoded[0]) if encoded else 0]
-    return json.dumps({"inputs": [{"name": "input__0", "datatype": "FP32", "shape": shape, "data": data}]})

@@ -1,4 +1,4 @@
-"""Have one Triton server follow the repository's configuration, and say what became of it."""
+"""Load a version of a model and its table endpoint on one Triton server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dmls_core.serving.client import TritonClient
 from dmls_core.serving.model_config import table_name
 
 
-def switch(client: TritonClient, model: str, version: int) -> None:
-    """Have the server serve ``version`` of a model and its table endpoint.
+def load_version(client: TritonClient, model: str, version: int) -> None:
+    """Load the version of a model and of its table endpoint that the repository configures.
 
-    The table endpoint first: it knows the version that is served and the one to come, and changes in the
-    moment in which the forest does. For a new model the forest comes first.
+    The table endpoint is loaded first: its configuration names the served and the next version, so it
+    switches at the moment the forest does. For a new model the forest comes first.
 
     Raises:
-        ServingError: it could not be loaded; what was served before still is.
+        ServingError: it could not be loaded; the server still serves the version of before.
     """
     if client.versions(model):
         client.load(table_name(model))
@@ -26,34 +26,34 @@ def switch(client: TritonClient, model: str, version: int) -> None:
         client.load(table_name(model))
     if client.versions(model) != (version,):
         raise ServingError(
-            f"Triton at {client.addresses['http']} loaded {model} but not version {version}: does it read "
-            "the repository written here?"
+            f"Triton at {client.addresses['http']} loaded {model} but not version {version}: check that it "
+            "reads this repository"
         )
 
 
-def take_down(client: TritonClient, model: str) -> None:
-    """Have the server forget a model and its table endpoint.
+def unload(client: TritonClient, model: str) -> None:
+    """Unload a model and its table endpoint.
 
     Raises:
-        ServingError: it could not.
+        ServingError: the server could not unload them.
     """
     client.unload(table_name(model))
     client.unload(model)
 
 
-def restore(clients: Sequence[TritonClient], model: str, version: int | None) -> str:
-    """Have servers follow the restored configuration; return how that went, for people."""
+def restore_version(clients: Sequence[TritonClient], model: str, version: int | None) -> str:
+    """Load the restored configuration on each server; return the outcome in words for users."""
     failed = []
     for client in clients:
         try:
             if version is None:
-                take_down(client, model)
+                unload(client, model)
             else:
-                switch(client, model, version)
+                load_version(client, model, version)
         except ServingError:
             failed.append(client.addresses["http"])
     if version is None:
-        return "Nothing else was served"
+        return "No other version was served"
     if failed:
         return (
             f"Version {version} is configured again, but Triton at {', '.join(failed)} has not confirmed it"

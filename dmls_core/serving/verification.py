@@ -1,206 +1,201 @@
-"""Prove a deployment: golden rows through the real endpoint must come back as the trainer saw them."""
+"""Verify a deployment: golden rows sent through the real endpoint must come back as the trainer saw them."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import CategoryFeature, Encoder
+from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving.client import PROTOCOLS, TritonClient
+from dmls_core.serving.client import PROTOCOLS, Protocol, TritonClient
 from dmls_core.serving.model_config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.tensors import TEXT, Columns, read_columns
+from dmls_core.serving.tensors import table_tensors
 from dmls_core.serving.tolerance import rows_that_differ
 
 BATCH = 64
-"""Rows per request, after a first request of a single row."""
+"""Rows per request, after a first request with a single row."""
 
 TIMED_REQUESTS = 25
-"""Requests of a single row whose median is the endpoint's latency; the first ones are not counted."""
+"""Requests with a single row whose median is the endpoint's latency, after ``WARM_UP`` others."""
 
 WARM_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was found of a version that proved itself.
+    """What the verification of a version found.
 
     Attributes:
-        rows: golden rows, each of which agreed over both protocols.
-        milliseconds: median of a request for one row, over the slower protocol.
+        rows: golden rows, all of which agreed over both protocols.
+        milliseconds: median latency of a request for one row, over the slower protocol.
     """
 
     rows: int
     milliseconds: float
 
 
-def verify(repository: Repository, client: TritonClient, model: str, version: int) -> int:
-    """Send the golden rows of the version that is served to Triton over HTTP and gRPC.
+@dataclass(frozen=True, slots=True)
+class GoldenRows:
+    """A version's golden rows and the answers that the trainer recorded for them.
 
-    Returns:
-        The number of rows, each of which agreed over both protocols.
-
-    Raises:
-        ServingError: as ``prove`` does.
-        NotFoundError: the repository has no such version.
-    """
-    return prove(repository, client, model, version, model, None).rows
-
-
-def prove(
-    repository: Repository,
-    client: TritonClient,
-    model: str,
-    version: int,
-    endpoint: str,
-    max_latency_ms: float | None,
-) -> Proof:
-    """Send a version's golden rows to Triton over HTTP and gRPC, and see how long one row takes.
-
-    Args:
-        repository: holds the golden rows beside the checkpoint.
-        client: the Triton server.
+    Attributes:
         model: ``<team>.<job>``.
-        version: the version.
-        endpoint: the name under which Triton serves it: the model's own, or the candidate's.
-        max_latency_ms: longest median of a request for one row, if there is a limit.
-
-    Raises:
-        ServingError: a row came back different (the message names the row, what was expected, what came
-            and over which protocol), it takes too long, or Triton does not answer.
-        NotFoundError: the repository has no such version.
+        version: the version in the repository.
+        encoder: the version's encoder, which clients use.
+        columns: raw values by column.
+        encoded: float32, shape (n_rows, n_features).
+        expected: float32, shape (n_rows, n_outputs).
+        labels: the classes; ``None`` for a regression.
     """
-    place = f"{model} version {version}"
-    golden = repository.read(model, version, "golden.json")
-    rows = np.asarray(golden["encoded"], dtype=np.float32)
-    expected = np.asarray(golden["expected"], dtype=np.float32)
-    if not len(rows) or len(expected) != len(rows) or not np.isfinite(expected).all():
-        raise ServingError(f"{place} has no usable golden rows: there are none, or one expects no number")
-    expected = expected.reshape(len(rows), -1)
-    encoder = Encoder.from_json(repository.read(model, version, "encoder.json"))
-    _check_encoder(place, encoder, golden["columns"], rows)
-    times = []
-    for protocol in PROTOCOLS:
-        answers = np.empty_like(expected)
-        for start, stop in _batches(len(rows)):
-            got = client.infer(endpoint, rows[start:stop], version=version, protocol=protocol)
-            if got.shape[1] != expected.shape[1]:
+
+    model: str
+    version: int
+    encoder: Encoder
+    columns: dict[str, list[Any]]
+    encoded: NDArray[np.float32]
+    expected: NDArray[np.float32]
+    labels: list[str] | None
+
+    @classmethod
+    def read(cls, repository: Repository, model: str, version: int) -> Self:
+        """Read a version's golden rows and check its encoder on them.
+
+        Raises:
+            ServingError: there are no rows, an expected answer is not finite, or the encoder gives other rows
+                than in training.
+            NotFoundError: the repository has no such version.
+        """
+        golden = repository.read(model, version, "golden.json")
+        encoder = Encoder.from_json(repository.read(model, version, "encoder.json"))
+        encoded = np.asarray(golden["encoded"], dtype=np.float32)
+        expected = np.asarray(golden["expected"], dtype=np.float32)
+        if not len(encoded) or len(expected) != len(encoded) or not np.isfinite(expected).all():
+            raise ServingError(
+                f"{model} version {version} has no usable golden rows: there are none, or an expected answer "
+                "is not a finite number"
+            )
+        expected = expected.reshape(len(encoded), -1)
+        rows = cls(model, version, encoder, golden["columns"], encoded, expected, golden["labels"])
+        rows._check_encoder()
+        return rows
+
+    def verify(self, client: TritonClient, endpoint: str, max_latency_ms: float | None = None) -> Proof:
+        """Send the rows over HTTP and gRPC to the forest and its table endpoint, and measure the latency.
+
+        Args:
+            client: the Triton server.
+            endpoint: the name under which it serves the version: the model's own, or the candidate's.
+            max_latency_ms: limit of the median latency of a request for one row, in milliseconds.
+
+        Raises:
+            ServingError: an answer differs (the message names the row, what was expected, what came and the
+                protocol), the latency exceeds the limit, or Triton does not answer.
+        """
+        latencies = []
+        for protocol in PROTOCOLS:
+            self._verify_forest(client, endpoint, protocol)
+            latencies.append(self._latency(client, endpoint, protocol, max_latency_ms))
+        for protocol in PROTOCOLS:
+            self._verify_table(client, endpoint, protocol)
+        return Proof(len(self.encoded), max(latencies))
+
+    def _verify_forest(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
+        place = f"{self._place} over {protocol}"
+        answers = np.empty_like(self.expected)
+        for start, stop in self._batches():
+            got = client.infer(endpoint, self.encoded[start:stop], version=self.version, protocol=protocol)
+            if got.shape[1] != self.expected.shape[1]:
                 raise ServingError(
-                    f"{place} over {protocol}: a row expected {expected.shape[1]} outputs, got {got.shape[1]}"
+                    f"{place}: expected {self.expected.shape[1]} outputs per row, got {got.shape[1]}"
                 )
             answers[start:stop] = got
-        _compare(f"{place} over {protocol}", expected, answers, golden["labels"])
+        self._compare(place, answers)
+
+    def _latency(
+        self, client: TritonClient, endpoint: str, protocol: Protocol, max_latency_ms: float | None
+    ) -> float:
+        """Return the median latency of a request for one row, in milliseconds."""
         taken = []
         for number in range(WARM_UP + TIMED_REQUESTS):
-            row = number % len(rows)
+            row = number % len(self.encoded)
             before = time.perf_counter()
-            client.infer(endpoint, rows[row : row + 1], version=version, protocol=protocol)
+            client.infer(endpoint, self.encoded[row : row + 1], version=self.version, protocol=protocol)
             taken.append((time.perf_counter() - before) * 1000)
-        times.append(statistics.median(taken[WARM_UP:]))
-        if max_latency_ms is not None and times[-1] > max_latency_ms:
+        median = statistics.median(taken[WARM_UP:])
+        if max_latency_ms is not None and median > max_latency_ms:
             raise ServingError(
-                f"{place} over {protocol}: a request for one row takes {times[-1]:.3g} ms (median of "
-                f"{TIMED_REQUESTS}), and [deploy] max_latency_ms is {max_latency_ms:g}"
+                f"{self._place} over {protocol}: a request for one row takes {median:.3g} ms (median of "
+                f"{TIMED_REQUESTS}); [deploy] max_latency_ms is {max_latency_ms:g}"
             )
-    _prove_table(place, client, endpoint, version, encoder, golden, expected)
-    return Proof(len(rows), max(times))
+        return median
 
-
-def _prove_table(
-    place: str,
-    client: TritonClient,
-    endpoint: str,
-    version: int,
-    encoder: Encoder,
-    golden: Mapping[str, Any],
-    expected: NDArray[np.float32],
-) -> None:
-    """Send the golden rows' own columns to the table endpoint, and hold labels and numbers against them."""
-    columns = table_tensors(encoder, golden["columns"])
-    labels = golden["labels"]
-    for protocol in PROTOCOLS:
-        over = f"{place}, its table endpoint over {protocol}"
+    def _verify_table(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
+        """Send the raw columns to the table endpoint; compare labels and outputs."""
+        place = f"{self._place}, its table endpoint over {protocol}"
+        columns = table_tensors(self.encoder, self.columns)
         answers = []
-        for start, stop in _batches(len(expected)):
+        for start, stop in self._batches():
             part = {name: values[start:stop] for name, values in columns.items()}
             answer = client.infer_tensors(table_name(endpoint), part, protocol=protocol)
-            if set(answer.as_numpy(VERSION).ravel().tolist()) != {version}:
-                raise ServingError(f"{over}: version {answer.as_numpy(VERSION).ravel()[0]} answered")
-            if labels is None:
+            if set(answer.as_numpy(VERSION).ravel().tolist()) != {self.version}:
+                raise ServingError(f"{place}: version {answer.as_numpy(VERSION).ravel()[0]} answered")
+            if self.labels is None:
                 got = answer.as_numpy(VALUE).reshape(-1, 1)
             else:
                 got = answer.as_numpy(PROBABILITIES)
                 chosen = [label.decode() for label in answer.as_numpy(LABEL).ravel()]
-                if chosen != [labels[i] for i in got.argmax(axis=1)]:
-                    raise ServingError(f"{over}: the labels are not those of the highest probabilities")
+                if chosen != [self.labels[i] for i in got.argmax(axis=1)]:
+                    raise ServingError(f"{place}: the labels are not those of the highest probabilities")
             answers.append(got)
-        _compare(over, expected, np.concatenate(answers), labels)
+        self._compare(place, np.concatenate(answers))
 
+    def _check_encoder(self) -> None:
+        """Compare the encoder's output with the rows as the trainer encoded them."""
+        try:
+            encoded = self.encoder.transform(self.columns)
+        except ValueError as error:
+            raise ServingError(f"{self._place}: the golden rows cannot be encoded: {error}") from error
+        if encoded.shape != self.encoded.shape:
+            raise ServingError(
+                f"{self._place}: the encoder returned shape {encoded.shape} for the golden rows, expected "
+                f"{self.encoded.shape}"
+            )
+        same = (encoded == self.encoded) | (np.isnan(encoded) & np.isnan(self.encoded))
+        wrong = np.argwhere(~same)
+        if len(wrong):
+            row, feature = wrong[0]
+            raise ServingError(
+                f"{self._place}: golden row {row} is encoded differently from training: feature {feature} "
+                f"expected {self.encoded[row, feature]}, got {encoded[row, feature]}"
+            )
 
-def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns:
-    """Return raw values as a table endpoint takes them, each of shape (n_rows, 1)."""
-    kinds = {
-        feature.name: TEXT if isinstance(feature, CategoryFeature) else "TYPE_FP64"
-        for feature in encoder.features
-    }
-    found = read_columns(columns, kinds, [encoder.feature_names])
-    return {name: values.reshape(-1, 1) for name, values in found.items()}
+    def _compare(self, place: str, got: NDArray[np.float32]) -> None:
+        wrong = rows_that_differ(self.expected, got, classification=self.labels is not None)
+        if len(wrong):
+            row = wrong[0]
+            raise ServingError(
+                f"{place}: golden row {row} expected {self._shown(self.expected[row])}, "
+                f"got {self._shown(got[row])}"
+            )
 
+    def _shown(self, outputs: NDArray[np.float32]) -> str:
+        if self.labels is None:
+            return f"{outputs[0]:.9g}"
+        named = ", ".join(f"{label}: {p:.9g}" for label, p in zip(self.labels, outputs, strict=True))
+        return f"{self.labels[int(outputs.argmax())]!r} ({named})"
 
-def _check_encoder(
-    place: str, encoder: Encoder, columns: Mapping[str, list[Any]], rows: NDArray[np.float32]
-) -> None:
-    """Hold the encoder that clients will use against the rows as the trainer encoded them."""
-    try:
-        encoded = encoder.transform(columns)
-    except ValueError as error:
-        raise ServingError(f"{place}: the golden rows cannot be encoded: {error}") from error
-    if encoded.shape != rows.shape:
-        raise ServingError(f"{place}: the encoder made {encoded.shape} of the golden rows, not {rows.shape}")
-    wrong = np.argwhere(~((encoded == rows) | (np.isnan(encoded) & np.isnan(rows))))
-    if len(wrong):
-        row, feature = wrong[0]
-        raise ServingError(
-            f"{place}: golden row {row} is encoded differently from training: feature {feature} "
-            f"expected {rows[row, feature]}, got {encoded[row, feature]}"
-        )
+    def _batches(self) -> Iterator[tuple[int, int]]:
+        yield 0, 1
+        for start in range(1, len(self.encoded), BATCH):
+            yield start, min(start + BATCH, len(self.encoded))
 
-
-def _batches(n_rows: int) -> Iterator[tuple[int, int]]:
-    yield 0, 1
-    for start in range(1, n_rows, BATCH):
-        yield start, min(start + BATCH, n_rows)
-
-
-def _compare(
-    place: str,
-    expected: NDArray[np.float32],
-    got: NDArray[np.float32],
-    labels: list[str] | None,
-) -> None:
-    """Hold answers to all golden rows against what is expected, both of shape (n_rows, n_outputs).
-
-    Raises:
-        ServingError: a row differs.
-    """
-    wrong = rows_that_differ(expected, got, classification=labels is not None)
-    if len(wrong):
-        row = wrong[0]
-        raise ServingError(
-            f"{place}: golden row {row} expected {_shown(expected[row], labels)}, "
-            f"got {_shown(got[row], labels)}"
-        )
-
-
-def _shown(outputs: NDArray[np.float32], labels: list[str] | None) -> str:
-    if labels is None:
-        return f"{outputs[0]:.9g}"
-    named = ", ".join(f"{label}: {p:.9g}" for label, p in zip(labels, outputs, strict=True))
-    return f"{labels[int(outputs.argmax())]!r} ({named})"
+    @property
+    def _place(self) -> str:
+        return f"{self.model} version {self.version}"

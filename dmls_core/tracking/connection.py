@@ -1,11 +1,8 @@
-"""Reach MLflow: a client bound to one address, addresses of pages, and errors that name both."""
+"""Connect to MLflow: a client for one address, its pages' addresses, and errors that name the address."""
 
 from __future__ import annotations
 
-import http.client
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,12 +11,13 @@ from urllib.parse import quote
 from dmls_core.errors import PlatformError, TrackingError
 
 if TYPE_CHECKING:
+    import httpx
     from mlflow import MlflowClient
 
-PROBE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 
-# MLflow offers nothing but the environment for these: no search for git, no reports of use, no lines on
-# stdout, no progress bars in logs. What the platform has set stays.
+# MLflow reads these from the environment only: no search for git, no telemetry, no lines on stdout, no
+# progress bars in logs. Values that the platform has set stay.
 _QUIET = {
     "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -32,12 +30,10 @@ def connect(uri: str) -> MlflowClient:
     """Return a client of the tracking server and model registry at ``uri``.
 
     Raises:
-        PlatformError: ``uri`` is empty.
+        PlatformError: ``uri`` is empty, or not an HTTP address.
         TrackingError: no server answers there.
     """
-    if not uri:
-        raise PlatformError("MLflow's address is not set: set MLFLOW_TRACKING_URI")
-    _probe(uri)
+    request(uri, "/health")  # any answer will do
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
@@ -45,9 +41,32 @@ def connect(uri: str) -> MlflowClient:
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
+def request(uri: str, path: str, **parameters: str) -> httpx.Response:
+    """Send one GET request to MLflow; its own client would retry for minutes.
+
+    Raises:
+        PlatformError: ``uri`` is empty, or not an HTTP address.
+        TrackingError: no server answers there.
+    """
+    import httpx
+
+    if not uri:
+        raise PlatformError("MLflow's address is not set: set MLFLOW_TRACKING_URI")
+    if not uri.startswith(("http://", "https://")):
+        raise PlatformError(f"{uri} is not the address of an MLflow server: expected http://host:port")
+    url = f"{uri.rstrip('/')}{path}"
+    try:
+        return httpx.get(url, params=parameters, timeout=TIMEOUT_SECONDS, follow_redirects=True)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise TrackingError(
+            f"MLflow does not answer at {uri}: start it, or correct its address ({reason})"
+        ) from error
+
+
 @contextmanager
 def reaching(uri: str, doing: str) -> Iterator[None]:
-    """Turn what MLflow raises into a ``TrackingError`` that names the address and the step."""
+    """Turn errors of MLflow's client into a ``TrackingError`` that names the address and the step."""
     from mlflow.exceptions import MlflowException
     from requests import RequestException
 
@@ -57,28 +76,13 @@ def reaching(uri: str, doing: str) -> Iterator[None]:
         raise TrackingError(f"MLflow at {uri} could not {doing}: {error}") from error
 
 
-def _probe(uri: str) -> None:
-    """Ask once whether a server is there: MLflow's own client would try for minutes."""
-    if not uri.startswith(("http://", "https://")):
-        raise PlatformError(f"{uri} is no address of an MLflow server: expected http://host:port")
-    try:
-        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS).close()  # noqa: S310
-    except urllib.error.HTTPError:
-        return  # it answered
-    except (OSError, http.client.HTTPException, ValueError) as error:  # no answer, or no address
-        reason = getattr(error, "reason", error)
-        raise TrackingError(
-            f"MLflow does not answer at {uri}: start it, or correct its address ({reason})"
-        ) from error
-
-
 def run_url(uri: str, experiment_id: str, run_id: str) -> str:
     """Return the address of a run's page; ``uri`` is the server as a browser reaches it."""
     return f"{uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
 def report_url(run_page: str) -> str:
-    """Return the address at which a run's page, as ``run_url`` returned it, shows its report."""
+    """Return the address of a run's report; ``run_page`` is an address from ``run_url``."""
     return f"{run_page}/artifacts/report.html"
 
 

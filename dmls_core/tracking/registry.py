@@ -2,45 +2,93 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from dmls_core.errors import NotFoundError, TrackingError, ValidationIssue
-from dmls_core.tracking.connection import PROBE_SECONDS, connect, reaching
+from dmls_core.tracking.connection import connect, reaching, request
 
 if TYPE_CHECKING:
+    import httpx
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+CHAMPION, CHALLENGER = "champion", "challenger"
+"""Aliases: the served version, and the one that waits to be."""
+
 RUN_KEY_TAG = "dmls.run_key"
-
 TRITON_VERSION_TAG = "dmls.triton_version"
-
 INTERVAL_END_TAG = "dmls.interval_end"
 """Tag with the end of the interval that a model was trained on, ISO 8601 in UTC."""
 
-
 DEPLOYED_BY_TAG, DEPLOYED_AT_TAG = "dmls.deployed_by", "dmls.deployed_at"
+
+_ABSENT = frozenset({"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"})
+"""MLflow's error codes for a missing model, and for a model without the alias."""
+
+
+@dataclass(frozen=True, slots=True)
+class Champion:
+    """A version of a registered model that a run of DMLS made.
+
+    Attributes:
+        version: in MLflow's registry.
+        run_key: of the run that made it.
+        until: end of the interval that it was trained on, ISO 8601 in UTC; empty for data without intervals.
+    """
+
+    version: int
+    run_key: str
+    until: str = ""
+
+
+def champion_of(uri: str, name: str) -> Champion | None:
+    """Return the champion of the model ``<team>.<job>``, or ``None`` if it has none made by DMLS.
+
+    An empty ``uri`` means that there is no MLflow server, and so no champion.
+
+    Raises:
+        TrackingError: MLflow does not answer.
+    """
+    return _version_of(uri, name, CHAMPION) if uri else None
+
+
+def find_champion(uri: str, name: str) -> Champion:
+    """Return the champion of the model ``<team>.<job>``.
+
+    Raises:
+        NotFoundError: there is no champion.
+        TrackingError: MLflow does not answer.
+    """
+    if found := _version_of(uri, name, CHAMPION):
+        return found
+    raise NotFoundError(ValidationIssue(f"{name} has no champion", hint="deploy a model of the job first"))
+
+
+def find_challenger(uri: str, name: str) -> Champion:
+    """Return the challenger of the model ``<team>.<job>``; errors as of ``find_champion``."""
+    if found := _version_of(uri, name, CHALLENGER):
+        return found
+    raise NotFoundError(
+        ValidationIssue(
+            f"{name} has no challenger", hint="train a model: it is the challenger until it is deployed"
+        )
+    )
 
 
 def promote(
     uri: str, name: str, version: int, *, triton_version: int | None = None, deployed_by: str = ""
 ) -> None:
-    """Make a version the champion, after it was verified; it is no challenger any more.
+    """Make a verified version the champion; it is no longer the challenger.
 
     Args:
         uri: the MLflow server.
         name: ``<team>.<job>``.
         version: the registered model's version.
-        triton_version: the version in the Triton repository that serves it, noted as a tag.
-        deployed_by: who did it, noted with the time as tags.
+        triton_version: its version in the Triton repository, kept as a tag.
+        deployed_by: the user or run, kept as a tag together with the time.
 
     Raises:
         NotFoundError: there is no such model.
@@ -51,80 +99,29 @@ def promote(
         now = aliases(client, name)
         if not now:
             raise NotFoundError(f"MLflow has no model {name} with a challenger")
+        tags = {}
         if triton_version is not None:
-            client.set_model_version_tag(name, str(version), TRITON_VERSION_TAG, str(triton_version))
+            tags[TRITON_VERSION_TAG] = str(triton_version)
         if deployed_by:
-            now_utc = datetime.now(UTC).isoformat(timespec="seconds")
-            for key, value in ((DEPLOYED_BY_TAG, deployed_by), (DEPLOYED_AT_TAG, now_utc)):
-                client.set_model_version_tag(name, str(version), key, value)
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            tags |= {DEPLOYED_BY_TAG: deployed_by, DEPLOYED_AT_TAG: at}
+        for key, value in tags.items():
+            client.set_model_version_tag(name, str(version), key, value)
         client.set_registered_model_alias(name, CHAMPION, str(version))
         if now.get(CHALLENGER) == version:
             client.delete_registered_model_alias(name, CHALLENGER)
 
 
-@dataclass(frozen=True, slots=True)
-class Champion:
-    """The version of a registered model that is served, or waits to be.
-
-    Attributes:
-        version: in MLflow's registry.
-        run_key: of the run that made it.
-        until: end of the interval that it was trained on, ISO 8601 in UTC; empty: its data is of none.
-    """
-
-    version: int
-    run_key: str
-    until: str = ""
-
-
-def find_champion(uri: str, name: str) -> Champion:
-    """Return the champion of a model.
-
-    Args:
-        uri: the MLflow server.
-        name: ``<team>.<job>``.
-
-    Raises:
-        NotFoundError: there is no champion.
-        TrackingError: MLflow does not answer.
-    """
-    return _find(uri, name, CHAMPION, "deploy a model of the job first")
-
-
-def find_challenger(uri: str, name: str) -> Champion:
-    """Return what waits to be the champion of a model; arguments and errors as of ``find_champion``."""
-    return _find(uri, name, CHALLENGER, "train one: it is challenger until it is deployed")
-
-
-def _find(uri: str, name: str, alias: str, hint: str) -> Champion:
-    client = connect(uri)
-    with reaching(uri, f"look up the {alias} of {name}"):
-        version = aliases(client, name).get(alias)
-        tags = client.get_model_version(name, str(version)).tags if version else {}
-    if version is None or RUN_KEY_TAG not in tags:
-        raise NotFoundError(ValidationIssue(f"{name} has no {alias}", hint=hint))
-    return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
-
-
-def tag_version(uri: str, name: str, version: int, tags: Mapping[str, str]) -> None:
-    """Set tags of a model's version.
-
-    Raises:
-        TrackingError: MLflow does not answer, or has no such version.
-    """
-    client = connect(uri)
-    with reaching(uri, f"tag version {version} of {name}"):
-        for key, value in tags.items():
-            client.set_model_version_tag(name, str(version), key, value)
+def promote_served(uri: str, name: str, triton_version: int, *, deployed_by: str) -> None:
+    """Make the version that Triton serves as ``triton_version`` the champion; errors as of ``promote``."""
+    version = registered_as(uri, name, triton_version)
+    promote(uri, name, version, triton_version=triton_version, deployed_by=deployed_by)
 
 
 def registered_as(uri: str, name: str, triton_version: int) -> int:
-    """Return the version of a registered model that a version in the Triton repository was made from.
+    """Return the registered version of a version in the Triton repository.
 
-    Args:
-        uri: the MLflow server.
-        name: ``<team>.<job>``.
-        triton_version: the version in the repository; of several that hold the same files, the newest counts.
+    If several registered versions hold the same files, the newest counts.
 
     Raises:
         NotFoundError: MLflow has none.
@@ -138,36 +135,35 @@ def registered_as(uri: str, name: str, triton_version: int) -> int:
             if version.tags.get(TRITON_VERSION_TAG) == str(triton_version)
         ]
     if not found:
-        hint = f"no version of it has the tag {TRITON_VERSION_TAG}={triton_version}"
-        raise NotFoundError(ValidationIssue(f"MLflow has no version of {name} for it", hint=hint))
+        hint = f"no registered version has the tag {TRITON_VERSION_TAG}={triton_version}"
+        raise NotFoundError(
+            ValidationIssue(
+                f"MLflow has no version of {name} for version {triton_version} in Triton", hint=hint
+            )
+        )
     return max(found)
 
 
 def served_as(uri: str, name: str, triton_version: int) -> Champion:
-    """Return which version answered under a number in the Triton repository, and the run that made it.
-
-    Args:
-        uri: the MLflow server.
-        name: ``<team>.<job>``.
-        triton_version: the version in the repository.
+    """Return the registered version, with its run, of a version in the Triton repository.
 
     Raises:
-        NotFoundError: MLflow has none, or one that no run made.
+        NotFoundError: MLflow has none, or no run of DMLS made it.
         TrackingError: MLflow does not answer.
     """
     version = registered_as(uri, name, triton_version)
     client = connect(uri)
     with reaching(uri, f"look up version {version} of {name}"):
-        tags = client.get_model_version(name, str(version)).tags
-    if RUN_KEY_TAG not in tags:
+        found = _made_by_run(version, client.get_model_version(name, str(version)).tags)
+    if found is None:
         raise NotFoundError(ValidationIssue(f"version {version} of {name} was not made by a run of DMLS"))
-    return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
+    return found
 
 
 def champions(uri: str) -> dict[str, int | None]:
-    """Return the version in Triton that should be served of each model that has a champion.
+    """Return, for each model with a champion, the version that Triton should serve.
 
-    ``None`` where the champion says none.
+    ``None``: the champion was never deployed to Triton.
 
     Raises:
         TrackingError: MLflow does not answer.
@@ -186,69 +182,24 @@ def champions(uri: str) -> dict[str, int | None]:
     return found
 
 
-ALIAS = "/api/2.0/mlflow/registered-models/alias"
-NONE_THERE = frozenset({"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"})
-"""MLflow's answers where there is no such model, and where the model has no such alias."""
-
-
-def champion_of(uri: str, name: str) -> Champion | None:
-    """Return the champion of a model, if it has one that DMLS made.
-
-    Args:
-        uri: the MLflow server; empty: there is none, and so no champion.
-        name: ``<team>.<job>``.
+def tag_version(uri: str, name: str, version: int, tags: Mapping[str, str]) -> None:
+    """Set tags of a registered version.
 
     Raises:
-        TrackingError: MLflow does not answer.
+        TrackingError: MLflow does not answer, or has no such version.
     """
-    if not uri:
-        return None
-    query = urlencode({"name": name, "alias": CHAMPION})
-    try:
-        request = urllib.request.Request(f"{uri.rstrip('/')}{ALIAS}?{query}")  # noqa: S310 - the platform's own
-        with urllib.request.urlopen(request, timeout=PROBE_SECONDS) as answer:  # noqa: S310
-            version = json.loads(answer.read())["model_version"]
-    except urllib.error.HTTPError as error:
-        if error.code in (401, 403):
-            return _by_client(uri, name)
-        if _code(error) in NONE_THERE:
-            return None
-        raise TrackingError(f"MLflow at {uri} could not look up the champion of {name}: {error}") from error
-    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
-        raise TrackingError(
-            f"MLflow does not answer at {uri}: start it, or correct its address ({error})"
-        ) from error
-    tags = {tag["key"]: tag["value"] for tag in version.get("tags", ())}
-    if RUN_KEY_TAG not in tags:
-        return None
-    return Champion(int(version["version"]), tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
-
-
-def _by_client(uri: str, name: str) -> Champion | None:
-    try:
-        return find_champion(uri, name)
-    except NotFoundError:
-        return None
-
-
-def _code(error: urllib.error.HTTPError) -> Any:  # noqa: ANN401 - whatever the server said
-    try:
-        return json.loads(error.read()).get("error_code")
-    except (ValueError, AttributeError):
-        return None
-
-
-CHALLENGER = "challenger"
-CHAMPION = "champion"
+    client = connect(uri)
+    with reaching(uri, f"tag version {version} of {name}"):
+        for key, value in tags.items():
+            client.set_model_version_tag(name, str(version), key, value)
 
 
 def register_model(
     client: MlflowClient, run: Run, name: str, model_id: str, description: str, *, challenger: bool = True
 ) -> int:
-    """Register a logged model as a version of ``name``, unless that was done, and make it the challenger.
+    """Register a logged model as a version of ``name``, unless it is, and make it the challenger.
 
-    A version that is champion already stays that alone, and so does the challenger if ``challenger`` is not
-    asked for.
+    The champion does not become the challenger; without ``challenger`` no alias changes.
 
     Returns:
         The version.
@@ -279,7 +230,7 @@ def registered_version(client: MlflowClient, run: Run, name: str) -> int | None:
 
 
 def aliases(client: MlflowClient, name: str) -> dict[str, int]:
-    """Return alias -> version of a registered model; none where there is no such model."""
+    """Return the versions of a registered model by alias; empty if there is no such model."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -291,6 +242,57 @@ def aliases(client: MlflowClient, name: str) -> dict[str, int]:
     return {alias: int(version) for alias, version in model.aliases.items()}
 
 
+def own_tags(run: Run) -> dict[str, str]:
+    """Return the tags that DMLS set on a run."""
+    return {key: value for key, value in run.data.tags.items() if key.startswith("dmls.")}
+
+
+def _version_of(uri: str, name: str, alias: str) -> Champion | None:
+    """Return the version with an alias, if there is one that DMLS made.
+
+    One REST request: importing MLflow's client takes 2.6 CPU seconds, in two tasks of every run that need
+    nothing else of it. A server that requires authentication is left to the client, which knows all methods.
+    """
+    answer = request(uri, "/api/2.0/mlflow/registered-models/alias", name=name, alias=alias)
+    if answer.status_code in (401, 403):
+        return _version_by_client(uri, name, alias)
+    if answer.is_error:
+        if _error_code(answer) in _ABSENT:
+            return None
+        raise TrackingError(
+            f"MLflow at {uri} could not look up the {alias} of {name}: HTTP status {answer.status_code}"
+        )
+    try:
+        found = answer.json()["model_version"]
+        tags = {tag["key"]: tag["value"] for tag in found.get("tags", ())}
+        return _made_by_run(int(found["version"]), tags)
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrackingError(
+            f"MLflow does not answer at {uri}: start it, or correct its address ({error!r})"
+        ) from error
+
+
+def _version_by_client(uri: str, name: str, alias: str) -> Champion | None:
+    client = connect(uri)
+    with reaching(uri, f"look up the {alias} of {name}"):
+        version = aliases(client, name).get(alias)
+        tags = client.get_model_version(name, str(version)).tags if version else {}
+    return _made_by_run(version, tags) if version else None
+
+
+def _made_by_run(version: int, tags: Mapping[str, str]) -> Champion | None:
+    if RUN_KEY_TAG not in tags:
+        return None
+    return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
+
+
+def _error_code(answer: httpx.Response) -> Any:  # noqa: ANN401 - whatever the server sent
+    try:
+        return answer.json().get("error_code")
+    except (ValueError, AttributeError):
+        return None
+
+
 def _create_registered_model(client: MlflowClient, name: str, tags: Mapping[str, str]) -> None:
     from mlflow.exceptions import MlflowException
 
@@ -299,8 +301,3 @@ def _create_registered_model(client: MlflowClient, name: str, tags: Mapping[str,
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-
-
-def own_tags(run: Run) -> dict[str, str]:
-    """Return the tags that DMLS set on a run."""
-    return {key: value for key, value in run.data.tags.items() if key.startswith("dmls.")}

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving import Repository, TritonClient, checkpoint, deploy, rollback
+from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint
 from tests.bench.load import Asked, Plan, ask_all, http_json, triton_raw, triton_table
 from tests.bench.report import Row, print_table
 from tests.bench.rivals import fastapi_app, mlflow_server
@@ -137,7 +137,7 @@ class Changes:
         kind = number % 2
         folder = _variant(self._models[kind], self._base / f"v{number}", number)
         begun = time.monotonic()
-        version = deploy(self._repository, self._client, NAME, folder).version
+        version = Deployment(self._repository, self._client, NAME).deploy(folder).version
         self._forest[version] = kind
         self._history.append((begun, time.monotonic(), kind))
 
@@ -145,14 +145,14 @@ class Changes:
         """Try to deploy what must be refused."""
         arguments = _failing(self.refused, self._models[1 - number % 2], self._base)
         try:
-            deploy(self._repository, self._client, NAME, **arguments)
+            Deployment(self._repository, self._client, NAME).deploy(**arguments)
         except ServingError:
             self.refused += 1
 
     def roll_back(self) -> None:
         """Go back to the version before."""
         begun = time.monotonic()
-        version = rollback(self._repository, self._client, NAME).version
+        version = Deployment(self._repository, self._client, NAME).rollback().version
         self._history.append((begun, time.monotonic(), self._forest[version]))
         self.rollbacks += 1
 
@@ -172,7 +172,7 @@ def side_by_side(triton: TritonProcess, base: Path, seconds: float, trees: int) 
     encoder = Encoder.from_json(json.loads((run_folder / "model/encoder.json").read_text()))
     encoded = encoder.transform(columns)
     with triton.client() as client:
-        deploy(triton.repository, client, "bench.rival", run_folder / "model")
+        Deployment(triton.repository, client, "bench.rival").deploy(run_folder / "model")
     http, grpc = (triton.context.address(f"triton_{kind}") for kind in ("http", "grpc"))
     rows: list[Row] = []
     with mlflow_server(run_folder, base) as mlflow, fastapi_app(run_folder, base, trees) as fastapi:

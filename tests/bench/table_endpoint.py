@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.serving import checkpoint, connect, deploy
+from dmls_core.serving import Deployment, checkpoint, connect
 from dmls_core.serving.model_config import table_name
 from tests.bench.report import Row, run
 from tests.services.triton_server import new_triton
@@ -48,7 +48,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
                 folder = Path(scratch) / name
                 _train(folder, numbers, categories)
                 with triton.client() as client:
-                    deploy(triton.repository, client, name, folder)
+                    Deployment(triton.repository, client, name).deploy(folder)
                     for protocol in ("http", "grpc"):
                         for batch in (1, 32, 1024):
                             times = _times(

@@ -172,7 +172,7 @@ def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClie
 
     status = platform.status("lab", "late")
     assert status["state"] == "accepted"
-    assert "nobody answered the approval by its deadline; the champion stays" in status["message"]
+    assert "the approval was not answered by its deadline; the champion stays" in status["message"]
     decision = json.loads(platform.get(f"runs/lab/late/{status['run_key']}/decision.json") or b"{}")
     assert (decision["decision"], decision["by"]) == ("keep", "deadline")
 

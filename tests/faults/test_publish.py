@@ -16,9 +16,9 @@ import pytest
 
 from dmls_core.devstack.service import wait_until
 from dmls_core.errors import ServingError
-from dmls_core.serving import Repository, deploy, go_live, measure, rollback, stage
+from dmls_core.serving import Deployment, Repository, choose_scaling
 from dmls_core.serving.model_config import SIMPLEST
-from dmls_core.serving.options import choice_of
+from dmls_core.serving.options import read_scaling_choice
 from tests.services.seaweed import Seaweed
 from tests.services.triton_server import new_triton
 from tests.trained_run import trained_run
@@ -88,7 +88,7 @@ def test_killed_at_every_step_a_proven_version_answers_and_a_repeat_finishes(tri
     repository = triton.repository
     try:
         with triton.client() as client:
-            deploy(repository, client, name, made(0))
+            Deployment(repository, client, name).deploy(made(0))
             for number, step in enumerate(STEPS, start=1):
                 (old,) = client.versions(name)
                 named = step.format(name=name, new=number + 1)
@@ -107,7 +107,7 @@ def test_killed_at_every_step_a_proven_version_answers_and_a_repeat_finishes(tri
                 late = STEPS.index(step) > STEPS.index("load {name}")
                 assert live == (number + 1 if late else old), f"after a kill before: {named}"
                 assert answers(client, name, made(number if late else number - 1)), named
-                assert deploy(repository, client, name, made(number)).version == number + 1
+                assert Deployment(repository, client, name).deploy(made(number)).version == number + 1
                 assert client.versions(name) == (number + 1,)
                 assert client.versions(f"{name}.candidate") == ()
                 assert repository.verified(name)[-1] == number + 1
@@ -120,7 +120,7 @@ def test_killed_at_every_step_a_proven_version_answers_and_a_repeat_finishes(tri
 def test_a_disk_that_is_full_while_staging(triton, made, name):
     """The limit of a file's size stands for the disk's: both make the write itself fail."""
     with triton.client() as client:
-        deploy(triton.repository, client, name, made(0))
+        Deployment(triton.repository, client, name).deploy(made(0))
         code = (
             "import resource, signal, sys\n"
             "from pathlib import Path\n"
@@ -139,7 +139,7 @@ def test_a_disk_that_is_full_while_staging(triton, made, name):
         assert client.versions(name) == (1,)
         assert triton.repository.versions(name) == (1,)
         assert answers(client, name, made(0))
-        assert deploy(triton.repository, client, name, made(1)).version == 2
+        assert Deployment(triton.repository, client, name).deploy(made(1)).version == 2
 
 
 def test_a_real_disk_that_is_full(triton, made, name, tmp_path):
@@ -149,7 +149,7 @@ def test_a_real_disk_that_is_full(triton, made, name, tmp_path):
     try:
         repository = Repository(str(tmp_path / "models"))
         with triton.client() as client, pytest.raises(ServingError, match="No space left on device; free"):
-            deploy(repository, client, name, made(0))
+            Deployment(repository, client, name).deploy(made(0))
         assert repository.versions(name) == ()
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
@@ -158,25 +158,25 @@ def test_a_real_disk_that_is_full(triton, made, name, tmp_path):
 def test_triton_killed_between_load_and_verification(triton, made, name):
     repository = triton.repository
     with triton.client(timeout=20.0) as client:
-        deploy(repository, client, name, made(0))
-        staged = stage(repository, client, name, made(1))
+        Deployment(repository, client, name).deploy(made(0))
+        staged = Deployment(repository, client, name).stage(made(1))
         triton.stop(signal.SIGKILL)
         try:
             with pytest.raises(ServingError, match=r"does not answer.*Version 1 is still served"):
-                go_live(repository, client, name, staged.version)
+                Deployment(repository, client, name).promote(staged.version)
             with pytest.raises(ServingError, match="does not answer"):
-                rollback(repository, client, name, 1)
+                Deployment(repository, client, name).rollback(1)
         finally:
             triton.start()
     with triton.client() as client:
         wait_until(lambda: client.versions(name) == (1,), 60)
         assert answers(client, name, made(0))
-        assert deploy(repository, client, name, made(1)).version == 2
+        assert Deployment(repository, client, name).deploy(made(1)).version == 2
 
 
 def test_a_nan_among_the_golden_rows_and_a_wrong_checksum(triton, made, name, tmp_path):
     with triton.client() as client:
-        deploy(triton.repository, client, name, made(0))
+        Deployment(triton.repository, client, name).deploy(made(0))
         folder = tmp_path / "model"
         folder.mkdir()
         for file in made(1).iterdir():
@@ -185,11 +185,11 @@ def test_a_nan_among_the_golden_rows_and_a_wrong_checksum(triton, made, name, tm
         golden["expected"][2][1] = float("nan")
         (folder / "golden.json").write_text(json.dumps(golden))
         with pytest.raises(ServingError, match=r"no usable golden rows.*Version 1 is still served"):
-            deploy(triton.repository, client, name, folder)
-        staged = stage(triton.repository, client, name, made(1))
+            Deployment(triton.repository, client, name).deploy(folder)
+        staged = Deployment(triton.repository, client, name).stage(made(1))
         (triton.repository.root / name / str(staged.version) / "checkpoint.tl").write_bytes(b"other")
         with pytest.raises(ServingError, match=r"checkpoint\.tl is damaged: its SHA-256 is"):
-            go_live(triton.repository, client, name, staged.version)
+            Deployment(triton.repository, client, name).promote(staged.version)
         assert client.versions(name) == (1,)
         assert answers(client, name, made(0))
 
@@ -223,16 +223,16 @@ def test_a_repository_in_s3(on_s3, made):
     triton, repository, seaweed = on_s3
     name = "lab.remote"
     with triton.client(key="") as stranger, pytest.raises(ServingError, match="restricted"):
-        deploy(repository, stranger, name, made(0))
+        Deployment(repository, stranger, name).deploy(made(0))
     with triton.client(key="let-me-load", load_timeout=120) as client:
-        assert deploy(repository, client, name, made(0)).version == 1
-        staged = stage(repository, client, name, made(1))
-        chosen = measure(repository, client, name, staged.version)
+        assert Deployment(repository, client, name).deploy(made(0)).version == 1
+        staged = Deployment(repository, client, name).stage(made(1))
+        chosen = choose_scaling(Deployment(repository, client, name), staged.version)
         assert [found.scaling for found in chosen.measured][:1] in ([SIMPLEST], []), "or time was up"
-        assert go_live(repository, client, name, staged.version).version == 2
-        assert choice_of(repository.store, name, 2) == chosen
+        assert Deployment(repository, client, name).promote(staged.version).version == 2
+        assert read_scaling_choice(repository.store, name, 2) == chosen
         for version in (1, 2, 1):  # within seconds: S3 tells times in whole ones
-            assert rollback(repository, client, name, version).version == version
+            assert Deployment(repository, client, name).rollback(version).version == version
             assert client.versions(name) == (version,)
             assert answers(client, name, made(version - 1))
         entered, told = threading.Event(), []
@@ -248,8 +248,8 @@ def test_a_repository_in_s3(on_s3, made):
         try:
             assert answers(client, name, made(0)), "Triton answers without S3"
             with pytest.raises(ServingError, match=r"cannot .*(lock|write|connect)"):
-                deploy(repository, client, name, made(3))
+                Deployment(repository, client, name).deploy(made(3))
         finally:
             seaweed.start()
         assert answers(client, name, made(0))
-        assert deploy(repository, client, name, made(3)).version == 3
+        assert Deployment(repository, client, name).deploy(made(3)).version == 3

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import ServingError, UserError
-from dmls_core.serving import ServingOptions, connect, deploy, rollback
-from dmls_core.serving.canary import end_canary, start_canary
+from dmls_core.serving import Deployment, ServingOptions, connect
 from tests.table_endpoint import Served, outputs_of, request_body
 from tests.trained_run import trained_run, user_rows
 
@@ -31,7 +30,7 @@ def served(triton, client, tmp_path):
     trained_run(tmp_path / "b", seed=1, n_trees=5)
     made = Served(triton.repository, client, tmp_path / "a")
     yield made
-    end_canary(triton.repository, client, made.name)
+    Deployment(triton.repository, client, made.name).end_canary()
 
 
 def ask(served, request_id="", rows=ROWS):
@@ -64,7 +63,9 @@ def wait_metric(triton, served, name, atleast):
 
 def test_a_canary_answers_its_share_by_request_id_and_says_so(triton, client, served, tmp_path):
     folder = tmp_path / "b/model"
-    assert start_canary(triton.repository, client, served.name, folder, share=0.4, shadow=False) == 2
+    assert (
+        Deployment(triton.repository, client, served.name).start_canary(folder, share=0.4, shadow=False) == 2
+    )
     expected = {1: served.expected(ROWS), 2: None}
     first = {name: ask(served, name) for name in map(str, range(60))}
     versions = [version for version, _ in first.values()]
@@ -83,7 +84,8 @@ def test_a_canary_answers_its_share_by_request_id_and_says_so(triton, client, se
 
 
 def test_a_challenger_that_goes_away_fails_no_request(triton, client, served, tmp_path):
-    start_canary(triton.repository, client, served.name, tmp_path / "b/model", share=0.5, shadow=False)
+    deployment = Deployment(triton.repository, client, served.name)
+    deployment.start_canary(tmp_path / "b/model", share=0.5, shadow=False)
     wrong, seen, stop = [], [], threading.Event()
 
     def keep_asking():
@@ -100,7 +102,7 @@ def test_a_challenger_that_goes_away_fails_no_request(triton, client, served, tm
         for step in (
             lambda: None,
             lambda: client.unload(f"{served.name}.challenger"),
-            lambda: end_canary(triton.repository, client, served.name),
+            lambda: deployment.end_canary(),
         ):
             step()
             count, end = len(seen), time.monotonic() + WAIT
@@ -117,16 +119,17 @@ def test_a_challenger_that_goes_away_fails_no_request(triton, client, served, tm
 
 
 def test_a_shadow_is_compared_and_logged_while_the_live_version_answers(triton, client, served, tmp_path):
+    deployment = Deployment(triton.repository, client, served.name)
     model = tmp_path / "a/model"
-    deploy(triton.repository, client, served.name, model)
+    deployment.deploy(model)
     triton.repository.set_options(served.name, ServingOptions(log_share=1.0))
-    start_canary(triton.repository, client, served.name, tmp_path / "b/model", share=1.0, shadow=True)
+    deployment.start_canary(tmp_path / "b/model", share=1.0, shadow=True)
     version, probabilities = ask(served, "compared")
     assert version == 1
     assert np.abs(probabilities - served.expected(ROWS)).max() <= 1e-6
     told = wait_metric(triton, served, "dmls_canary_rows_total", 40)
     assert 0 < told["dmls_canary_different_rows_total"] < told["dmls_canary_rows_total"]
-    end_canary(triton.repository, client, served.name)
+    deployment.end_canary()
     folder = triton.context.inference_log / served.name
     end = time.monotonic() + WAIT
     while not list(folder.glob("*.jsonl")):
@@ -143,15 +146,16 @@ def test_a_shadow_is_compared_and_logged_while_the_live_version_answers(triton, 
 
 def test_what_does_not_prove_itself_or_is_served_is_not_tried(triton, client, served, tmp_path):
     repository = triton.repository
+    deployment = Deployment(repository, client, served.name)
     with pytest.raises(UserError, match="which is served already"):
-        start_canary(repository, client, served.name, tmp_path / "a/model", share=0.5, shadow=False)
+        deployment.start_canary(tmp_path / "a/model", share=0.5, shadow=False)
     trained_run(tmp_path / "numbers", regression=True)
     with pytest.raises(UserError, match="is a classification, and the challenger a regression"):
-        start_canary(repository, client, served.name, tmp_path / "numbers/model", share=0.5, shadow=False)
+        deployment.start_canary(tmp_path / "numbers/model", share=0.5, shadow=False)
     golden = tmp_path / "b/model/golden.json"
     golden.write_text(golden.read_text().replace('"expected": [[0', '"expected": [[7'))
     with pytest.raises(ServingError):
-        start_canary(repository, client, served.name, tmp_path / "b/model", share=0.5, shadow=False)
+        deployment.start_canary(tmp_path / "b/model", share=0.5, shadow=False)
     assert repository.options(served.name).canary is None
     assert ask(served)[0] == 1
     assert client.versions(f"{served.name}.candidate") == ()
@@ -159,15 +163,16 @@ def test_what_does_not_prove_itself_or_is_served_is_not_tried(triton, client, se
 
 def test_a_deployment_ends_the_canary_and_a_rollback_does_not(triton, client, served, tmp_path):
     repository = triton.repository
+    deployment = Deployment(repository, client, served.name)
     trained_run(tmp_path / "c", seed=2)
-    deploy(repository, client, served.name, tmp_path / "c/model")
-    start_canary(repository, client, served.name, tmp_path / "b/model", share=1.0, shadow=False)
+    deployment.deploy(tmp_path / "c/model")
+    deployment.start_canary(tmp_path / "b/model", share=1.0, shadow=False)
     assert ask(served)[0] == 3
-    rollback(repository, client, served.name, 1)
+    deployment.rollback(1)
     assert ask(served)[0] == 3
-    deploy(repository, client, served.name, tmp_path / "b/model")
+    deployment.deploy(tmp_path / "b/model")
     assert ask(served)[0] == 3
     assert repository.options(served.name).canary is None
     assert client.versions(f"{served.name}.challenger") == ()
-    rollback(repository, client, served.name)
+    deployment.rollback()
     assert ask(served)[0] == 1

@@ -13,7 +13,7 @@ from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils.shared_memory import mapped_shared_memory_regions
 
 from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError
-from dmls_core.serving import Predictor, connect, rollback_to
+from dmls_core.serving import Deployment, Predictor, connect
 from dmls_core.serving.shared_memory import SharedInputs
 from tests.services.seaweed import free_ports
 from tests.table_endpoint import Served, change_encoder
@@ -189,7 +189,7 @@ def test_an_empty_frame_gives_an_empty_one(model):
         (lambda f: f.rename(columns={"colour": "color"}), r"column 'colour' is missing \(is it 'color'\?\)"),
         (lambda f: f[["count"]], r"(?s)'size' is missing.*'colour' is missing"),
         (lambda f: f.assign(size=["1", "x", "2"]), r"column 'size', row 2: 'x' is not a number"),
-        (lambda f: pd.concat([f, f[["size"]]], axis=1), "'size' comes more than once"),
+        (lambda f: pd.concat([f, f[["size"]]], axis=1), "'size' occurs more than once"),
         (lambda f: {**f.to_dict("list"), "count": [1]}, "differ in length"),
         (
             lambda f: {**f.to_dict("list"), "colour": ["red", "\udcff", "red"]},
@@ -222,7 +222,7 @@ def test_another_version_with_other_columns_and_labels_is_noticed(triton, tmp_pa
             with pytest.raises(DataError, match="missing: 'length'|'length' is missing"):
                 model.predict(frame)
             # Whichever is live: its columns and labels are right.
-            rollback_to(triton.repository, client, served.name, 1)
+            Deployment(triton.repository, client, served.name).rollback(1)
             assert set(model.predict(frame)["prediction"]) <= {"bad", "good", "so-so"}
 
 

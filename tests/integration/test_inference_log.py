@@ -19,7 +19,7 @@ from dmls_core.monitoring.inference_log import (
     new_requests,
 )
 from dmls_core.monitoring.profile import profile_of
-from dmls_core.serving import ServingOptions, checkpoint, deploy, rollback
+from dmls_core.serving import Deployment, ServingOptions, checkpoint
 from dmls_core.store import layout, open_store
 from tests.table_endpoint import Served, request_body
 from tests.trained_run import COLOURS, trained_run, user_rows
@@ -71,12 +71,13 @@ def metric(triton, name, model):
 def test_requests_reach_the_store_with_their_answers_and_drift_is_seen(triton, client, store, tmp_path):
     """What users ask, and nothing else: no golden row, no sensitive column."""
     served = Served(triton.repository, client, tmp_path / "run")
+    deployment = Deployment(triton.repository, client, served.name)
     model = tmp_path / "run/model"
     write_baseline(model, user_rows(400))
-    deploy(triton.repository, client, served.name, model)
+    deployment.deploy(model)
     options = ServingOptions(log_share=1.0, log_leave_out=("colour",))
     trained_run(tmp_path / "second", seed=1)
-    version = deploy(triton.repository, client, served.name, tmp_path / "second/model", options=options)
+    version = deployment.deploy(tmp_path / "second/model", options=options)
     rows = user_rows(90, seed=8)
     body = request_body(served.encoder, rows) | {"id": "order 7"}
     status, answer = served.post(body)
@@ -112,11 +113,12 @@ def test_requests_reach_the_store_with_their_answers_and_drift_is_seen(triton, c
 
 def test_versions_follow_and_options_stay_after_a_rollback(triton, client, store, tmp_path):
     served = Served(triton.repository, client, tmp_path / "a")
+    deployment = Deployment(triton.repository, client, served.name)
     trained_run(tmp_path / "b", seed=1)
     options = ServingOptions(log_share=1.0)
-    deploy(triton.repository, client, served.name, tmp_path / "b/model", options=options)
+    deployment.deploy(tmp_path / "b/model", options=options)
     served.ask(user_rows(5))
-    rollback(triton.repository, client, served.name)
+    deployment.rollback()
     assert triton.repository.options(served.name) == options
     served.ask(user_rows(7))
     end_of_log(triton, client, served)
@@ -132,7 +134,9 @@ def test_a_log_that_cannot_be_written_fails_no_request_and_is_counted(triton, cl
     place.write_text("a file stands where the folder should be")
     served = Served(triton.repository, client, tmp_path / "run", name)
     trained_run(tmp_path / "b", seed=1)
-    deploy(triton.repository, client, name, tmp_path / "b/model", options=ServingOptions(log_share=1.0))
+    Deployment(triton.repository, client, name).deploy(
+        tmp_path / "b/model", options=ServingOptions(log_share=1.0)
+    )
     end = time.monotonic() + WAIT
     while not metric(triton, "dmls_log_dropped_rows_total", name):
         assert time.monotonic() < end

@@ -20,7 +20,7 @@ from dmls_core.monitoring import Values, compare, drift_metrics
 from dmls_core.monitoring.counters import count
 from dmls_core.monitoring.profile import profile_of
 from dmls_core.monitoring.prometheus import decay_file, decay_metrics, drift_file
-from dmls_core.serving import ServingOptions, deploy
+from dmls_core.serving import Deployment, ServingOptions
 from dmls_core.store import open_store
 from tests.services.prometheus_server import Prometheus
 from tests.services.seaweed import free_ports
@@ -103,7 +103,7 @@ def asked(triton, tmp_path_factory):
         served = Served(triton.repository, client, folder / "a", NAME)
         trained_run(folder / "b", seed=1)
         options = ServingOptions(log_share=1.0)
-        deploy(triton.repository, client, NAME, folder / "b/model", options=options)
+        Deployment(triton.repository, client, NAME).deploy(folder / "b/model", options=options)
         served.ask(user_rows(3))
     return triton.context.address("triton_metrics")
 

@@ -14,9 +14,9 @@ import pytest
 from dmls_core.data.encoder import Encoder
 from dmls_core.devstack.service import wait_until
 from dmls_core.errors import ServingError
-from dmls_core.serving import Repository, TritonClient, deploy, go_live, measure, rollback, stage
+from dmls_core.serving import Deployment, Repository, TritonClient, choose_scaling
 from dmls_core.serving.model_config import table_name
-from dmls_core.serving.reconcile import repair
+from dmls_core.serving.reconcile import reconcile
 from dmls_core.serving.verification import table_tensors
 from tests.services.nginx_server import nginx
 from tests.services.triton_server import new_triton
@@ -95,11 +95,12 @@ def versions_that_answer(clients, model):
 
 def test_each_server_loads_and_proves_itself_before_the_next(replicas, clients, models):
     repository, _ = replicas
-    deploy(repository, clients, NAME, models[0])
+    deployment = Deployment(repository, clients, NAME)
+    deployment.deploy(models[0])
     steps = Steps(clients)
-    staged = stage(repository, clients, NAME, models[1])
-    measure(repository, clients, NAME, staged.version)
-    go_live(repository, clients, NAME, staged.version)
+    staged = deployment.stage(models[1])
+    choose_scaling(deployment, staged.version)
+    deployment.promote(staged.version)
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
     live = [step for step in steps.taken if step[2] == NAME]
     candidate = [step for step in steps.taken if step[2] == f"{NAME}.candidate" and step[1] == "infer"]
@@ -114,7 +115,7 @@ def test_at_the_first_that_fails_all_stay_at_the_old_version(replicas, clients, 
     steps = Steps(clients)
     steps.fail = (1, "infer", NAME)
     with pytest.raises(ServingError, match=r"server 1 is told to fail\. Version 2 is still served"):
-        deploy(repository, clients, NAME, models[2])
+        Deployment(repository, clients, NAME).deploy(models[2])
     steps.fail = None
     assert repository.serving(NAME) == 2
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
@@ -122,15 +123,16 @@ def test_at_the_first_that_fails_all_stay_at_the_old_version(replicas, clients, 
 
 def test_a_server_that_is_down_stops_the_deployment_and_gets_it_later(replicas, clients, models):
     repository, servers = replicas
+    deployment = Deployment(repository, clients, NAME)
     servers[1].stop()
     with pytest.raises(ServingError, match="does not answer"):
-        deploy(repository, clients, NAME, models[2])
+        deployment.deploy(models[2])
     assert versions_that_answer(clients[:1], models[1]) == [{2}]
     servers[1].start()
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
-    deploy(repository, clients, NAME, models[2])
+    deployment.deploy(models[2])
     assert versions_that_answer(clients, models[2]) == [{3}, {3}]
-    rollback(repository, clients, NAME)
+    deployment.rollback()
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
 
 
@@ -181,7 +183,7 @@ def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_los
         for protocol, port in (("http", 8000), ("grpc", 8001))
     }
     repository, servers = replicas
-    version = deploy(repository, clients, NAME, models[1]).version
+    version = Deployment(repository, clients, NAME).deploy(models[1]).version
     encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
     try:
         with nginx(config, places, tmp_path) as at:
@@ -205,5 +207,5 @@ def test_a_server_that_lost_the_model_is_mended(replicas, clients, models):
     repository, _ = replicas
     clients[1].unload(table_name(NAME))
     clients[1].unload(NAME)
-    assert "served no version" in repair(repository, clients, NAME, lambda: 2)
+    assert "served no version" in reconcile(Deployment(repository, clients, NAME), lambda: 2)
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]

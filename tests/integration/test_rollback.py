@@ -13,7 +13,7 @@ from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.cli.main import app
 from dmls_core.devstack.doctor.services import check_served_versions
 from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
-from dmls_core.serving import deploy
+from dmls_core.serving import Deployment
 from dmls_core.settings import load_settings
 from dmls_core.store import open_store
 from dmls_core.tracking import find_champion, log_run, promote
@@ -45,7 +45,7 @@ def served(triton, mlflow_uri, tmp_path, monkeypatch):
             def make_champion(version, _, run=run):
                 promote(mlflow_uri, NAME, run.model_version, triton_version=version, deployed_by="a test")
 
-            deploy(triton.repository, client, NAME, folder / "model", finish=make_champion)
+            Deployment(triton.repository, client, NAME).deploy(folder / "model", finish=make_champion)
         yield client
 
 

@@ -16,19 +16,9 @@ import pytest
 import treelite
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving import (
-    Predictor,
-    TritonClient,
-    deploy,
-    go_live,
-    measure,
-    predict_file,
-    rollback_to,
-    stage,
-    verify,
-)
+from dmls_core.serving import Deployment, Predictor, TritonClient, choose_scaling, predict_file
 from dmls_core.serving.model_config import SIMPLEST, Scaling, table_name
-from dmls_core.serving.options import Choice, choice_of, note_choice
+from dmls_core.serving.options import ScalingChoice, read_scaling_choice, write_scaling_choice
 from tests.services.seaweed import free_ports
 from tests.trained_run import trained_run, user_rows
 
@@ -95,23 +85,24 @@ def test_every_kind_of_model_is_deployed_and_verified(triton, repository, client
     folder = candidate(binary=kind in ("binary", "xgboost"), regression=kind in ("regression", "lightgbm"))
     if kind in ("xgboost", "lightgbm"):
         boosted(folder, kind)
-    deployment = deploy(repository, client, name, folder)
+    deployment = Deployment(repository, client, name).deploy(folder)
     assert (deployment.version, deployment.previous) == (1, None)
-    assert verify(repository, client, name, 1) == 90
+    assert Deployment(repository, client, name).verify(1).rows == 90
     assert client.versions(name) == (1,)
     assert repository.verified(name) == (1,)
 
 
 def test_a_second_version_replaces_the_first_and_back(repository, client, candidate, name):
-    deploy(repository, client, name, candidate(0))
-    verify(repository, client, name, 1)
-    second = deploy(repository, client, name, candidate(1))
+    deployment = Deployment(repository, client, name)
+    deployment.deploy(candidate(0))
+    deployment.verify(1)
+    second = deployment.deploy(candidate(1))
     assert (second.version, second.previous) == (2, 1)
-    verify(repository, client, name, 2)
-    assert deploy(repository, client, name, candidate(0)).version == 1, "the same content is the same version"
-    verify(repository, client, name, 1)
-    rollback_to(repository, client, name, 2)
-    verify(repository, client, name, 2)
+    deployment.verify(2)
+    assert deployment.deploy(candidate(0)).version == 1, "the same content is the same version"
+    deployment.verify(1)
+    deployment.rollback(2)
+    deployment.verify(2)
     assert repository.versions(name) == (1, 2)
     rows = np.asarray(golden(candidate(1))["encoded"], np.float32)
     expected = np.asarray(golden(candidate(1))["expected"], np.float32)
@@ -122,40 +113,43 @@ def test_a_second_version_replaces_the_first_and_back(repository, client, candid
 def test_a_checkpoint_that_cannot_be_loaded_leaves_the_old_version_answering(
     repository, client, candidate, name
 ):
-    deploy(repository, client, name, candidate(0))
-    verify(repository, client, name, 1)
+    deployment = Deployment(repository, client, name)
+    deployment.deploy(candidate(0))
+    deployment.verify(1)
     bad = candidate(1)
     (bad / "checkpoint.tl").write_bytes((bad / "checkpoint.tl").read_bytes()[:1000])
     with pytest.raises(ServingError, match=rf"(?s)could not load {name}.*Version 1 is still served"):
-        deploy(repository, client, name, bad)
+        deployment.deploy(bad)
     assert client.versions(name) == (1,)
-    assert verify(repository, client, name, 1) == 90
+    assert deployment.verify(1).rows == 90
     assert client.live(), "a failed load does not make the server look dead"
 
 
 def test_a_model_of_the_wrong_shape_is_not_loaded(repository, client, candidate, name):
+    deployment = Deployment(repository, client, name)
     folder = candidate(0)
     about = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(about | {"n_features": 2}))
-    with pytest.raises(ServingError, match="Nothing else was served"):
-        deploy(repository, client, name, folder)
+    with pytest.raises(ServingError, match="No other version was served"):
+        deployment.deploy(folder)
     assert client.versions(name) == ()
     (folder / "model.json").write_text(json.dumps(about))
-    assert deploy(repository, client, name, folder).version == 2
-    assert verify(repository, client, name, 2) == 90
+    assert deployment.deploy(folder).version == 2
+    assert deployment.verify(2).rows == 90
 
 
 def test_a_model_that_answers_otherwise_is_found_out_and_rolled_back(repository, client, candidate, name):
-    deploy(repository, client, name, candidate(0))
-    verify(repository, client, name, 1)
+    deployment = Deployment(repository, client, name)
+    deployment.deploy(candidate(0))
+    deployment.verify(1)
     other = candidate(1)
     (other / "checkpoint.tl").write_bytes((candidate(0) / "checkpoint.tl").read_bytes())
     message = rf"{name} version 2 over http: golden row \d+ expected '.*got '.*Version 1 is still served"
     with pytest.raises(ServingError, match=message):
-        deploy(repository, client, name, other)
+        deployment.deploy(other)
     assert client.versions(name) == (1,)
     assert client.versions(f"{name}.candidate") == ()
-    assert verify(repository, client, name, 1) == 90
+    assert deployment.verify(1).rows == 90
 
 
 def test_a_first_version_that_fails_is_taken_down(repository, client, candidate, name):
@@ -164,7 +158,7 @@ def test_a_first_version_that_fails_is_taken_down(repository, client, candidate,
     rows["expected"][7] = [1.0, 0.0, 0.0] if rows["expected"][7][0] < 0.5 else [0.0, 1.0, 0.0]
     (folder / "golden.json").write_text(json.dumps(rows))
     with pytest.raises(ServingError, match="golden row 7 expected"):
-        deploy(repository, client, name, folder)
+        Deployment(repository, client, name).deploy(folder)
     assert client.versions(name) == ()
     with pytest.raises(NotFoundError):
         Predictor(repository, client, name)
@@ -172,12 +166,13 @@ def test_a_first_version_that_fails_is_taken_down(repository, client, candidate,
 
 def test_requests_go_on_while_versions_change(triton, repository, client, candidate, name):
     """Each answer, over both protocols, is one of the versions', and none fails."""
+    deployment = Deployment(repository, client, name)
     known = [np.asarray(golden(candidate(seed))["expected"], np.float32)[:8] for seed in (0, 1)]
     rows = np.asarray(golden(candidate(0))["encoded"], np.float32)[:8]
     known[1] = np.asarray(
         treelite.gtil.predict(treelite.Model.deserialize(candidate(1) / "checkpoint.tl"), rows)
     ).reshape(8, -1)
-    deploy(repository, client, name, candidate(0))
+    deployment.deploy(candidate(0))
     stop, wrong, asked = threading.Event(), [], []
 
     def ask(protocol):
@@ -196,7 +191,7 @@ def test_requests_go_on_while_versions_change(triton, repository, client, candid
     for thread in threads:
         thread.start()
     for seed in (1, 0, 1, 0):
-        deploy(repository, client, name, candidate(seed))
+        deployment.deploy(candidate(seed))
         time.sleep(0.2)
     stop.set()
     for thread in threads:
@@ -206,25 +201,26 @@ def test_requests_go_on_while_versions_change(triton, repository, client, candid
 
 
 def test_what_is_measured_is_served_with_what_was_chosen(triton, repository, client, candidate, name):
-    deploy(repository, client, name, candidate(0))
-    staged = stage(repository, client, name, candidate(1))
-    choice = measure(repository, client, name, staged.version)
-    assert choice == choice_of(repository.store, name, staged.version)
+    deployment = Deployment(repository, client, name)
+    deployment.deploy(candidate(0))
+    staged = deployment.stage(candidate(1))
+    choice = choose_scaling(deployment, staged.version)
+    assert choice == read_scaling_choice(repository.store, name, staged.version)
     assert [found.scaling for found in choice.measured][:1] in ([SIMPLEST], []), "or time was up"
     assert all(sum(found.rates) > 0 for found in choice.measured)
     assert client.versions(name) == (1,)
     # Whatever this machine preferred: two instances are served as well.
-    two = Choice(Scaling(2, batching=False), "told to")
-    note_choice(repository.store, name, staged.version, two, repository.versions(name))
-    go_live(repository, client, name, staged.version)
+    two = ScalingChoice(Scaling(2, batching=False), "told to")
+    write_scaling_choice(repository.store, name, staged.version, two, repository.versions(name))
+    deployment.promote(staged.version)
     for endpoint in (name, table_name(name)):
         with urlopen(f"http://{client.addresses['http']}/v2/models/{endpoint}/config", timeout=60) as answer:
             config = json.load(answer)
         assert config["instance_group"][0]["count"] == 2
         assert "dynamic_batching" not in config
-    assert verify(repository, client, name, 2) == 90
-    rollback_to(repository, client, name, 1)
-    assert verify(repository, client, name, 1) == 90
+    assert deployment.verify(2).rows == 90
+    deployment.rollback(1)
+    assert deployment.verify(1).rows == 90
 
 
 def test_two_publishers_at_once_end_in_one_served_version(triton, repository, candidate, name):
@@ -234,7 +230,7 @@ def test_two_publishers_at_once_end_in_one_served_version(triton, repository, ca
     def publish(folder):
         try:
             with triton.client() as own:
-                done.append(deploy(repository, own, name, folder).version)
+                done.append(Deployment(repository, own, name).deploy(folder).version)
         except ServingError as error:
             failed.append(error)
 
@@ -251,7 +247,7 @@ def test_two_publishers_at_once_end_in_one_served_version(triton, repository, ca
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_csv_comes_back_with_labels(repository, client, candidate, name, protocol, tmp_path):
-    deploy(repository, client, name, candidate(0))
+    Deployment(repository, client, name).deploy(candidate(0))
     rows = user_rows(5000, seed=9)
     rows["colour"][3] = "mauve"
     source, target = tmp_path / "in.csv", tmp_path / "out.csv"
@@ -280,21 +276,21 @@ def test_a_csv_comes_back_with_labels(repository, client, candidate, name, proto
 
 def test_triton_killed_between_deploy_and_verify(triton, repository, candidate, name):
     with triton.client(timeout=20.0) as client:
-        deploy(repository, client, name, candidate(0))
-        verify(repository, client, name, 1)
-        deploy(repository, client, name, candidate(1))
+        Deployment(repository, client, name).deploy(candidate(0))
+        Deployment(repository, client, name).verify(1)
+        Deployment(repository, client, name).deploy(candidate(1))
         triton.stop(signal.SIGKILL)
         try:
             assert not client.live()
             with pytest.raises(ServingError, match=r"does not answer at http://.*: start it"):
-                verify(repository, client, name, 2)
+                Deployment(repository, client, name).verify(2)
             with pytest.raises(ServingError, match=r"does not answer at grpc://.*Version 2 is still served"):
-                deploy(repository, client, name, candidate(1))
+                Deployment(repository, client, name).deploy(candidate(1))
         finally:
             triton.start()
     with triton.client(timeout=20.0) as client:
-        assert deploy(repository, client, name, candidate(1)).version == 2
-        assert verify(repository, client, name, 2) == 90
+        assert Deployment(repository, client, name).deploy(candidate(1)).version == 2
+        assert Deployment(repository, client, name).verify(2).rows == 90
 
 
 def test_a_wrong_address_is_named():
@@ -309,9 +305,9 @@ def test_a_wrong_address_is_named():
 
 
 def test_what_triton_refuses_is_not_taken_for_its_absence(client):
-    with pytest.raises(ServingError, match=r"could not ask lab.none version 1: .*unknown model"):
+    with pytest.raises(ServingError, match=r"could not infer with lab.none version 1: .*unknown model"):
         client.infer("lab.none", np.zeros((1, 2), np.float32), version=1, protocol="grpc")
-    with pytest.raises(ServingError, match=r"could not ask lab.none version latest: .*unknown model"):
+    with pytest.raises(ServingError, match=r"could not infer with lab.none version latest: .*unknown model"):
         client.infer("lab.none", np.zeros((1, 2), np.float32), protocol="http")
     with pytest.raises(ServingError, match=r"could not load lab\.none"):
         client.load("lab.none")

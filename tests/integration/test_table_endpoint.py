@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dmls_core.data.encoder import MISSING
 from dmls_core.errors import ServingError
-from dmls_core.serving import Predictor, rollback_to
+from dmls_core.serving import Deployment, Predictor
 from dmls_core.serving.model_config import table_name
 from tests.table_endpoint import Served, change_encoder, request_body
 from tests.trained_run import trained_run, user_rows
@@ -215,7 +215,7 @@ def test_both_endpoints_change_versions_together(triton, client, tmp_path):
         thread.start()
     try:
         for version in (1, 2, 1, 2):
-            rollback_to(repository, client, name, version)
+            Deployment(repository, client, name).rollback(version)
             # From now on the forest is this version, and so is the table, by name and by number.
             assert client.versions(name) == client.versions(table_name(name)) == (version,)
             assert second.ask(rows)["version"].ravel().tolist() == [version] * 16

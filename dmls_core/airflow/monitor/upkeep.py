@@ -34,9 +34,9 @@ def repair_served(store: Store, settings: AirflowSettings) -> Repaired:
     Raises:
         DmlsError: MLflow does not answer, or Triton's addresses are wrong.
     """
-    from dmls_core.serving import triton_servers
+    from dmls_core.serving import Deployment, triton_servers
     from dmls_core.serving.locks import BusyError
-    from dmls_core.serving.reconcile import disagreement, drop_abandoned, repair
+    from dmls_core.serving.reconcile import differences, reconcile, remove_abandoned_candidate
     from dmls_core.tracking import champions
 
     done = Repaired()
@@ -44,10 +44,10 @@ def repair_served(store: Store, settings: AirflowSettings) -> Repaired:
     with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
         for model, version in champions(settings.mlflow_uri).items():
             try:
-                wrong = ""
-                if version is not None and disagreement(repository, servers, model, version):
-                    wrong = repair(repository, servers, model, partial(_champion, settings, model))
-                if drop_abandoned(repository, servers, model):
+                deployment, wrong = Deployment(repository, servers, model), ""
+                if version is not None and differences(deployment, version):
+                    wrong = reconcile(deployment, partial(_champion, settings, model))
+                if remove_abandoned_candidate(deployment):
                     done.repaired.append(f"{model}: a candidate was left behind")
             except BusyError:
                 continue  # what is being published is looked at next time

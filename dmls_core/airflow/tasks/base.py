@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from dmls_core.airflow.connections import open_root
+from dmls_core.airflow.connections import open_repository, open_root
 from dmls_core.airflow.job import Job, job_of
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
 from dmls_core.airflow.status import StatusReporter, report_failure
@@ -18,10 +20,13 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import UserError
 from dmls_core.store import Store
 
+if TYPE_CHECKING:
+    from dmls_core.serving import Deployment
+
 
 @dataclass(frozen=True)
 class JobRun:
-    """What a task needs to know of the run it belongs to."""
+    """The run that a task belongs to."""
 
     job: Job
     context: Context
@@ -37,18 +42,27 @@ class JobRun:
         """Writer of ``_status`` for this run."""
         return StatusReporter(self.job, self.store, self.context["run_id"])
 
+    @contextmanager
+    def deployment(self) -> Iterator[Deployment]:
+        """Yield the deployment of the job's model."""
+        from dmls_core.serving import Deployment, triton_servers
+
+        settings = self.settings
+        with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
+            yield Deployment(open_repository(settings), servers, self.job.model_name)
+
     def result_of(self, task_id: TaskId) -> Any:
-        """Return what the task ``task_id`` of this run returned."""
+        """Return the result of another task of this run."""
         return self.context["task_instance"].xcom_pull(task_ids=task_id.value)
 
 
 def open_run(context: Context) -> JobRun:
-    """Return the run that the task at hand belongs to."""
+    """Return the run of the current task."""
     return JobRun(job_of(context), context, airflow_settings())
 
 
 class JobTask(BaseOperator):
-    """A task of a job's DAG. Nothing of it is templated, so nothing from a spec ever is."""
+    """A task of a job's DAG. It has no templated fields, so nothing from a spec is ever rendered."""
 
     template_fields = ()
 
@@ -57,7 +71,7 @@ class JobTask(BaseOperator):
         super().__init__(on_failure_callback=report_failure, **kwargs)
 
     def execute(self, context: Context) -> Any:
-        """Run the task; a user's mistake fails it at once, anything else may be retried."""
+        """Run the task; a user's mistake fails it at once, any other error may be retried."""
         try:
             return self.run_job(open_run(context))
         except UserError as error:
@@ -65,4 +79,4 @@ class JobTask(BaseOperator):
 
     @abstractmethod
     def run_job(self, run: JobRun) -> Any:
-        """Do the task's work; what is returned must be JSON."""
+        """Do the task's work and return its result, which must be JSON."""

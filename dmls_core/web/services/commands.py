@@ -18,7 +18,7 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ConflictError, NotFoundError, StoreError, ValidationIssue
 from dmls_core.intake import add_note, read_status
 from dmls_core.intake.admission import admit
-from dmls_core.serving import Deployment
+from dmls_core.serving import DeployedVersion
 from dmls_core.store import Registry, Store, layout
 from dmls_core.web.services import audit
 from dmls_core.web.services.airflow_api import AirflowApi, quoted
@@ -122,7 +122,7 @@ async def set_paused(airflow: AirflowApi, team: str, name: str, *, paused: bool)
     job_index().refresh()
 
 
-def roll_back(team: str, name: str, version: int | None, user: str) -> Deployment:
+def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedVersion:
     """Serve an earlier version again and make it the champion, in one transaction.
 
     Args:
@@ -136,19 +136,19 @@ def roll_back(team: str, name: str, version: int | None, user: str) -> Deploymen
         ServingError: the version could not be served; the served version stays.
     """
     from dmls_core.monitoring.counters import count
-    from dmls_core.serving import rollback, triton_servers
-    from dmls_core.tracking import promote, registered_as
+    from dmls_core.serving import Deployment, triton_servers
+    from dmls_core.tracking import promote_served
 
     settings = _serving_settings()
     model = layout.model_name(team, name)
     by = f"{user} on the DMLS page"
 
     def make_champion(served: int, _: int | None) -> None:
-        registered = registered_as(settings.mlflow_uri, model, served)
-        promote(settings.mlflow_uri, model, registered, triton_version=served, deployed_by=by)
+        promote_served(settings.mlflow_uri, model, served, deployed_by=by)
 
     with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
-        done = rollback(open_repository(settings), servers, model, version, finish=make_champion)
+        deployment = Deployment(open_repository(settings), servers, model)
+        done = deployment.rollback(version, finish=make_champion)
     store = open_store()
     count(store, team, name, "rollbacks")
     try:
@@ -169,9 +169,7 @@ def kept_versions(team: str, name: str) -> tuple[int | None, list[int]]:
     """
     repository = open_repository(_serving_settings())
     model = layout.model_name(team, name)
-    versions = repository.versions(model)
-    kept = sorted(version for version in repository.verified(model) if version in versions)
-    return repository.serving(model), kept
+    return repository.serving(model), list(repository.kept(model))
 
 
 def retire(store: Store, team: str, name: str, user: str) -> None:

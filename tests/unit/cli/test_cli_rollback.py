@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from dmls_core.cli.main import app
 from dmls_core.errors import NotFoundError
-from dmls_core.serving import Repository, deploy
+from dmls_core.serving import Deployment, Repository
 from tests.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
 
@@ -17,11 +17,13 @@ NAME = "lab.iris"
 
 @pytest.fixture
 def played(tmp_path, monkeypatch):
-    """A repository with two versions, of which the second is served, and what MLflow was told."""
+    """A repository that serves the second of two versions, and the champions that MLflow received."""
     repository = Repository(str(tmp_path / "models"))
-    triton, told = PlayedTriton(repository), []
+    triton, promoted = PlayedTriton(repository), []
     for name in ("a", "b"):
-        deploy(repository, triton, NAME, toy_model_folder(tmp_path / name, checkpoint=name.encode()))
+        Deployment(repository, triton, NAME).deploy(
+            toy_model_folder(tmp_path / name, checkpoint=name.encode())
+        )
 
     @contextmanager
     def servers(http, grpc, *, key=""):
@@ -30,14 +32,11 @@ def played(tmp_path, monkeypatch):
 
     monkeypatch.setattr("dmls_core.serving.client.triton_servers", servers)
     monkeypatch.setattr("dmls_core.serving.triton_servers", servers, raising=False)
-    monkeypatch.setattr(
-        "dmls_core.tracking.registered_as", lambda _, __, version: version + 10, raising=False
-    )
 
-    def promote(uri, name, version, *, triton_version, deployed_by):
-        told.append((uri, name, version, triton_version, deployed_by.split(" by ")[0]))
+    def promote_served(uri, name, triton_version, *, deployed_by):
+        promoted.append((uri, name, triton_version, deployed_by.split(" by ")[0]))
 
-    monkeypatch.setattr("dmls_core.tracking.promote", promote, raising=False)
+    monkeypatch.setattr("dmls_core.tracking.promote_served", promote_served, raising=False)
     for variable, value in {
         "DMLS_TRITON_HTTP": "h:1",
         "DMLS_TRITON_GRPC": "g:1",
@@ -47,29 +46,29 @@ def played(tmp_path, monkeypatch):
         "DMLS_HOME": str(tmp_path / "none"),
     }.items():
         monkeypatch.setenv(variable, value)
-    return triton, told
+    return triton, promoted
 
 
 def test_back_and_forth_moves_both(played):
-    triton, told = played
+    triton, promoted = played
     done = CliRunner().invoke(app, ["rollback", "lab/iris", "--json"])
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert (answer["model"], answer["version"], answer["previous"]) == (NAME, 1, 2)
     assert triton.served[NAME] == triton.served[f"{NAME}.table"] == 1
-    assert told == [("http://ml", NAME, 11, 1, "dmls rollback")]
+    assert promoted == [("http://ml", NAME, 1, "dmls rollback")]
     assert CliRunner().invoke(app, ["rollback", "lab/iris", "--to", "2"]).exit_code == 0
     assert triton.served[NAME] == 2
-    assert told[-1][2:4] == (12, 2)
+    assert promoted[-1][2] == 2
 
 
 def test_a_version_that_is_not_kept_is_a_users_mistake(played):
-    triton, told = played
+    triton, promoted = played
     done = CliRunner().invoke(app, ["rollback", "lab/iris", "--to", "7"])
     assert isinstance(done.exception, NotFoundError)
-    assert "versions that are kept: 1, 2" in str(done.exception)
+    assert "kept versions: 1, 2" in str(done.exception)
     assert triton.served[NAME] == 2
-    assert told == []
+    assert promoted == []
 
 
 def test_it_needs_no_name_of_the_user(played, monkeypatch):

@@ -10,8 +10,11 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
+from dmls_core.serving.deployment import Deployment
 from dmls_core.serving.model_config import configured_versions
 from dmls_core.serving.repository import Repository
+
+NAME = "lab.iris"
 
 
 class PlayedTriton:
@@ -87,3 +90,8 @@ def repository(tmp_path: Path) -> Repository:
 @pytest.fixture
 def triton(repository: Repository) -> PlayedTriton:
     return PlayedTriton(repository)
+
+
+@pytest.fixture
+def deployment(repository: Repository, triton: PlayedTriton) -> Deployment:
+    return Deployment(repository, triton, NAME)  # type: ignore[arg-type]

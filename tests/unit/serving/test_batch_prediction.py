@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving import Predictor, deploy, predict_file
+from dmls_core.serving import Predictor, predict_file
 from tests.model_folder import LABELS, toy_model_folder
 
 NAME = "lab.iris"
@@ -38,8 +38,8 @@ class Sums:
 
 
 @pytest.fixture
-def predictor(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "run"))
+def predictor(deployment, repository, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "run"))
     return Predictor(repository, Sums(), NAME)
 
 
@@ -80,8 +80,8 @@ def test_order_is_kept_over_batches_and_progress_is_told(predictor, tmp_path):
     assert len(told) > 1
 
 
-def test_regression_adds_one_column(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "run", labels=None))
+def test_regression_adds_one_column(deployment, repository, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "run", labels=None))
     rows = run(Predictor(repository, Sums(1), NAME), tmp_path, "length,width\n1.5,0.1\n")
     assert rows == [["length", "width", "prediction"], ["1.5", "0.1", "1.6"]]
 
@@ -130,8 +130,8 @@ def test_unreadable_and_unwritable_paths_are_the_users_to_mend(predictor, tmp_pa
         predict_file(predictor, tmp_path / "in.csv", tmp_path / "no" / "out.csv")
 
 
-def test_a_new_version_between_requests_brings_its_own_encoder(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+def test_a_new_version_between_requests_brings_its_own_encoder(deployment, repository, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
     client = Sums()
     predictor = Predictor(repository, client, NAME)
     assert predictor.predict({"length": [None], "width": [1]}).values == ["versicolor"]
@@ -139,7 +139,7 @@ def test_a_new_version_between_requests_brings_its_own_encoder(repository, trito
     encoder = json.loads((folder / "encoder.json").read_text())
     encoder["features"][0]["fill"] = 1.0
     (folder / "encoder.json").write_text(json.dumps(encoder))
-    deploy(repository, triton, NAME, folder)
+    deployment.deploy(folder)
     client.served, client.gone = 2, [1]
     answers = predictor.predict({"length": [None], "width": [1]})
     assert (answers.values, answers.version) == (["virginica"], 2)

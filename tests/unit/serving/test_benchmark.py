@@ -7,14 +7,19 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from dmls_core.errors import ServingError
-from dmls_core.serving import deploy, go_live, measure, rollback, stage
-from dmls_core.serving.benchmark import MARGIN, OTHERS, choose
+from dmls_core.serving import choose_scaling
+from dmls_core.serving.benchmark import ALTERNATIVES, MARGIN, compare_scalings
 from dmls_core.serving.model_config import SIMPLEST, Scaling
-from dmls_core.serving.options import Choice, Measured, choice_of, note_choice
+from dmls_core.serving.options import (
+    ScalingChoice,
+    ScalingMeasurement,
+    read_scaling_choice,
+    write_scaling_choice,
+)
 from tests.model_folder import toy_model_folder
 
 NAME = "lab.iris"
-UNBATCHED, TWO = OTHERS
+UNBATCHED, TWO = ALTERNATIVES
 
 
 class Played:
@@ -31,20 +36,20 @@ class Played:
         rates = found.pop(0) if isinstance(found, list) else found
         if isinstance(rates, Exception):
             raise rates
-        return Measured(scaling, rates)
+        return ScalingMeasurement(scaling, rates)
 
 
 def test_the_simplest_setting_stays_where_the_difference_is_noise():
     ask = Played(simplest=(100.0, 130.0), unbatched=(150.0, 400.0), two=(162.0, 170.0))
-    choice = choose(ask, OTHERS)
+    choice = compare_scalings(ask, ALTERNATIVES)
     assert choice.scaling == SIMPLEST
     assert [found.scaling for found in choice.measured] == [SIMPLEST, UNBATCHED, TWO]
-    assert choice.text == f"1 instance: nothing else answered {MARGIN:g} times as many requests"
+    assert choice.text == f"1 instance: no other scaling answered {MARGIN:g} times as many requests"
 
 
 def test_one_that_is_better_in_its_worst_part_is_taken_if_it_is_so_twice():
     ask = Played(simplest=(100.0, 130.0), unbatched=(90.0, 90.0), two=(163.0, 170.0))
-    choice = choose(ask, OTHERS)
+    choice = compare_scalings(ask, ALTERNATIVES)
     assert choice.scaling == TWO
     assert choice.text == "2 instances: it answered 1.3 times as many requests"
     assert ask.asked == [SIMPLEST, UNBATCHED, TWO, SIMPLEST]
@@ -52,22 +57,26 @@ def test_one_that_is_better_in_its_worst_part_is_taken_if_it_is_so_twice():
 
 def test_a_machine_that_was_busy_for_a_moment_decides_nothing():
     ask = Played(simplest=[(100.0,), (200.0,)], unbatched=(90.0,), two=(201.0,))
-    assert choose(ask, OTHERS).scaling == SIMPLEST
+    assert compare_scalings(ask, ALTERNATIVES).scaling == SIMPLEST
 
 
 @pytest.mark.parametrize(
     ("unbatched", "seconds", "told"),
-    [(ServingError("no memory left"), 60.0, "no memory left"), ((1e9,), 0.0, "the time was up")],
+    [(ServingError("no memory left"), 60.0, "no memory left"), ((1e9,), 0.0, "the time limit was reached")],
 )
 def test_what_cannot_be_measured_is_not_taken(unbatched, seconds, told):
-    choice = choose(Played(simplest=(100.0,), unbatched=unbatched, two=(1e9,)), OTHERS, seconds)
+    choice = compare_scalings(
+        Played(simplest=(100.0,), unbatched=unbatched, two=(1e9,)), ALTERNATIVES, seconds
+    )
     assert choice.scaling == SIMPLEST
     assert choice.text.endswith(told)
 
 
 def test_a_choice_is_the_same_after_it_was_written():
-    choice = Choice(TWO, "why", (Measured(SIMPLEST, (1.5, 2.0)), Measured(TWO, ())))
-    assert Choice.from_json(json.loads(json.dumps(choice.as_json()))) == choice
+    choice = ScalingChoice(
+        TWO, "why", (ScalingMeasurement(SIMPLEST, (1.5, 2.0)), ScalingMeasurement(TWO, ()))
+    )
+    assert ScalingChoice.from_json(json.loads(json.dumps(choice.as_json()))) == choice
 
 
 def configured(repository, model):
@@ -81,32 +90,32 @@ def configured(repository, model):
     return found[0]
 
 
-def test_each_version_is_served_as_it_was_chosen_for_it(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+def test_each_version_is_served_as_it_was_chosen_for_it(deployment, repository, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
     assert configured(repository, NAME) == SIMPLEST
-    staged = stage(repository, triton, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"b"))
-    chosen = Choice(Scaling(2, batching=False), "measured")
-    note_choice(repository.store, NAME, staged.version, chosen, repository.versions(NAME))
+    staged = deployment.stage(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
+    chosen = ScalingChoice(Scaling(2, batching=False), "measured")
+    write_scaling_choice(repository.store, NAME, staged.version, chosen, repository.versions(NAME))
     assert configured(repository, NAME) == SIMPLEST, "what is served is not touched"
-    go_live(repository, triton, NAME, staged.version)
+    deployment.promote(staged.version)
     assert configured(repository, NAME) == chosen.scaling
-    rollback(repository, triton, NAME)
+    deployment.rollback()
     assert configured(repository, NAME) == SIMPLEST
-    rollback(repository, triton, NAME)
+    deployment.rollback()
     assert configured(repository, NAME) == chosen.scaling
 
 
-def test_a_repeated_step_takes_what_was_chosen(repository, triton, tmp_path):
-    version = deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a")).version
-    chosen = Choice(TWO, "measured before")
-    note_choice(repository.store, NAME, version, chosen, repository.versions(NAME))
+def test_a_repeated_step_takes_what_was_chosen(deployment, repository, triton, tmp_path):
+    version = deployment.deploy(toy_model_folder(tmp_path / "a")).version
+    chosen = ScalingChoice(TWO, "measured before")
+    write_scaling_choice(repository.store, NAME, version, chosen, repository.versions(NAME))
     loads = triton.loads
-    assert measure(repository, triton, NAME, version) == chosen
+    assert choose_scaling(deployment, version) == chosen
     assert triton.loads == loads, "there is no candidate any more, and nothing was asked"
 
 
 def test_versions_that_are_gone_are_forgotten(repository):
     for version in (1, 2, 3):
-        note_choice(repository.store, NAME, version, Choice(TWO), known=(2, 3))
-    assert choice_of(repository.store, NAME, 1) == Choice()
-    assert choice_of(repository.store, NAME, 2) == Choice(TWO)
+        write_scaling_choice(repository.store, NAME, version, ScalingChoice(TWO), known=(2, 3))
+    assert read_scaling_choice(repository.store, NAME, 1) == ScalingChoice()
+    assert read_scaling_choice(repository.store, NAME, 2) == ScalingChoice(TWO)

@@ -5,117 +5,117 @@ import json
 import pytest
 
 from dmls_core.errors import NotFoundError, ServingError, TrackingError
-from dmls_core.serving import deploy, go_live, rollback, rollback_to, stage, verify
+from dmls_core.serving import Deployment
 from tests.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
 
 NAME = "lab.iris"
 
 
-def test_deploy_verify_and_back(repository, triton, tmp_path):
-    first = deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+def test_deploy_verify_and_back(deployment, repository, triton, tmp_path):
+    first = deployment.deploy(toy_model_folder(tmp_path / "a"))
     assert (first.version, first.previous) == (1, None)
-    assert verify(repository, triton, NAME, 1) == 5
-    second = deploy(repository, triton, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"b"))
+    assert deployment.verify(1).rows == 5
+    second = deployment.deploy(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
     assert (second.version, second.previous) == (2, 1)
     assert triton.served == {NAME: 2, f"{NAME}.table": 2}
-    rollback_to(repository, triton, NAME, second.previous)
+    deployment.rollback(second.previous)
     assert triton.served == {NAME: 1, f"{NAME}.table": 1}
     assert repository.serving(NAME) == 1
 
 
-def test_repeating_a_deployment_changes_nothing(repository, triton, tmp_path):
+def test_repeating_a_deployment_changes_nothing(deployment, repository, tmp_path):
     old, new = toy_model_folder(tmp_path / "a"), toy_model_folder(tmp_path / "b", checkpoint=b"b")
-    deploy(repository, triton, NAME, old)
+    deployment.deploy(old)
     for _ in range(3):
-        deployment = deploy(repository, triton, NAME, new)
-        assert (deployment.version, deployment.previous) == (2, 1)
-        verify(repository, triton, NAME, 2)
+        deployed = deployment.deploy(new)
+        assert (deployed.version, deployed.previous) == (2, 1)
+        deployment.verify(2)
     assert repository.versions(NAME) == (1, 2)
 
 
-def test_a_version_that_cannot_be_loaded_leaves_the_old_one_serving(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+def test_a_version_that_cannot_be_loaded_leaves_the_old_one_serving(deployment, repository, triton, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
     with pytest.raises(ServingError, match=r"load failed.*Version 1 is still served"):
-        deploy(repository, triton, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"broken"))
+        deployment.deploy(toy_model_folder(tmp_path / "b", checkpoint=b"broken"))
     assert triton.served == {NAME: 1, f"{NAME}.table": 1}
     assert repository.serving(NAME) == 1
 
 
-def test_a_first_version_that_cannot_be_loaded_leaves_no_configuration(repository, triton, tmp_path):
-    with pytest.raises(ServingError, match="Nothing else was served"):
-        deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a", checkpoint=b"broken"))
+def test_a_first_version_that_cannot_be_loaded_leaves_no_configuration(deployment, repository, tmp_path):
+    with pytest.raises(ServingError, match="No other version was served"):
+        deployment.deploy(toy_model_folder(tmp_path / "a", checkpoint=b"broken"))
     assert repository.serving(NAME) is None
 
 
-def test_with_triton_down_the_old_configuration_stays(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+def test_with_triton_down_the_old_configuration_stays(deployment, repository, triton, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
     triton.down = True
     new = toy_model_folder(tmp_path / "b", checkpoint=b"b")
     with pytest.raises(ServingError, match=r"does not answer.*Version 1 is still served"):
-        deploy(repository, triton, NAME, new)
+        deployment.deploy(new)
     assert repository.serving(NAME) == 1
     triton.down = False
-    assert deploy(repository, triton, NAME, new).version == 2
+    assert deployment.deploy(new).version == 2
 
 
-def test_rolling_back_to_nothing_takes_the_model_down(repository, triton, tmp_path):
-    deployment = deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
-    rollback_to(repository, triton, NAME, deployment.previous)
+def test_rolling_back_to_nothing_takes_the_model_down(deployment, repository, triton, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
+    deployment.take_down()
     assert triton.served == {}
     assert repository.serving(NAME) is None
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("error", [2e-6, -0.5, float("nan")])
-def test_a_wrong_probability_is_named(repository, triton, tmp_path, protocol, error):
+def test_a_wrong_probability_is_named(deployment, repository, triton, tmp_path, protocol, error):
     triton.error[protocol] = error
     with pytest.raises(
         ServingError, match=rf"version 1 over {protocol}: golden row 3 expected '\w+' \(setosa: .*got"
     ):
-        deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+        deployment.deploy(toy_model_folder(tmp_path / "a"))
     assert triton.served == {}
     assert repository.verified(NAME) == ()
 
 
-def test_a_wrong_class_is_wrong_however_close(repository, triton, tmp_path):
+def test_a_wrong_class_is_wrong_however_close(deployment, triton, tmp_path):
     folder = toy_model_folder(tmp_path / "a")
     golden = json.loads((folder / "golden.json").read_text())
     golden["expected"][3] = [0.3333333, 0.3333334, 0.3333333]
     (folder / "golden.json").write_text(json.dumps(golden))
     triton.error["grpc"] = 3e-7
     with pytest.raises(ServingError, match=r"row 3 expected 'versicolor' .* got 'setosa'"):
-        deploy(repository, triton, NAME, folder)
+        deployment.deploy(folder)
 
 
-def test_a_probability_within_float32_passes(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a", n_golden=200))
+def test_a_probability_within_float32_passes(deployment, repository, triton, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "a", n_golden=200))
     triton.error["http"] = 5e-7
-    assert verify(repository, triton, NAME, 1) == 200
+    assert deployment.verify(1).rows == 200
     assert repository.verified(NAME) == (1,)
 
 
-def test_a_regression_is_held_to_a_relative_tolerance(repository, triton, tmp_path):
+def test_a_regression_is_held_to_a_relative_tolerance(deployment, triton, tmp_path):
     folder = toy_model_folder(tmp_path / "a", labels=None)
     golden = json.loads((folder / "golden.json").read_text())
     golden["expected"] = [value * 1e6 for value in golden["expected"]]
     (folder / "golden.json").write_text(json.dumps(golden))
-    deploy(repository, triton, NAME, folder)
+    deployment.deploy(folder)
     triton.error["http"] = 1.0
-    assert verify(repository, triton, NAME, 1) == 5
+    assert deployment.verify(1).rows == 5
     triton.error["http"] = 100.0
     with pytest.raises(ServingError, match=r"over http: golden row 3 expected -?[\d.]+, got -?[\d.]+"):
-        verify(repository, triton, NAME, 1)
+        deployment.verify(1)
 
 
-def test_a_value_near_zero_is_held_to_the_size_of_the_others(repository, triton, tmp_path, monkeypatch):
+def test_a_value_near_zero_is_held_to_the_size_of_the_others(deployment, triton, tmp_path, monkeypatch):
     folder = toy_model_folder(tmp_path / "a", labels=None)
     golden = json.loads((folder / "golden.json").read_text())
     golden["expected"] = [2.0, -3.0, 1.0, 1e-6, 0.5]
     (folder / "golden.json").write_text(json.dumps(golden))
     triton.error = {"http": 2e-7, "grpc": -2e-7}
     monkeypatch.setattr("dmls_core.serving.verification.BATCH", 1)
-    assert deploy(repository, triton, NAME, folder).version == 1
+    assert deployment.deploy(folder).version == 1
 
 
 @pytest.mark.parametrize(
@@ -127,52 +127,52 @@ def test_a_value_near_zero_is_held_to_the_size_of_the_others(repository, triton,
         ({"columns": {"length": [1.0] * 5}}, "cannot be encoded: columns are missing: 'width'"),
     ],
 )
-def test_golden_rows_that_prove_nothing_are_refused(repository, triton, tmp_path, change, message):
+def test_golden_rows_that_prove_nothing_are_refused(deployment, triton, tmp_path, change, message):
     folder = toy_model_folder(tmp_path / "a")
     golden = json.loads((folder / "golden.json").read_text()) | change
     (folder / "golden.json").write_text(json.dumps(golden))
     with pytest.raises(ServingError, match=message):
-        deploy(repository, triton, NAME, folder)
+        deployment.deploy(folder)
     assert triton.served == {}
 
 
-def test_a_latency_over_the_limit_is_not_served(repository, triton, tmp_path):
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+def test_a_latency_over_the_limit_is_not_served(deployment, triton, tmp_path):
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
     slow = toy_model_folder(tmp_path / "b", checkpoint=b"b")
     message = r"a request for one row takes .* max_latency_ms is 1e-09\. Version 1 is still served"
     with pytest.raises(ServingError, match=message):
-        deploy(repository, triton, NAME, slow, max_latency_ms=1e-9)
+        deployment.deploy(slow, max_latency_ms=1e-9)
     assert triton.served == {NAME: 1, f"{NAME}.table": 1}
-    assert deploy(repository, triton, NAME, slow, max_latency_ms=60_000).proof.milliseconds > 0
+    assert deployment.deploy(slow, max_latency_ms=60_000).proof.milliseconds > 0
 
 
-def test_another_publishers_candidate_is_told(repository, triton, tmp_path):
-    first = stage(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
-    second = stage(repository, triton, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"b"))
+def test_another_publishers_candidate_is_told(deployment, triton, tmp_path):
+    first = deployment.stage(toy_model_folder(tmp_path / "a"))
+    second = deployment.stage(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
     assert triton.served == {f"{NAME}.candidate": 2, f"{NAME}.candidate.table": 2}
-    with pytest.raises(ServingError, match="version 1 of lab.iris is not the candidate any more"):
-        go_live(repository, triton, NAME, first.version)
-    go_live(repository, triton, NAME, second.version)
+    with pytest.raises(ServingError, match="version 1 of lab.iris is no longer the candidate"):
+        deployment.promote(first.version)
+    deployment.promote(second.version)
     assert triton.served == {NAME: 2, f"{NAME}.table": 2}
-    assert go_live(repository, triton, NAME, second.version).version == 2, "a repeated step"
+    assert deployment.promote(second.version).version == 2, "a repeated step"
 
 
-def test_where_the_alias_cannot_be_moved_the_old_version_is_served(repository, triton, tmp_path):
+def test_where_the_alias_cannot_be_moved_the_old_version_is_served(deployment, repository, triton, tmp_path):
     def fail(version, before):
         assert (version, before, triton.served[NAME]) == (2, 1, 2)
         raise TrackingError("MLflow does not answer")
 
-    deploy(repository, triton, NAME, toy_model_folder(tmp_path / "a"))
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
     new = toy_model_folder(tmp_path / "b", checkpoint=b"b")
     with pytest.raises(ServingError, match=r"MLflow does not answer\. Version 1 is still served"):
-        deploy(repository, triton, NAME, new, finish=fail)
+        deployment.deploy(new, finish=fail)
     assert triton.served[NAME] == 1
     assert repository.verified(NAME) == (1,)
 
 
-def test_old_versions_are_kept_by_rule_and_never_the_served_one_removed(repository, triton, tmp_path):
+def test_old_versions_are_kept_by_rule_and_never_the_served_one_removed(deployment, repository, tmp_path):
     for number in range(5):
-        deploy(repository, triton, NAME, toy_model_folder(tmp_path / str(number), checkpoint=b"%d" % number))
+        deployment.deploy(toy_model_folder(tmp_path / str(number), checkpoint=b"%d" % number))
     assert repository.versions(NAME) == (3, 4, 5)
     assert sorted(p.name for p in (repository.root / f"{NAME}.table").iterdir()) == [
         "3",
@@ -180,29 +180,29 @@ def test_old_versions_are_kept_by_rule_and_never_the_served_one_removed(reposito
         "5",
         "config.pbtxt",
     ]
-    rollback(repository, triton, NAME, 3)
+    deployment.rollback(3)
     sixth = toy_model_folder(tmp_path / "6", checkpoint=b"6")
-    deploy(repository, triton, NAME, sixth, keep=1)
+    deployment.deploy(sixth, keep=1)
     assert repository.versions(NAME) == (3, 6), "the one to go back to stays"
-    assert rollback(repository, triton, NAME).version == 3
-    with pytest.raises(NotFoundError, match=r"no verified version 4 to go back to.*kept: 3, 6"):
-        rollback(repository, triton, NAME, 4)
+    assert deployment.rollback().version == 3
+    with pytest.raises(NotFoundError, match=r"no verified version 4 to roll back to.*kept versions: 3, 6"):
+        deployment.rollback(4)
 
 
-def test_a_damaged_version_is_not_gone_back_to(repository, triton, tmp_path):
+def test_a_damaged_version_is_not_gone_back_to(deployment, repository, triton, tmp_path):
     for name in ("a", "b"):
-        deploy(repository, triton, NAME, toy_model_folder(tmp_path / name, checkpoint=name.encode()))
+        deployment.deploy(toy_model_folder(tmp_path / name, checkpoint=name.encode()))
     (repository.root / NAME / "1" / "checkpoint.tl").write_bytes(b"A")
     with pytest.raises(ServingError, match=r"1/checkpoint.tl is damaged"):
-        rollback(repository, triton, NAME)
+        deployment.rollback()
     assert triton.served[NAME] == 2
 
 
 def test_a_replica_that_fails_has_the_others_go_back(repository, triton, tmp_path):
     other = PlayedTriton(repository)
-    deploy(repository, [triton, other], NAME, toy_model_folder(tmp_path / "a"))
+    Deployment(repository, [triton, other], NAME).deploy(toy_model_folder(tmp_path / "a"))
     new = toy_model_folder(tmp_path / "b", checkpoint=b"b")
-    stage(repository, [triton, other], NAME, new)
+    Deployment(repository, [triton, other], NAME).stage(new)
     load = other.load
 
     def refuse(name):
@@ -212,5 +212,5 @@ def test_a_replica_that_fails_has_the_others_go_back(repository, triton, tmp_pat
 
     other.load = refuse
     with pytest.raises(ServingError, match=r"no memory left\. Version 1 is still served"):
-        go_live(repository, [triton, other], NAME, 2)
+        Deployment(repository, [triton, other], NAME).promote(2)
     assert triton.served[NAME] == other.served[NAME] == repository.serving(NAME) == 1

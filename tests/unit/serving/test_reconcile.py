@@ -8,9 +8,9 @@ import time
 import pytest
 
 from dmls_core.errors import NotFoundError, ServingError
-from dmls_core.serving import deploy, stage
+from dmls_core.serving import Deployment
 from dmls_core.serving.locks import BusyError
-from dmls_core.serving.reconcile import ABANDONED, disagreement, drop_abandoned, repair
+from dmls_core.serving.reconcile import ABANDONED, differences, reconcile, remove_abandoned_candidate
 from tests.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
 
@@ -23,8 +23,8 @@ def two(repository, triton, tmp_path):
     other = PlayedTriton(repository)
     other.addresses = {"http": "other:8000", "grpc": "other:8001"}
     servers = (triton, other)
-    deploy(repository, servers, NAME, toy_model_folder(tmp_path / "a"))
-    deploy(repository, servers, NAME, toy_model_folder(tmp_path / "b", checkpoint=b"b"))
+    Deployment(repository, servers, NAME).deploy(toy_model_folder(tmp_path / "a"))
+    Deployment(repository, servers, NAME).deploy(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
     return servers
 
 
@@ -38,20 +38,22 @@ def served(servers):
 
 def test_where_all_is_well_nothing_is_loaded(repository, two):
     before = [server.loads for server in two]
-    assert disagreement(repository, two, NAME, 2) == ""
-    assert repair(repository, two, NAME, champion(2)) == ""
+    assert differences(Deployment(repository, two, NAME), 2) == ""
+    assert reconcile(Deployment(repository, two, NAME), champion(2)) == ""
     assert [server.loads for server in two] == before
 
 
 def test_a_server_that_lost_the_model_gets_it_back(repository, two):
     two[1].served.clear()
-    assert repair(repository, two, NAME, champion(2)) == "Triton at other:8000 served no version"
+    assert (
+        reconcile(Deployment(repository, two, NAME), champion(2)) == "Triton at other:8000 served no version"
+    )
     assert served(two) == [2, 2]
     assert two[1].served[f"{NAME}.table"] == 2
 
 
 def test_an_alias_that_was_moved_by_hand_is_followed(repository, two):
-    wrong = repair(repository, two, NAME, champion(1))
+    wrong = reconcile(Deployment(repository, two, NAME), champion(1))
     assert "Triton at triton:8000 served version 2" in wrong
     assert "version 2 was configured" in wrong
     assert served(two) == [1, 1]
@@ -60,26 +62,26 @@ def test_an_alias_that_was_moved_by_hand_is_followed(repository, two):
 
 def test_a_configuration_that_was_changed_by_hand_is_mended(repository, two):
     repository.serve(NAME, 1)
-    assert repair(repository, two, NAME, champion(2)) == "version 1 was configured"
+    assert reconcile(Deployment(repository, two, NAME), champion(2)) == "version 1 was configured"
     assert repository.serving(NAME) == 2
 
 
 def test_without_a_champion_nothing_is_done(repository, two):
     two[0].served.clear()
-    assert repair(repository, two, NAME, champion(None)) == ""
+    assert reconcile(Deployment(repository, two, NAME), champion(None)) == ""
     assert served(two) == [None, 2]
 
 
 def test_a_version_that_is_not_kept_is_told_and_what_is_served_stays(repository, two):
-    with pytest.raises(NotFoundError, match=r"version 7 as champion.*that is kept: 1, 2"):
-        repair(repository, two, NAME, champion(7))
+    with pytest.raises(NotFoundError, match=r"is version 7, which.*a kept version the champion: 1, 2"):
+        reconcile(Deployment(repository, two, NAME), champion(7))
     assert served(two) == [2, 2]
 
 
 def test_a_version_that_does_not_load_leaves_what_was_served(repository, two):
     (repository.root / NAME / "1/checkpoint.tl").write_bytes(b"broken")
     with pytest.raises(ServingError, match="damaged"):
-        repair(repository, two, NAME, champion(1))
+        reconcile(Deployment(repository, two, NAME), champion(1))
     assert served(two) == [2, 2]
     assert repository.serving(NAME) == 2
 
@@ -87,7 +89,7 @@ def test_a_version_that_does_not_load_leaves_what_was_served(repository, two):
 def test_while_somebody_publishes_nothing_is_touched(repository, two):
     two[0].served.clear()
     with repository.lock(NAME), pytest.raises(BusyError):
-        repair(repository, two, NAME, champion(2))
+        reconcile(Deployment(repository, two, NAME), champion(2))
     assert served(two) == [None, 2]
 
 
@@ -99,16 +101,16 @@ def test_the_champion_is_asked_for_once_nobody_publishes(repository, two):
             pass
         return 2
 
-    assert repair(repository, two, NAME, ask) == ""
+    assert reconcile(Deployment(repository, two, NAME), ask) == ""
 
 
 def test_a_candidate_is_dropped_only_when_it_is_old(repository, two, tmp_path):
-    stage(repository, two, NAME, toy_model_folder(tmp_path / "c", checkpoint=b"c"))
-    assert not drop_abandoned(repository, two, NAME)
+    Deployment(repository, two, NAME).stage(toy_model_folder(tmp_path / "c", checkpoint=b"c"))
+    assert not remove_abandoned_candidate(Deployment(repository, two, NAME))
     assert repository.staged(NAME) == 3
     old = time.time() - ABANDONED.total_seconds() - 60
     os.utime(repository.root / f"{NAME}.candidate/config.pbtxt", (old, old))
-    assert drop_abandoned(repository, two, NAME)
+    assert remove_abandoned_candidate(Deployment(repository, two, NAME))
     assert repository.staged(NAME) is None
     assert [sorted(server.served) for server in two] == [[NAME, f"{NAME}.table"]] * 2
-    assert not drop_abandoned(repository, two, NAME)
+    assert not remove_abandoned_candidate(Deployment(repository, two, NAME))

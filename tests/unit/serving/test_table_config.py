@@ -128,5 +128,5 @@ def test_a_frame_whose_columns_have_numbers_for_names():
     assert found["0"].tolist() == ["1", "3"]
     assert found["1"].tolist()[0] == 2.5
     assert math.isnan(found["1"][1])
-    with pytest.raises(DataError, match="'0' comes more than once"):
+    with pytest.raises(DataError, match="'0' occurs more than once"):
         read_columns({0: [1], "0": [2]}, {"0": "TYPE_FP64"}, [["0"]])

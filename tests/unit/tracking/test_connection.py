@@ -72,7 +72,7 @@ def test_nothing_heavy_is_imported_before_it_is_used():
     code = (
         "import sys, dmls_core.tracking, dmls_core.serving\n"
         "from dmls_core.tracking import log_run, promote\n"
-        "from dmls_core.serving import deploy, verify, Repository, TritonClient\n"
+        "from dmls_core.serving import Deployment, connect, Repository, TritonClient\n"
         "heavy = {'mlflow', 'pandas', 'treelite', 'tritonclient', 'gevent', 'grpc', 'polars', 'sklearn'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

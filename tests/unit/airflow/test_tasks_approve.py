@@ -1,0 +1,60 @@
+"""What the decision reads from a run, and what Airflow's approval shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_core.airflow.job import Job
+from dmls_core.airflow.run_inputs import RunInputs
+from dmls_core.airflow.tasks.approve import candidate_of, comparison_table
+from dmls_core.airflow.tasks.base import JobRun
+from dmls_core.models import load_spec
+from dmls_core.tracking import Candidate, Champion
+
+SPEC = b"""model = "random-forest-classifier"
+[columns]
+target = "y"
+"""
+CHAMPION = Champion(version=3, run_key="c" * 16)
+WIN: dict[str, Any] = {
+    "metric": "accuracy",
+    "champion_version": 3,
+    "comparable": True,
+    "better": True,
+    "reason": "the challenger is better by 0.1",
+    "champion_score": 0.8,
+    "challenger_score": 0.9,
+    "difference": 0.1,
+    "interval": [0.05, 0.15],
+    "probability": 0.99,
+    "min_improvement": 0.0,
+    "rows": 200,
+    "note": "The champion was trained on none of these rows.",
+}
+
+
+def evaluated(comparison: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"score": 0.9, "metric": "accuracy", "good_enough": True, "comparison": comparison}
+
+
+def table(comparison: dict[str, Any] | None, champion: Champion | None = CHAMPION) -> str:
+    found = evaluated(comparison)
+    return comparison_table(found, Candidate("a" * 16, True, comparison), champion)
+
+
+def test_the_candidate_has_the_interval_and_the_request_of_its_run(accept):
+    end = "2026-01-19T00:00:00+00:00"
+    inputs = RunInputs("a" * 16, (), ("2026-01-12T00:00:00+00:00", end), None)
+    job = Job(accept("lab", "iris", spec=SPEC), load_spec(SPEC), inputs, backfill=True, deploy=True)
+    found = candidate_of(JobRun(job, {}, None), evaluated(WIN))  # type: ignore[arg-type]
+    assert found == Candidate("a" * 16, True, WIN, until=end, backfill=True, requested=True)
+
+
+def test_the_approval_shows_both_models():
+    text = table(WIN)
+    assert "| champion, version 3 | 0.8000 |" in text
+    assert "| **candidate** | **0.9000** |" in text
+    assert "| 95 % interval | +0.0500 to +0.1500 |" in text
+    assert text.endswith(WIN["note"])
+    assert "no champion yet" in table(None, None)
+    assert "not compared" in table(None)
