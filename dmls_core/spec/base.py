@@ -72,7 +72,7 @@ Memory = Annotated[
 ]
 """An amount of memory: ``"8 GiB"``, or ``"8g"`` as Docker writes it."""
 
-CHANNEL = r"(email|slack|webhook)(:[a-z0-9][a-z0-9_-]{0,62})?"
+CHANNEL = r"[a-z0-9][a-z0-9_-]{0,62}(:[a-z0-9][a-z0-9_-]{0,62})?"
 
 
 def _channel(value: str) -> str:
@@ -84,9 +84,9 @@ def _channel(value: str) -> str:
 Channel = Annotated[
     str,
     AfterValidator(_channel),
-    WithJsonSchema({"type": "string", "pattern": f"^{CHANNEL}$", "examples": ["webhook:alerts"]}),
+    WithJsonSchema({"type": "string", "pattern": f"^{CHANNEL}$", "examples": ["email", "webhook:alerts"]}),
 ]
-"""A way to tell people: ``"email"``, or ``"webhook:alerts"``."""
+"""A notifier, such as ``"email"``, and after a colon the name of its connection: ``"webhook:alerts"``."""
 
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 """The name of a column, as the header of the data spells it."""

@@ -30,7 +30,7 @@ _EXPECTED = {
     "window_type": 'an integer from 1 to 1,000, or "all"',
     "early_stop": "a number of trials from 1 to 10,000, or a table",
     "memory": 'a size of at least 64 MiB, such as "8 GiB"',
-    "channel": 'email, slack or webhook, or one of them with a name, such as "webhook:alerts"',
+    "channel": 'the name of a notifier, such as "email", or with a connection, such as "webhook:alerts"',
 }
 """Pydantic's error for a value of the wrong type -> what would be right."""
 

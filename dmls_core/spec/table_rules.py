@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from dmls_core import extensions
 from dmls_core.settings import SpecLimits
 from dmls_core.spec.cron import cron_issue
 from dmls_core.spec.findings import Findings
@@ -116,10 +117,10 @@ def check_intervals(columns: Columns, data: Data, schedule: Schedule | None, fin
 
 
 def check_deadline(schedule: Schedule | None, owner: Owner, findings: Findings) -> None:
-    """There is somebody to be told of a run that takes too long."""
+    """A deadline needs a channel for its notification."""
     if schedule is not None and schedule.deadline is not None and not owner.notify:
-        hint = 'say whom: [owner] notify = ["webhook"]'
-        findings.add(("schedule", "deadline"), "would be told to nobody", hint=hint)
+        hint = 'name a channel: [owner] notify = ["webhook"]'
+        findings.add(("schedule", "deadline"), "would notify no channel", hint=hint)
 
 
 def _is_zone(name: str) -> bool:
@@ -137,10 +138,25 @@ def _is_zone(name: str) -> bool:
 
 
 def check_owner(owner: Owner, findings: Findings) -> None:
-    """Who is told by email has an address."""
+    """Every channel has an installed notifier, and email an address.
+
+    Only at admission: the trainer reads the accepted spec where no notifier needs to be installed.
+    """
+    notifiers = extensions.names("dmls.notifiers") if owner.notify else ()
+    for channel in owner.notify:
+        name = channel.partition(":")[0]
+        if name not in notifiers:
+            findings.add(
+                ("owner", "notify"),
+                "names no installed notifier",
+                found=channel,
+                expected=f"one of {', '.join(notifiers)}",
+                word=name,
+                names=notifiers,
+            )
     if owner.email is None and any(channel.partition(":")[0] == "email" for channel in owner.notify):
         hint = 'write email = "…" in [owner]'
-        findings.add(("owner", "notify"), "names email, and there is no address", hint=hint)
+        findings.add(("owner", "notify"), "names email, but there is no address", hint=hint)
 
 
 def check_resources(resources: Resources, findings: Findings) -> None:

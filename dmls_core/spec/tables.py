@@ -258,7 +258,7 @@ class Owner(Table):
     notify: Annotated[tuple[Channel, ...], Field(strict=False)] = Field(
         (),
         max_length=10,
-        description="Where to tell what becomes of the job: email, slack or webhook, or one of them with the "
-        "name of a connection behind a colon.",
+        description="Channels to notify of what becomes of the job: email, slack, webhook or another "
+        "installed notifier; after a colon, the name of its connection.",
         examples=[["email"], ["webhook:alerts"]],
     )

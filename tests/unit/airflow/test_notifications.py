@@ -1,4 +1,4 @@
-"""Who is told what becomes of a job: over real HTTP and SMTP servers, by Airflow's own notifiers."""
+"""Notifications of a job's owner, over real HTTP and SMTP servers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import Message
 from email.policy import default
+from html import escape
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from dmls_core.errors import PlatformError, SpecError, StoreError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
+from dmls_core.testing.notifiers import TEXT, NotifierSuite
 from tests.webhook import Webhook, webhook
 
 LOGGER = module.__name__
@@ -37,57 +39,43 @@ HOOK = {"notify": ["webhook:alerts"], "email": None}
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
     """A webhook behind the connection ``dmls_webhook_alerts``."""
-    with webhook() as told:
+    with webhook() as hook:
         connection = {
             "conn_type": "http",
             "host": "127.0.0.1",
-            "port": told.port,
+            "port": hook.port,
             "login": "dmls",
             "password": "secret",
         }
         monkeypatch.setenv("AIRFLOW_CONN_DMLS_WEBHOOK_ALERTS", json.dumps(connection))
-        yield told
-
-
-def test_a_webhook_is_told_and_nothing_of_a_message_is_rendered(server):
-    notify(HOOK, "failed", "lab/iris", "the column {{ 7 * 7 }} is missing", {"airflow": "http://airflow/x"})
-
-    ((path, content, authorization),) = server.heard
-    assert path == "/"
-    assert authorization.startswith("Basic ")
-    assert content == {
-        "schema": 1,
-        "event": "failed",
-        "job": "lab/iris",
-        "message": "the column {{ 7 * 7 }} is missing",
-        "links": {"airflow": "http://airflow/x"},
-    }
+        yield hook
 
 
 @pytest.fixture
 def mail(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """An SMTP server that keeps what it is given, behind the connection ``dmls_email_default``."""
-    told = SimpleNamespace(messages=[], answer="250 OK")
+    sent = SimpleNamespace(messages=[], answer="250 OK")
 
     class Handler:
         async def handle_DATA(self, _server: object, _session: object, envelope: Any) -> str:  # noqa: N802
             message = email.message_from_bytes(envelope.content, policy=default)
-            told.messages.append((envelope.rcpt_tos, message))
-            return told.answer
+            sent.messages.append((envelope.rcpt_tos, message))
+            return sent.answer
 
     loop = asyncio.new_event_loop()
     made = loop.create_server(lambda: SMTP(Handler(), hostname="localhost", loop=loop), "127.0.0.1", 0)
     server = loop.run_until_complete(made)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    sent.port = server.sockets[0].getsockname()[1]
     connection = {
         "conn_type": "smtp",
         "host": "127.0.0.1",
-        "port": server.sockets[0].getsockname()[1],
+        "port": sent.port,
         "extra": PLAIN | {"from_email": "dmls@example.com"},
     }
     monkeypatch.setenv("AIRFLOW_CONN_DMLS_EMAIL_DEFAULT", json.dumps(connection))
-    yield told
+    yield sent
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     server.close()
@@ -100,61 +88,72 @@ def body_of(message: Message) -> str:
     return part.get_payload(decode=True).decode()
 
 
-def test_an_email_is_sent_and_nothing_of_a_message_is_rendered_or_is_markup(mail):
-    owner = {"notify": ["email"], "email": "ml-team@example.com"}
-    notify(owner, "failed", "lab/iris", "the column <b>{{ 7 * 7 }}</b> is missing", {"airflow": "http://a/x"})
+class TestWebhookNotifier(NotifierSuite):
+    name = "webhook"
 
-    ((recipients, message),) = mail.messages
-    assert recipients == ["ml-team@example.com"]
-    assert message["From"] == "dmls@example.com"
-    assert message["Subject"] == "lab/iris: failed"
-    assert "the column &lt;b&gt;{{ 7 * 7 }}&lt;/b&gt; is missing" in body_of(message)
-    assert "airflow: http://a/x" in body_of(message)
+    @pytest.fixture
+    def received(self, connection: Callable[..., None]) -> Iterator[Callable[[], list[str]]]:
+        with webhook() as hook:
+            connection(conn_type="http", host="127.0.0.1", port=hook.port, login="dmls")
+
+            def _received() -> list[str]:
+                for path, content, authorization in hook.heard:
+                    assert path == "/"
+                    assert authorization.startswith("Basic ")
+                    assert set(content) == {"schema", "event", "job", "message", "links"}
+                return [" ".join(map(str, [*content.values()])) for _, content, _ in hook.heard]
+
+            yield _received
 
 
-def test_an_email_that_is_refused_is_a_warning(mail, caplog):
+class TestSlackNotifier(NotifierSuite):
+    name = "slack"
+
+    @pytest.fixture
+    def received(self, connection: Callable[..., None]) -> Iterator[Callable[[], list[str]]]:
+        with webhook() as hook:
+            connection(conn_type="slackwebhook", host=f"http://127.0.0.1:{hook.port}/services")
+            yield lambda: [content["text"] for _, content, _ in hook.heard]
+
+
+class TestEmailNotifier(NotifierSuite):
+    name = "email"
+    text_received = escape(TEXT)
+
+    @pytest.fixture
+    def received(self, mail: SimpleNamespace, connection: Callable[..., None]) -> Callable[[], list[str]]:
+        connection(
+            conn_type="smtp",
+            host="127.0.0.1",
+            port=mail.port,
+            extra=PLAIN | {"from_email": "dmls@example.com"},
+        )
+
+        def _received() -> list[str]:
+            for recipients, message in mail.messages:
+                assert recipients == ["ml-team@example.com"]
+                assert message["From"] == "dmls@example.com"
+            return [f"{message['Subject']} {body_of(message)}" for _, message in mail.messages]
+
+        return _received
+
+    @pytest.fixture
+    def broken(self, connection: Callable[..., None]) -> None:
+        connection(conn_type="smtp", host="127.0.0.1", port=1, extra=PLAIN)
+
+
+def test_a_refused_email_is_a_warning(mail, caplog):
     mail.answer = "550 no such mailbox"
     with caplog.at_level(logging.WARNING, logger=LOGGER):
         notify(
             {"notify": ["email"], "email": "x@example.com"}, "deployed", "lab/iris", "deployed as version 3"
         )
     assert len(mail.messages) == 1
-    assert "email is not told that lab/iris was deployed" in caplog.text
-
-
-@pytest.fixture
-def slack(server: Webhook, monkeypatch: pytest.MonkeyPatch) -> Webhook:
-    """The web server as Slack's incoming webhooks, behind the connection ``dmls_slack_ml-team``."""
-    connection = {
-        "conn_type": "slackwebhook",
-        "host": f"http://127.0.0.1:{server.port}/services",
-        "password": "T0/B0/secret",
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_DMLS_SLACK_ML-TEAM", json.dumps(connection))
-    return server
-
-
-def test_slack_is_told(slack):
-    owner = {"notify": ["slack:ml-team"], "email": None}
-    notify(owner, "drifted", "lab/iris", "{{ 7 * 7 }} columns drifted", {"drift": "http://s3/drift.html"})
-
-    ((path, content, _),) = slack.heard
-    assert path == "/services/T0/B0/secret"
-    assert content["text"] == "lab/iris: drifted\n{{ 7 * 7 }} columns drifted\ndrift: http://s3/drift.html"
-
-
-def test_slack_that_refuses_is_a_warning_without_the_token(slack, caplog):
-    slack.code = 403
-    with caplog.at_level(logging.WARNING, logger=LOGGER):
-        notify({"notify": ["slack:ml-team"]}, "deployed", "lab/iris", "deployed as version 3")
-    assert len(slack.heard) == 1
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == LOGGER]
-    assert "slack:ml-team is not told" in warning
-    assert "secret" not in warning
+    assert "cannot notify email that lab/iris was deployed" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("state", "run_type", "told"),
+    ("state", "run_type", "sent"),
     [
         ("running", "scheduled", 1),
         ("queued", "manual", 1),
@@ -162,18 +161,18 @@ def test_slack_that_refuses_is_a_warning_without_the_token(slack, caplog):
         ("running", "backfill", 0),
     ],
 )
-def test_a_run_that_takes_too_long_is_told_of(server, state, run_type, told):
+def test_only_an_unfinished_run_of_the_jobs_own_misses_its_deadline(server, state, run_type, sent):
     run = {"dag_id": "dmls.lab.iris", "dag_run_id": "r__1", "state": state, "run_type": run_type}
     asyncio.run(notify_missed_deadline("lab/iris", HOOK, 3600.0, {"dag_run": run}))
 
-    assert len(server.heard) == told
+    assert len(server.heard) == sent
     for _, content, _ in server.heard:
         assert content["event"] == "late"
         assert content["message"] == "The run r__1 has not finished 3,600 s after it was queued."
         assert content["links"]["airflow"].endswith("/dags/dmls.lab.iris/runs/r__1")
 
 
-def test_what_cannot_be_told_is_a_warning_and_the_other_channels_are_told(server, caplog, monkeypatch):
+def test_a_channel_that_fails_is_a_warning_and_the_others_get_the_message(server, caplog, monkeypatch):
     owner = {"notify": ["webhook:nowhere", "slack", "email:gone", "webhook:alerts"], "email": "x@example.com"}
     taken = socket.create_server(("127.0.0.1", 0), backlog=0)
     gone = {"conn_type": "smtp", "host": "127.0.0.1", "port": taken.getsockname()[1], "extra": PLAIN}
@@ -185,12 +184,12 @@ def test_what_cannot_be_told_is_a_warning_and_the_other_channels_are_told(server
     assert [content["event"] for _, content, _ in server.heard] == ["deployed"]
     warnings = [record.getMessage() for record in caplog.records if record.name == LOGGER]
     assert len(warnings) == 3
-    assert "webhook:nowhere is not told" in warnings[0]
-    assert "slack is not told" in warnings[1]
-    assert "email:gone is not told" in warnings[2]
+    assert "cannot notify webhook:nowhere" in warnings[0]
+    assert "cannot notify slack" in warnings[1]
+    assert "cannot notify email:gone" in warnings[2]
 
 
-def test_a_webhook_that_refuses_is_a_warning(server, caplog):
+def test_a_webhook_that_answers_500_is_a_warning(server, caplog):
     server.code = 500
     with caplog.at_level(logging.WARNING, logger=LOGGER):
         notify(HOOK, "drifted", "lab/iris", "2 of 4 columns drifted")
@@ -198,7 +197,7 @@ def test_a_webhook_that_refuses_is_a_warning(server, caplog):
     assert "lab/iris was drifted" in caplog.text
 
 
-def test_a_rejected_drop_is_told_of_once_and_one_without_an_answer_keeps_no_other_waiting(
+def test_a_rejected_submission_is_notified_once_and_a_broken_one_blocks_no_other(
     server, accept, root, monkeypatch
 ):
     spec = (
@@ -215,10 +214,10 @@ def test_a_rejected_drop_is_told_of_once_and_one_without_an_answer_keeps_no_othe
             intake_dag.AdmitOperator(task_id="admit").execute({})
 
     assert read_status(store, "lab", "zeta").state == "rejected"
-    assert [(told["event"], told["job"]) for told in server.contents] == [("rejected", "lab/zeta")]
+    assert [(sent["event"], sent["job"]) for sent in server.contents] == [("rejected", "lab/zeta")]
 
 
-def test_a_failure_is_told_where_the_store_does_not_say_why(server, accept, bundle, root, monkeypatch):
+def test_a_failure_is_notified_even_if_the_store_is_down(server, accept, bundle, root, monkeypatch):
     spec = (
         b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nnotify = ["webhook:alerts"]'
     )
@@ -243,18 +242,18 @@ def test_a_failure_is_told_where_the_store_does_not_say_why(server, accept, bund
         }
     )
 
-    (told,) = server.contents
-    assert (told["event"], told["job"]) == ("failed", "lab/iris")
-    assert told["message"] == "The task search failed: cannot reach the store"
+    (sent,) = server.contents
+    assert (sent["event"], sent["job"]) == ("failed", "lab/iris")
+    assert sent["message"] == "The task search failed: cannot reach the store"
 
 
-def test_a_spec_reaches_the_connections_that_were_made_for_it_alone():
+def test_a_spec_can_only_use_connections_made_for_notifications():
     assert connection_id("webhook:alerts") == "dmls_webhook_alerts"
     assert connection_id("email") == "dmls_email_default"
     head = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\n'
     for line, words in (
-        ('notify = ["webhook:../aws_default"]', "email, slack or webhook"),
-        ('notify = ["pager"]', "email, slack or webhook"),
+        ('notify = ["webhook:../aws_default"]', "the name of a notifier"),
+        ('notify = ["webhok"]', "did you mean .?webhook"),
         ('notify = ["email"]', "there is no address"),
     ):
         with pytest.raises(SpecError, match=words):

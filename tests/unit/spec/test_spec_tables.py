@@ -157,7 +157,7 @@ def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str
         (
             "[data]\npath = '{date}.csv'\n[schedule]\ncron = '@weekly'\ndeadline = 60",
             "schedule.deadline",
-            ["told to nobody", "[owner] notify"],
+            ["notify no channel", "[owner] notify"],
         ),
         ("[schedule]\ncron = '@weekly'\ndeadline = 0", "schedule.deadline", ["must be more than 0"]),
         ("[schedule]\ncatchup = true", "schedule.cron", ["missing", '"@weekly"']),

@@ -1,0 +1,128 @@
+"""Tests that every notifier must pass.
+
+Subclass ``NotifierSuite`` in a test module, name the notifier as its entry point does, and define the fixture
+``received``: it sets up the service and its Airflow connection, and returns what the service received.
+
+    class TestMyNotifier(NotifierSuite):
+        name = "my-notifier"
+
+        @pytest.fixture
+        def received(self, connection, tmp_path):
+            connection(conn_type="my-service", host="localhost")
+            return lambda: ...
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from dmls_core import extensions
+
+if TYPE_CHECKING:
+    from dmls_core.airflow.notifiers import Message
+
+if "airflow" not in sys.modules:
+    os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="dmls-airflow-"))
+
+TEXT = 'the column <b>"{{ 7 * 7 }}"</b> is missing'
+"""A text with markup and a template, as a user's column name may be."""
+
+URL = "https://airflow.example.com/dags/dmls.lab.iris"
+
+SECRET = "suite-secret"  # noqa: S105 - no real one
+"""Password that the suite gives every connection."""
+
+
+class NotifierSuite:
+    """What a notifier must do."""
+
+    name: ClassVar[str]
+    """Name of the notifier's entry point."""
+
+    text_received: ClassVar[str] = TEXT
+    """``TEXT`` as the service receives it; override it if the notifier escapes markup."""
+
+    @pytest.fixture
+    def connection(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+        """Return a function that defines the channel's Airflow connection; it has the password ``SECRET``."""
+        from dmls_core.airflow.notifications import connection_id
+
+        variable = f"AIRFLOW_CONN_{connection_id(self.channel).upper()}"
+
+        def _define(**fields: Any) -> None:  # noqa: ANN401 - as Airflow's Connection takes them
+            monkeypatch.setenv(variable, json.dumps({"password": SECRET, **fields}))
+
+        return _define
+
+    @property
+    def channel(self) -> str:
+        """The channel as a spec names it."""
+        return f"{self.name}:suite"
+
+    @pytest.fixture
+    def received(self) -> Callable[[], list[str]]:
+        """Set up the service; return a function that returns each message as it arrived, as text."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def broken(self, connection: Callable[..., None]) -> None:
+        """Define a connection that does not work; override it if port 1 of this machine is no failure."""
+        connection(conn_type="http", host="127.0.0.1", port=1)
+
+    def message(self) -> Message:
+        """Return the message that the suite sends."""
+        from dmls_core.airflow.notifiers import Message
+
+        return Message("failed", "lab/iris", TEXT, {"airflow": URL}, "ml-team@example.com")
+
+    def owner(self) -> dict[str, Any]:
+        """Return ``[owner]`` of a spec that names the channel."""
+        return {"notify": [self.channel], "email": "ml-team@example.com"}
+
+    # -- the tests -------------------------------------------------------------------------------------
+
+    def test_it_is_registered(self) -> None:
+        """The entry point yields a notifier that can be built without arguments."""
+        from dmls_core.airflow.notifiers import Notifier
+
+        assert isinstance(extensions.load("dmls.notifiers", self.name)(), Notifier)
+
+    def test_a_spec_may_name_the_channel(self) -> None:
+        """A spec with this channel is valid."""
+        from dmls_core.models import load_spec
+
+        head = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nemail = "a@b.c"\n'
+        assert load_spec(f'{head}notify = ["{self.channel}"]'.encode()).owner.notify == (self.channel,)
+
+    def test_a_message_arrives_whole_and_is_not_rendered(self, received: Callable[[], list[str]]) -> None:
+        """Job, event, text and links arrive; templates in the text stay text."""
+        from dmls_core.airflow.notifications import notify
+
+        sent = self.message()
+        notify(self.owner(), sent.event, sent.job, sent.text, sent.links)
+
+        (found,) = received()
+        assert sent.job in found
+        assert sent.event in found
+        assert self.text_received in found
+        assert URL in found
+
+    @pytest.mark.usefixtures("broken")
+    def test_a_failure_is_a_warning_without_secrets(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A service that is down fails no run, and the log holds no password."""
+        from dmls_core.airflow import notifications
+
+        with caplog.at_level(logging.WARNING, logger=notifications.__name__):
+            notifications.notify(self.owner(), "deployed", "lab/iris", "deployed as version 3")
+
+        (warning,) = [r.getMessage() for r in caplog.records if r.name == notifications.__name__]
+        assert f"cannot notify {self.channel} that lab/iris was deployed" in warning
+        assert SECRET not in caplog.text
