@@ -8,12 +8,23 @@ import pytest
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
+from dmls_core.models.engines.cuml import CumlForestEngine
+from dmls_core.models.engines.xgboost import CudaXGBoostEngine
 from dmls_core.serving import checkpoint
+from dmls_core.testing.engines import EngineSuite, kinds_of, make_data
 from dmls_core.training import TrainRequest, train
-from tests.unit.engines.conftest import kinds_of, make_data
 
 NAMES = [name for name, model in CATALOGUE.items() if "gpu" in model.engines]
-CASES = [(name, kind) for name in NAMES for kind in kinds_of(CATALOGUE[name])]
+
+
+class TestCumlForests(EngineSuite):
+    engine_class = CumlForestEngine
+    values = {"max_samples": 0.5, "bootstrap": False, "max_features": 0.5}
+
+
+class TestCudaXGBoost(EngineSuite):
+    engine_class = CudaXGBoostEngine
+    samples = {"subsample": 0.5}
 
 
 def fit(name: str, kind: str, seed: int = 1, **params: object):
@@ -29,18 +40,6 @@ def fit(name: str, kind: str, seed: int = 1, **params: object):
         threads=4,
     )
     return engine, data, fitted
-
-
-@pytest.mark.parametrize(("name", "kind"), CASES)
-def test_every_model_survives_the_export(name: str, kind: str, tmp_path: Path):
-    engine, data, fitted = fit(name, kind)
-
-    own = fitted.predict(engine.place(data.x))
-    loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
-
-    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x))
-    assert fitted.importances().sum() == pytest.approx(1, abs=1e-5)
-    assert set(fitted.parameters()) >= {"n_estimators", "max_depth"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,14 +64,6 @@ def test_it_learns_as_well_as_on_the_cpu(name: str):
     else:
         ours, theirs = (1 - ((p - truth) ** 2).mean() / truth.var() for p in (found, reference))
     assert ours > theirs - 0.05
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_same_seed_gives_the_same_model(name: str):
-    kind = kinds_of(CATALOGUE[name])[0]
-    (engine, data, one), (_, _, same) = fit(name, kind), fit(name, kind)
-
-    assert (one.predict(engine.place(data.x)) == same.predict(engine.place(data.x))).all()
 
 
 def test_the_single_precision_inference_of_the_gpu_agrees(tmp_path: Path):

@@ -14,7 +14,7 @@ from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Choice, Range
-from tests.unit.engines.conftest import make_data
+from dmls_core.testing.engines import make_data
 
 MODELS = {"random-forest-classifier": "multiclass", "random-forest-regressor": "regression"}
 

@@ -14,9 +14,7 @@ from dmls_core.errors import ServingError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.serving import checkpoint
-from tests.unit.engines.conftest import kinds_of, make_data
-
-CASES = [(name, kind) for name, model in CATALOGUE.items() for kind in kinds_of(model)]
+from dmls_core.testing.engines import make_data
 
 
 def exported(name: str, kind: str, folder: Path, **params: object):
@@ -34,23 +32,6 @@ def exported(name: str, kind: str, folder: Path, **params: object):
     return data, fitted, checkpoint.export(fitted.to_treelite(), folder / "checkpoint.tl")
 
 
-@pytest.mark.parametrize(("name", "kind"), CASES)
-def test_every_model_survives_the_export(name: str, kind: str, tmp_path: Path):
-    data, fitted, loaded = exported(name, kind, tmp_path)
-    own = fitted.predict(data.x)
-
-    served = checkpoint.predict(loaded, data.x)
-
-    checkpoint.check_parity(own, served)
-    assert served.dtype == np.float32
-    if data.n_classes:
-        assert served.shape == (len(data.x), data.n_classes)
-        assert served.sum(axis=1) == pytest.approx(1, abs=1e-5)
-        assert (own.argmax(axis=1) == served.argmax(axis=1)).all()
-    else:
-        assert served.shape == (len(data.x),)
-
-
 @pytest.mark.parametrize(
     ("name", "params"),
     [
@@ -64,16 +45,6 @@ def test_unusual_settings_survive_the_export(name: str, params: dict, tmp_path: 
     data, fitted, loaded = exported(name, "multiclass-nan", tmp_path, **params)
 
     checkpoint.check_parity(fitted.predict(data.x), checkpoint.predict(loaded, data.x))
-
-
-@pytest.mark.parametrize("name", [name for name, model in CATALOGUE.items() if model.missing_values])
-def test_missing_values_where_training_had_none(name: str, tmp_path: Path):
-    kind = kinds_of(CATALOGUE[name])[0]
-    data, fitted, loaded = exported(name, kind, tmp_path)
-    holes = data.x.copy()
-    holes[np.random.default_rng(3).random(holes.shape) < 0.4] = np.nan
-
-    checkpoint.check_parity(fitted.predict(holes), checkpoint.predict(loaded, holes))
 
 
 def thresholds(model: treelite.Model) -> list[np.ndarray]:

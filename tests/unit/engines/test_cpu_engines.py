@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from dmls_core.errors import DataError, EngineUnavailableError
+from dmls_core.errors import EngineUnavailableError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import engine_class, load_engine
 from dmls_core.models.engines.base import shares as as_shares
 from dmls_core.spec.definitions import HyperparameterDefinition
-from tests.unit.engines.conftest import kinds_of, make_data
+from dmls_core.testing.engines import kinds_of, make_data
 
 FAST = {"n_estimators": 5}
 
@@ -38,25 +38,6 @@ def other_value(definition: HyperparameterDefinition) -> object:
         default = definition.default if isinstance(definition.default, int) else 5
         return default + 3
     return 0.25 if definition.default != 0.25 else 0.5
-
-
-ALL = [(name, parameter) for name, model in CATALOGUE.items() for parameter in model.hyperparameters]
-
-
-@pytest.mark.parametrize(("name", "parameter"), ALL)
-def test_each_hyperparameter_reaches_the_library(name: str, parameter: str):
-    model = CATALOGUE[name]
-    value = other_value(model.hyperparameters[parameter])
-    needed = {r.needs: r.value for r in model.requirements if r.name == parameter}
-    if parameter == "criterion" and value == "poisson":
-        pytest.skip("needs positive targets")
-
-    _, fitted = fit(name, {**needed, parameter: value})
-
-    said = fitted.parameters()
-    assert said[parameter] == value
-    assert set(said) >= set(model.hyperparameters)
-    assert all(isinstance(v, bool | int | float | str | type(None)) for v in said.values())
 
 
 @pytest.mark.parametrize("name", ["xgboost-classifier", "xgboost-regressor"])
@@ -91,50 +72,9 @@ def test_lightgbm_itself_confirms_what_was_set():
         assert found == value if isinstance(value, str) else math.isclose(float(found), value, rel_tol=1e-6)
 
 
-@pytest.mark.parametrize("name", list(CATALOGUE))
-def test_the_same_seed_gives_the_same_model(name: str):
-    sampling = {"subsample": 0.5} if "subsample" in CATALOGUE[name].hyperparameters else {}
-    one, same, other = (fit(name, sampling, seed=seed)[1] for seed in (1, 1, 2))
-    unseen = make_data("regression", seed=9).x
-
-    assert (one.predict(unseen) == same.predict(unseen)).all()
-    assert (one.predict(unseen) != other.predict(unseen)).any()
-
-
 def test_gains_beyond_what_numbers_hold_share_the_importance():
     assert as_shares(np.array([np.inf, 3.0, 0.0, np.inf])).tolist() == [0.5, 0, 0, 0.5]
     assert as_shares(np.array([3.0, 1.0])).tolist() == [0.75, 0.25]
-
-
-@pytest.mark.parametrize("name", list(CATALOGUE))
-def test_importances_are_shares_of_the_informative_columns(name: str):
-    _, fitted = fit(name, {"n_estimators": 30})
-
-    shares = fitted.importances()
-
-    assert shares.shape == (6,)
-    assert shares.sum() == pytest.approx(1)
-    assert shares[1] + shares[5] < shares[2] + shares[3] + shares[4]
-
-
-@pytest.mark.parametrize("name", [name for name, m in CATALOGUE.items() if m.task == "classification"])
-def test_a_class_that_a_fold_lacks_keeps_its_column(name: str):
-    model, data = CATALOGUE[name], make_data("multiclass")
-    rows = data.y != 2
-    fitted = load_engine("cpu", model.name).fit(
-        model, FAST, data.x[rows], data.y[rows], n_classes=4, seed=0, threads=1
-    )
-
-    found = fitted.predict(data.x)
-
-    assert found.shape == (len(data.x), 4)
-    assert found.sum(axis=1) == pytest.approx(1, abs=1e-5)
-    assert found[:, 2].max() < 0.3
-
-
-def test_a_refusal_is_the_users_to_mend():
-    with pytest.raises(DataError, match="random-forest-classifier cannot be fitted: "):
-        fit("random-forest-classifier", {"bootstrap": False, "max_samples": 0.5})
 
 
 def test_balanced_weights_give_each_class_the_same_total():

@@ -20,7 +20,7 @@ from dmls_core.models.engines.cuda import to_device
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.xgboost import CudaXGBoostEngine
 from dmls_core.serving import checkpoint
-from tests.unit.engines.conftest import make_data
+from dmls_core.testing.engines import make_data
 
 
 class DeviceArray(np.ndarray):
