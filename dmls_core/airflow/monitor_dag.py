@@ -1,69 +1,113 @@
-"""The monitor DAG: looks for drift and decay in what is new of each job, and starts what specs ask for."""
+"""The monitor DAG: drift and delayed labels, retraining, reconciling Triton, ending orphaned trainers."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pendulum
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.monitor.upkeep_tasks import CollectOperator, RepairOperator
+from dmls_core.airflow.connections import open_repository, open_root
 from dmls_core.airflow.runners.reap import ReapOperator
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.hardware import parse_memory
 
 DAG_ID = "dmls.monitor"
 
-CHECKED = "checked"
-"""Key of the XCom with up to where was compared, and which jobs could not be."""
+RESULTS = "results"
+"""Key of the XCom with the new cursors and the failures of ``compare``."""
 
-NOTE = (
-    "Started by dmls.monitor: data has drifted from what the model was trained on, or the model has decayed."
-)
+NOTE = "Started by dmls.monitor: the data has drifted from the training data, or the model has decayed."
+
+
+class CollectOperator(BaseOperator):
+    """Collects Triton's inference log into the store."""
+
+    template_fields = ()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Return the collected rows and discarded files by model, and the number of deleted old objects."""
+        from dmls_core.monitoring.inference_log import collect
+
+        settings = airflow_settings()
+        if not settings.inference_log:
+            raise AirflowSkipException("inference_log is not set in the bundle's settings")
+        result = collect(open_root(settings), Path(settings.inference_log))
+        return {"rows": dict(result.rows), "dropped": dict(result.dropped), "removed": result.removed}
 
 
 class CompareOperator(BaseOperator):
-    """Compares what is new of every watched job; a job that cannot be compared hides no other."""
+    """Compares new data of every monitored job; a failing job does not stop the others."""
 
     template_fields = ()
 
     def execute(self, context: Context) -> list[dict[str, str]]:
-        """Return the runs to start, as arguments of Airflow's operator that starts runs."""
-        from dmls_core.airflow.monitor.check import check_jobs
+        """Return the runs to start, as arguments of ``TriggerDagRunOperator``."""
+        from dmls_core.airflow.notifications import notify
+        from dmls_core.monitoring.monitor_run import run_monitor
 
         settings = airflow_settings()
-        look = check_jobs(open_root(settings), settings.mlflow_uri, parse_memory(settings.memory))
+        run = run_monitor(open_root(settings), settings.mlflow_uri, notify, parse_memory(settings.memory))
+        count = len(run.drift_checks) + run.label_checks
         context["task_instance"].xcom_push(
-            key=CHECKED,
-            value={"states": look.states, "count": len(look.checked) + look.judged, "failed": look.failed},
+            key=RESULTS, value={"states": run.states, "count": count, "failures": run.failures}
         )
-        return [
-            {"trigger_dag_id": dag_id, "trigger_run_id": run_id} for dag_id, run_id in sorted(look.retrains)
-        ]
+        return [{"trigger_dag_id": dag, "trigger_run_id": run_id} for dag, run_id in sorted(run.retrains)]
 
 
 class SettleOperator(BaseOperator):
-    """Notes what was compared: only now, so that a killed comparison is made again."""
+    """Writes the cursors after ``compare``, so that a killed comparison is repeated."""
 
     template_fields = ()
 
     def execute(self, context: Context) -> int:
-        """Return the number of comparisons; fail if one could not be made."""
-        checked = context["task_instance"].xcom_pull(task_ids="compare", key=CHECKED)
+        """Return the number of comparisons; fail if a comparison has failed."""
+        results = context["task_instance"].xcom_pull(task_ids="compare", key=RESULTS)
         store = open_root(airflow_settings())
-        for key, state in checked["states"].items():
+        for key, state in results["states"].items():
             store.put(key, json.dumps(state).encode())
-        if checked["failed"]:
-            raise AirflowFailException("not compared: " + "; ".join(checked["failed"]))
-        count: int = checked["count"]
+        if results["failures"]:
+            raise AirflowFailException("not compared: " + "; ".join(results["failures"]))
+        count: int = results["count"]
         return count
 
 
+class RepairOperator(BaseOperator):
+    """Makes Triton serve MLflow's champions; a failing model does not stop the others."""
+
+    template_fields = ()
+
+    def execute(self, context: Context) -> list[str]:
+        """Return one line for each repair; fail if a model could not be repaired."""
+        from dmls_core.monitoring.reconcile import reconcile_all
+        from dmls_core.serving import triton_servers
+        from dmls_core.tracking import champions
+
+        settings = airflow_settings()
+        if not (settings.mlflow_uri and settings.triton_http and settings.triton_repository):
+            raise AirflowSkipException(
+                "mlflow_uri, triton_http or triton_repository is not set in the bundle's settings"
+            )
+        addresses = (settings.triton_http, settings.triton_grpc)
+        with triton_servers(*addresses, key=settings.load_key()) as servers:
+            result = reconcile_all(
+                open_root(settings),
+                open_repository(settings),
+                servers,
+                lambda: champions(settings.mlflow_uri),
+            )
+        if result.failures:
+            repaired = f"; repaired: {'; '.join(result.repaired)}" if result.repaired else ""
+            raise AirflowFailException("not repaired: " + "; ".join(result.failures) + repaired)
+        return result.repaired
+
+
 def monitor_dag() -> DAG:
-    """Build the monitor DAG."""
+    """Return the monitor DAG."""
     cron = airflow_settings().monitor_cron
     with DAG(
         DAG_ID,
@@ -72,16 +116,16 @@ def monitor_dag() -> DAG:
         max_active_runs=1,
         is_paused_upon_creation=False,
         tags={"dmls"},
-        description="Looks for drift in new data and in what the served models are asked",
+        description="Checks new data and served models for drift and decay",
         default_args={"retries": 3, "retry_delay": pendulum.duration(seconds=30)},
     ) as dag:
         compare = CompareOperator(task_id="compare", trigger_rule="all_done")
-        # A run that exists already is not started again: its id says which champion drifted, on which day.
+        # Run ids name the champion and the day, so a run that exists already is not started again.
         TriggerDagRunOperator.partial(
             task_id="retrain", logical_date=None, skip_when_already_exists=True, note=NOTE
         ).expand_kwargs(compare.output)
         compare >> SettleOperator(task_id="settle")
-        # Requests are compared whether or not there are new ones to fetch, or the fetching failed.
+        # Requests in the store are compared even if nothing was collected.
         CollectOperator(task_id="collect") >> compare
         RepairOperator(task_id="repair")
         ReapOperator(task_id="reap")

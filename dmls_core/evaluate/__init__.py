@@ -1,21 +1,21 @@
-"""How good a model is: metrics, scores on the holdout, what stands behind them, and the report page."""
+"""Evaluation: metrics, holdout scores, champion against challenger, diagnostics and the report."""
 
 from __future__ import annotations
 
 from dmls_core.evaluate.checks import Evidence
 from dmls_core.evaluate.comparison import Comparison, compare
+from dmls_core.evaluate.diagnostics import Diagnostics, diagnose
 from dmls_core.evaluate.holdout import HoldoutScores, score_holdout
-from dmls_core.evaluate.insight import Insight, examine
 from dmls_core.models.metrics import compute, scorer
 
 __all__ = [
     "Comparison",
+    "Diagnostics",
     "Evidence",
     "HoldoutScores",
-    "Insight",
     "compare",
     "compute",
-    "examine",
+    "diagnose",
     "score_holdout",
     "scorer",
 ]

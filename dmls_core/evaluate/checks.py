@@ -1,53 +1,74 @@
-"""What a user should know before believing a score."""
+"""Warnings about a model's evaluation: leakage, duplicate rows, imbalance, small holdouts and the like."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.leakage import suspects
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
 
-RARE = 0.05
+RARE_SHARE = 0.05
 """Share of the rows below which a class is rare."""
 
-RATIO = 10
-"""How many times as many rows the largest class then has, at least."""
+IMBALANCE_RATIO = 10
+"""Smallest ratio between the largest class and a rare one for a warning."""
 
-BLIND = ("accuracy",)
-"""Metrics that rare classes hardly move."""
+INSENSITIVE_METRICS = ("accuracy",)
+"""Metrics on which rare classes have little effect."""
 
-FEW_HELD = 30
-FEW_OF_A_CLASS = 5
-TWINS = 0.05
-SHOWN = 5
+MIN_HOLDOUT_ROWS = 30
+MIN_CLASS_ROWS = 5
+MAX_DUPLICATES = 0.05
+MAX_NAMES = 5
 """Names in one warning at most."""
+
+LEAK_FEATURES = 25
+"""Features checked for leakage, the most important ones: a leaking feature is important to the model."""
+
+LEAK_ROWS = 5_000
+"""Rows used by the leakage check at most."""
+
+MIN_LEAK_ROWS = 50
+"""Rows below which leakage is not checked."""
+
+LEAK_FOLDS = 5
+LEAK_TREE_LEAVES = 16
+
+PERFECT_ERROR = 0.005
+"""Share of the error below which a feature leaks, whatever the other features achieve."""
+
+SMALL_ERROR: Mapping[Task, float] = {"classification": 0.05, "regression": 0.02}
+"""Share of the error below which a feature leaks if all others are much worse."""
+
+LEAK_RATIO = 4.0
+"""How many times larger the error of every other feature must then be. In natural data several features carry
+about the same information (in iris two of four come close to a perfect prediction); a leak stands out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a run knows when its model is scored.
+    """Data and predictions of a run that the evaluation uses.
 
     Attributes:
-        task: what is predicted.
-        metric: what was searched by.
+        task: classification or regression.
+        metric: metric of the search.
         direction: ``maximize`` or ``minimize``.
         features: names of the features.
         labels: the classes; ``None`` for a regression.
-        train: (n_train, n_features) float32.
+        train: (n_train, n_features) float32 training rows.
         train_target: (n_train,) class codes or values.
-        test: (n_test, n_features) float32: the rows held out.
-        test_target: (n_test,).
-        prediction: of the held-out rows: (n_test, n_classes) probabilities or (n_test,) values.
-        importances: (n_features,) shares, as the model gives them.
+        test: (n_test, n_features) float32 held-out rows.
+        test_target: (n_test,) class codes or values.
+        prediction: (n_test, n_classes) probabilities or (n_test,) values.
+        importances: (n_features,) shares, as the model reports them.
         cv_score: the best trial's score in the search.
-        interval: confidence interval of the metric on the held-out rows, where there is one.
-        seed: seed of what is drawn.
+        interval: confidence interval of the metric on the holdout, if there is one.
+        seed: seed of the random samples.
     """
 
     task: Task
@@ -67,20 +88,20 @@ class Evidence:
 
     @property
     def ranked(self) -> list[int]:
-        """Positions of the features that the model uses, the most important first."""
+        """Positions of the features that the model uses, most important first."""
         order: list[int] = np.argsort(-self.importances, kind="stable").tolist()
         return [column for column in order if self.importances[column] > 0]
 
 
-def warnings_of(evidence: Evidence) -> list[str]:
-    """Return what the user should know, the worst first."""
-    found = [_leaks(evidence), _twins(evidence), _no_better(evidence), _optimistic(evidence)]
-    found += [_imbalance(evidence), _few_rows(evidence), _wide(evidence), _constants(evidence)]
+def find_warnings(evidence: Evidence) -> list[str]:
+    """Return the warnings about an evaluation, most serious first."""
+    found = [_leakage(evidence), _duplicates(evidence), _no_better(evidence), _optimistic(evidence)]
+    found += [_imbalance(evidence), _few_rows(evidence), _many_features(evidence), _constants(evidence)]
     return [message for message in found if message]
 
 
-def baseline(evidence: Evidence) -> float:
-    """Return the score of always answering the training rows' shares of the classes, or their mean."""
+def baseline_score(evidence: Evidence) -> float:
+    """Return the score of always predicting the class shares, or the mean, of the training rows."""
     rows = len(evidence.test_target)
     if evidence.labels is None:
         return compute(evidence.metric, evidence.test_target, np.full(rows, evidence.train_target.mean()))
@@ -89,54 +110,110 @@ def baseline(evidence: Evidence) -> float:
     return compute(evidence.metric, evidence.test_target, shares)
 
 
-def _leaks(evidence: Evidence) -> str:
-    found = suspects(
+def _leakage(evidence: Evidence) -> str:
+    found = leaking_features(
         evidence.task, evidence.train, evidence.train_target, evidence.ranked, seed=evidence.seed
     )
     if not found:
         return ""
     names = _names([evidence.features[column] for column in found])
-    told = f"{names} alone nearly tells" if len(found) == 1 else f"Each of {names} alone nearly tells"
+    subject = names if len(found) == 1 else f"Each of {names}"
     return (
-        f"{told} the target. What is known only after the event, or "
-        "is made from the target, belongs out, by [columns] drop: the score would not hold in use."
+        f"{subject} alone nearly determines the target. If it is known only after the event, or derived from "
+        "the target, exclude it with [columns] drop: the score would not hold in production."
     )
 
 
-def _twins(evidence: Evidence) -> str:
-    twins = int(np.isin(_hashes(evidence.test), _hashes(evidence.train)).sum())
-    if twins < 3 or twins <= TWINS * len(evidence.test):
+def leaking_features(
+    task: Task, features: NDArray[np.float32], target: NDArray[Any], columns: Sequence[int], *, seed: int
+) -> list[int]:
+    """Return the columns that predict the target on their own, in their order.
+
+    For each column a small decision tree is cross-validated. Its error relative to the error without any
+    feature (balanced for classes, squared for values) decides.
+
+    Args:
+        task: classification or regression.
+        features: (n_rows, n_features) training rows.
+        target: (n_rows,) class codes or values.
+        columns: positions of the features to check, most important first.
+        seed: the same seed uses the same rows.
+    """
+    if len(target) < MIN_LEAK_ROWS:
+        return []
+    picked = np.random.default_rng(seed).permutation(len(target))[:LEAK_ROWS]
+    known = target[picked]
+    errors = {
+        column: _relative_error(task, features[picked, column], known) for column in columns[:LEAK_FEATURES]
+    }
+    return [
+        column
+        for column, error in errors.items()
+        if error <= PERFECT_ERROR
+        or (error <= SMALL_ERROR[task] and LEAK_RATIO * error <= _least_other(errors, column))
+    ]
+
+
+def _least_other(errors: Mapping[int, float], column: int) -> float:
+    return min((error for other, error in errors.items() if other != column), default=1.0)
+
+
+def _relative_error(task: Task, values: NDArray[np.float32], target: NDArray[Any]) -> float:
+    """Return the error of a tree on one column: 0 for a perfect prediction, 1 for none."""
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    column, folds = values[:, None], np.arange(len(target)) % LEAK_FOLDS
+    found = np.empty(len(target))
+    for fold in range(LEAK_FOLDS):
+        held = folds == fold
+        tree = (
+            DecisionTreeClassifier(max_leaf_nodes=LEAK_TREE_LEAVES, class_weight="balanced", random_state=0)
+            if task == "classification"
+            else DecisionTreeRegressor(max_leaf_nodes=LEAK_TREE_LEAVES, random_state=0)
+        )
+        found[held] = tree.fit(column[~held], target[~held]).predict(column[held])
+    if task == "regression":
+        variance = float(np.var(target))
+        return float(np.mean((found - target) ** 2)) / variance if variance > 0 else 1.0
+    codes = np.unique(target)
+    missed = np.mean([(found[target == code] != code).mean() for code in codes])
+    return float(missed) / (1 - 1 / len(codes)) if len(codes) > 1 else 1.0
+
+
+def _duplicates(evidence: Evidence) -> str:
+    duplicates = int(np.isin(_hashes(evidence.test), _hashes(evidence.train)).sum())
+    if duplicates < 3 or duplicates <= MAX_DUPLICATES * len(evidence.test):
         return ""
     return (
-        f"{twins} of {len(evidence.test)} held-out rows have the same features as a training row: the score "
-        "may partly measure memory. Take repeated rows out, unless the features take few values anyway."
+        f"{duplicates} of {len(evidence.test)} held-out rows have the same features as a training row: the "
+        "score may partly measure memorization. Remove duplicate rows, unless the features have few values."
     )
 
 
 def _hashes(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of each row, without a copy of the matrix."""
-    draw = np.random.default_rng(0)
-    factors = draw.integers(1, 2**63, size=(rows.shape[1], 1), dtype=np.uint64) | np.uint64(1)
+    """Return a 64-bit hash of each row without copying the matrix."""
+    generator = np.random.default_rng(0)
+    factors = generator.integers(1, 2**63, size=(rows.shape[1], 1), dtype=np.uint64) | np.uint64(1)
     found = np.zeros(len(rows), dtype=np.uint64)
     bits = rows.view(np.uint32)
     for column in range(rows.shape[1]):
         found ^= found >> np.uint64(29)
-        # Odd factors lose no bit.
+        # Multiplication by an odd factor loses no bit.
         found += (bits[:, column].astype(np.uint64) + np.uint64(1)) * factors[column]
     return found
 
 
 def _no_better(evidence: Evidence) -> str:
-    guess = baseline(evidence)
-    if evidence.interval is None or not np.isfinite(guess):
+    baseline = baseline_score(evidence)
+    if evidence.interval is None or not np.isfinite(baseline):
         return ""
     low, high = evidence.interval
-    if guess < low if evidence.direction == "maximize" else guess > high:
+    if baseline < low if evidence.direction == "maximize" else baseline > high:
         return ""
-    answer = "class" if evidence.labels else "mean"
+    answer = "class shares" if evidence.labels else "mean"
     return (
-        f"The model is not clearly better than no model: always answering the training rows' {answer} has "
-        f"{evidence.metric} {guess:.4g}. The features may not tell the target."
+        f"The model is not clearly better than no model: always predicting the training rows' {answer} has "
+        f"{evidence.metric} {baseline:.4g}. The features may not determine the target."
     )
 
 
@@ -152,59 +229,59 @@ def _optimistic(evidence: Evidence) -> str:
     if high == low or not better:
         return ""
     return (
-        f"The search scored {evidence.cv_score:.4g}, far better than the holdout: the best of many trials "
-        "looks better than it is, or the held-out rows are of another kind."
+        f"The score in the search, {evidence.cv_score:.4g}, is much better than on the holdout: the best of "
+        "many trials is optimistic, or the held-out rows differ from the others."
     )
 
 
 def _imbalance(evidence: Evidence) -> str:
-    if evidence.labels is None or evidence.metric not in BLIND:
+    if evidence.labels is None or evidence.metric not in INSENSITIVE_METRICS:
         return ""
     counts = np.bincount(
         np.concatenate([evidence.train_target, evidence.test_target]), minlength=len(evidence.labels)
     )
     rarest = int(counts.argmin())
-    if counts[rarest] >= RARE * counts.sum() or RATIO * counts[rarest] > counts.max():
+    if counts[rarest] >= RARE_SHARE * counts.sum() or IMBALANCE_RATIO * counts[rarest] > counts.max():
         return ""
     return (
-        f"The classes are far from balanced: {evidence.labels[rarest]} has {counts[rarest]} of "
-        f"{counts.sum()} rows. {evidence.metric} hardly notices it; balanced_accuracy or f1_macro would."
+        f"The classes are imbalanced: {evidence.labels[rarest]} has {counts[rarest]} of {counts.sum()} rows, "
+        f"with little effect on {evidence.metric}. Consider balanced_accuracy or f1_macro."
     )
 
 
 def _few_rows(evidence: Evidence) -> str:
     held = len(evidence.test)
-    if held < FEW_HELD:
-        return f"Only {held} rows were held out: the score may be off by much (see its interval)."
+    if held < MIN_HOLDOUT_ROWS:
+        return f"Only {held} rows were held out, so the score is uncertain (see its interval)."
     if evidence.labels is None:
         return ""
     counts = np.bincount(evidence.test_target, minlength=len(evidence.labels))
-    few = [evidence.labels[code] for code in np.flatnonzero(counts < FEW_OF_A_CLASS).tolist()]
+    few = [evidence.labels[code] for code in np.flatnonzero(counts < MIN_CLASS_ROWS).tolist()]
     if not few:
         return ""
-    return f"Fewer than {FEW_OF_A_CLASS} rows of {_names(few)} were held out: little is known about them."
+    return f"Fewer than {MIN_CLASS_ROWS} rows of {_names(few)} were held out: their scores are uncertain."
 
 
-def _wide(evidence: Evidence) -> str:
+def _many_features(evidence: Evidence) -> str:
     rows, columns = evidence.train.shape
     if columns <= rows:
         return ""
-    return f"There are more features ({columns}) than training rows ({rows}): chance alone fits some of them."
+    return f"There are more features ({columns}) than training rows ({rows}): some fit the target by chance."
 
 
 def _constants(evidence: Evidence) -> str:
     first = evidence.train[0]
-    same = np.ones(len(first), dtype=bool)
+    constant = np.ones(len(first), dtype=bool)
     for start in range(0, len(evidence.train), 65_536):
         block = evidence.train[start : start + 65_536]
-        same &= ((block == first) | (np.isnan(block) & np.isnan(first))).all(axis=0)
-    names = [evidence.features[column] for column in np.flatnonzero(same).tolist()]
+        constant &= ((block == first) | (np.isnan(block) & np.isnan(first))).all(axis=0)
+    names = [evidence.features[column] for column in np.flatnonzero(constant).tolist()]
     if not names:
         return ""
     verb = "has" if len(names) == 1 else "have"
-    return f"{_names(names)} {verb} the same value in every training row: nothing can be learnt from that."
+    return f"{_names(names)} {verb} the same value in every training row and cannot contribute to the model."
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:SHOWN])
-    return shown + (f" (and {len(names) - SHOWN} more)" if len(names) > SHOWN else "")
+    shown = ", ".join(repr(name) for name in names[:MAX_NAMES])
+    return shown + (f" (and {len(names) - MAX_NAMES} more)" if len(names) > MAX_NAMES else "")

@@ -1,14 +1,13 @@
-"""Champion and challenger on the same rows: which is better, by how much, and how sure that is.
+"""Champion and challenger on the same rows: which is better, by how much, and with what confidence.
 
-The rule by which a challenger takes the champion's place by itself (``[deploy] mode = "auto"``):
+The rule by which a challenger replaces the champion automatically (``[deploy] mode = "auto"``):
 
     with 95 % confidence its improvement is more than ``[deploy] min_improvement``.
 
-That is a one-sided test. With the default of 0 it asks for a challenger that is better, not for one that
-happens to be ahead on this holdout: of two models that are equally good the champion stays in 19 of 20
-comparisons, where a rule on the bare difference would swap them in every other one. A negative
-``min_improvement`` makes it the test of non-inferiority that a job wants whose models must be fresh above
-all: -0.01 deploys what is, with the same confidence, at most 0.01 worse.
+This is a one-sided test. With the default of 0 the challenger must be better, not just ahead on this holdout:
+of two equally good models the champion stays in 19 of 20 comparisons, whereas a rule on the difference alone
+would replace it in every other one. A negative ``min_improvement`` makes it a test of non-inferiority, for
+jobs that prefer fresh models: -0.01 deploys a model that is, with the same confidence, at most 0.01 worse.
 """
 
 from __future__ import annotations
@@ -19,39 +18,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.models.metrics import METRICS, compute
+from dmls_core.evaluate.bootstrap import CONFIDENCE, PairedBootstrap, paired_bootstrap
+from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Direction
 
-CONFIDENCE = 0.95
-RESAMPLES = 200
-ROWS = 2_000
-"""Rows of one resample at most: the metrics of more are dear, and the spread can be scaled."""
-
-FEWEST_RESAMPLES = 50
-
 Freshness = Literal["all", "some", "none", "unknown"]
-"""Which of the held-out rows the champion cannot have been trained on, so far as that is known."""
+"""Which of the held-out rows the champion was certainly not trained on."""
 
-SEEN: dict[Freshness, str] = {
+FRESHNESS_NOTES: dict[Freshness, str] = {
     "all": "The champion was trained on none of these rows.",
-    "some": "Of the holdout only those rows were taken that are new to the champion.",
-    "none": "The champion was trained on some of these rows, which flatters it.",
-    "unknown": "The champion may have been trained on some of these rows, which would flatter it.",
+    "some": "Only the held-out rows that are new to the champion were used.",
+    "none": "The champion was trained on some of these rows, which favors it.",
+    "unknown": "The champion may have been trained on some of these rows, which would favor it.",
 }
-"""What is to be said of each kind of rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """What the resamples say of an improvement: above 0 the challenger is better, whatever the metric.
-
-    Attributes:
-        interval: holds the improvement with 95 % confidence.
-        probability: share of the resamples in which it is above the margin.
-    """
-
-    interval: tuple[float, float]
-    probability: float
+"""Freshness -> note for the report and the approval page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +39,23 @@ class Comparison:
     """Champion and challenger on the same rows; its JSON is ``comparison`` in ``result.json``.
 
     Attributes:
-        metric: what both are scored by.
-        direction: which way is better.
-        champion_version: in MLflow's registry.
-        champion_run_key: the run that made it.
-        comparable: whether there are scores; else ``reason`` says why not, and the next six are ``None``.
-        champion_score: the champion's on ``rows``.
-        challenger_score: the challenger's on the same rows.
-        difference: by how much the challenger is better, in units of the metric; below 0 it is worse.
-        interval: 95 % confidence interval of ``difference``.
-        probability: that the improvement is more than ``min_improvement``.
-        better: whether the rule for ``[deploy] mode = "auto"`` holds.
-        min_improvement: of the spec.
-        confidence: that the rule asks for.
-        rows: held-out rows that both were scored on.
-        fresh: ``all`` of these rows are new to the champion, or none is, or that is unknown; ``some``: of
-            the holdout only the new ones were taken.
+        metric: metric of both scores.
+        direction: whether higher or lower is better.
+        champion_version: version in MLflow's registry.
+        champion_run_key: the run that produced the champion.
+        comparable: whether there are scores; otherwise ``reason`` explains why not.
         reason: the outcome in words.
+        min_improvement: ``[deploy] min_improvement`` of the spec.
+        champion_score: the champion's score on ``rows``.
+        challenger_score: the challenger's score on the same rows.
+        difference: improvement in units of the metric; below 0 the challenger is worse.
+        interval: 95 % confidence interval of ``difference``.
+        probability: that the improvement exceeds ``min_improvement``.
+        better: whether the rule for ``[deploy] mode = "auto"`` holds.
+        confidence: that the rule requires.
+        rows: number of held-out rows that both were scored on.
+        fresh: whether all, none or an unknown part of these rows is new to the champion; ``some``: only the
+            new rows of the holdout were used.
     """
 
     metric: str
@@ -96,9 +76,12 @@ class Comparison:
     fresh: Freshness = "unknown"
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``result.json`` says."""
+        """Return ``comparison`` of ``result.json``."""
         interval = list(self.interval) if self.interval else None
-        return asdict(self) | {"interval": interval, "note": SEEN[self.fresh] if self.comparable else ""}
+        return asdict(self) | {
+            "interval": interval,
+            "note": FRESHNESS_NOTES[self.fresh] if self.comparable else "",
+        }
 
 
 def compare(
@@ -114,21 +97,21 @@ def compare(
     fresh: Freshness,
     seed: int,
 ) -> Comparison:
-    """Compare the answers of two models to the same rows, and apply the rule.
+    """Compare the predictions of two models for the same rows, and apply the rule.
 
     Args:
         metric: name of the metric.
-        direction: which way is better.
+        direction: whether higher or lower is better.
         truth: (n_rows,) class codes or values.
         champion: its (n_rows, n_classes) probabilities or (n_rows,) values.
-        challenger: its answers, of the same shape.
-        version: the champion's.
-        run_key: of the champion's run.
-        min_improvement: by how much the challenger must be better.
-        fresh: what the champion has seen of these rows.
-        seed: the same seed gives the same numbers.
+        challenger: its predictions, of the same shape.
+        version: the champion's version.
+        run_key: key of the champion's run.
+        min_improvement: improvement that the challenger must exceed.
+        fresh: which of the rows are new to the champion.
+        seed: the same seed gives the same result.
     """
-    scores = [compute(metric, truth, answers) for answers in (champion, challenger)]
+    scores = [compute(metric, truth, prediction) for prediction in (champion, challenger)]
     common: dict[str, Any] = {
         "metric": metric,
         "direction": direction,
@@ -165,73 +148,21 @@ def compare(
     )
 
 
-def paired_bootstrap(
-    metric: str,
-    truth: NDArray[Any],
-    champion: NDArray[Any],
-    challenger: NDArray[Any],
-    *,
-    sign: float,
-    margin: float,
-    seed: int,
-) -> Paired | None:
-    """Resample rows, the same ones for both models, and look how the improvement spreads.
-
-    Percentile bootstrap of the paired difference (Efron and Tibshirani, "An introduction to the bootstrap",
-    1993). Of more than ``ROWS`` rows only so many are drawn at a time, and the spread is scaled by the root
-    of the share (the m out of n bootstrap; Bickel, Götze and van Zwet, 1997). ``scipy.stats.bootstrap`` has
-    ``paired`` but no m out of n: every resample would be as large as the holdout, a hundred times the cost
-    at 100,000 rows.
-
-    The largest error of a regression (``max_error``) is no mean of anything: its interval is a hint at best.
-
-    Args:
-        metric: name of the metric.
-        truth: (n_rows,).
-        champion: its answers.
-        challenger: its answers.
-        sign: 1 where higher is better, else -1.
-        margin: what the improvement must exceed to count.
-        seed: the same seed gives the same numbers.
-
-    Returns:
-        ``None`` where the metric is not defined for most of the resamples.
-    """
-    generator = np.random.default_rng(seed)
-    rows, drawn = len(truth), min(len(truth), ROWS)
-    classes = champion.shape[1] if champion.ndim > 1 else 1
-    resamples = RESAMPLES
-    if METRICS[metric].per_class and classes > 2:
-        resamples = max(FEWEST_RESAMPLES, RESAMPLES // classes)
-    found = np.empty(resamples)
-    for number in range(resamples):
-        picked = generator.integers(0, rows, drawn)
-        own, others = (compute(metric, truth[picked], answers[picked]) for answers in (challenger, champion))
-        found[number] = sign * (own - others)
-    found = found[np.isfinite(found)]
-    if len(found) < resamples / 2:
-        return None
-    if drawn < rows:
-        whole = sign * (compute(metric, truth, challenger) - compute(metric, truth, champion))
-        found = whole + (found - whole) * np.sqrt(drawn / rows)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(found, [tail, 1 - tail])
-    return Paired((float(low), float(high)), float((found > margin).mean()))
-
-
-def _reason(difference: float, paired: Paired, margin: float, *, better: bool) -> str:
-    """Say what the rule came to."""
+def _reason(difference: float, paired: PairedBootstrap, margin: float, *, better: bool) -> str:
+    """Return the outcome in words."""
     low, high = paired.interval
     if difference == low == high == 0:
-        told = "both answer equally well"
+        outcome = "both models are equally good"
     else:
-        told = f"better by {difference:.4g}" if difference > 0 else f"worse by {-difference:.4g}"
+        outcome = f"better by {difference:.4g}" if difference > 0 else f"worse by {-difference:.4g}"
         if difference == 0:
-            told = "equally good"
-        told = f"the challenger is {told} (95 % interval {low:.4g} to {high:.4g})"
-    asked = f"an improvement of more than {margin:.4g}" if margin >= 0 else f"at most {-margin:.4g} worse"
-    verdict = "reaches" if better else "misses"
+            outcome = "equally good"
+        outcome = f"the challenger is {outcome} (95 % interval {low:.4g} to {high:.4g})"
+    required = (
+        f"an improvement of more than {margin:.4g}" if margin >= 0 else f"being at most {-margin:.4g} worse"
+    )
+    verdict = "reaches" if better else "is below"
     return (
-        f"{told}; the probability of {asked} is {paired.probability:.1%}, which {verdict} the "
-        f"{CONFIDENCE:.0%} that the rule asks for"
+        f"{outcome}; the probability of {required} is {paired.probability:.1%}, which {verdict} the "
+        f"required {CONFIDENCE:.0%}"
     )

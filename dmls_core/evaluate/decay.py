@@ -1,16 +1,16 @@
-"""Has a model decayed? Its score on answers whose truth has become known, beside its score at training.
+"""Decay: compare a model's score on predictions with delayed labels with its score in training.
 
-A model has decayed if two things hold:
+A model has decayed if both of these hold:
 
-* its error is at least a tenth larger than on the holdout of its training (``LARGER``), so the loss matters.
-  The error is what a score lacks of 1, or the score itself where lower is better;
-* that is no chance: a one-sided test of the difference of both scores has a p-value of at most ``ALPHA``.
-  Both scores are taken for normally distributed, with the spread that the bootstrap gives them.
+* Its error is at least a tenth (``MIN_GROWTH``) larger than on the holdout of its training, so the loss
+  matters. The error is 1 minus the score, or the score itself if lower is better.
+* The loss is significant: a one-sided test of the difference of both scores has a p-value of at most
+  ``ALPHA``. Both scores are assumed to be normally distributed, with the spread of their bootstrap intervals.
 
-Few held-out rows give a poor idea of the spread: of thirty rows that were all predicted right none at all.
-So the holdout's spread is taken to be at least that of the labelled rows, scaled to the holdout's number of
-rows. A model that has not decayed is thus called decayed in about one of 1,000 looks, and in fewer of many
-rows, where the first condition decides.
+A small holdout underestimates the spread: thirty rows that were all predicted correctly have none. So the
+spread of the holdout is at least that of the labeled rows, scaled to the holdout's number of rows. A model
+that has not decayed is thus reported in about one of 1,000 checks, and in fewer with many rows, where the
+first condition decides.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.intervals import CONFIDENCE, bootstrap_interval
+from dmls_core.evaluate.bootstrap import CONFIDENCE, score_interval
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Direction
 
 ALPHA = 0.001
-"""Largest p-value of a decay."""
+"""Largest p-value of a significant loss."""
 
-LARGER = 0.1
-"""Share by which the error must have grown at least."""
+MIN_GROWTH = 0.1
+"""Smallest relative increase of the error."""
 
 MIN_ROWS = 100
-"""Labelled rows below which a model is not judged."""
+"""Labeled rows below which a model is not evaluated."""
 
-JUDGED_BY = {"max_error": "mae"}
-"""Metrics that grow with the number of rows -> what stands in for them."""
+SUBSTITUTES = {"max_error": "mae"}
+"""Metrics that grow with the number of rows -> the metric used instead."""
 
-OF_PROBABILITIES = frozenset({"roc_auc", "average_precision", "log_loss"})
-"""Metrics that have no place for a class that the model does not know."""
+PROBABILITY_METRICS = frozenset({"roc_auc", "average_precision", "log_loss"})
+"""Metrics that cannot score a class that the model does not know."""
 
 RULE = (
-    "A version has decayed if its error (what its score lacks of 1, or the score itself where lower is "
-    f"better) is at least {LARGER:.0%} larger than at training, and a one-sided test of both scores, with "
-    f"the spread that the bootstrap gives them, says with p of at most {ALPHA:g} that this is no chance. "
-    f"Fewer than {MIN_ROWS} labelled answers are not judged."
+    "A version has decayed if its error (1 minus the score, or the score itself if lower is better) is at "
+    f"least {MIN_GROWTH:.0%} larger than in training, and a one-sided test of both scores, using the spread "
+    f"of their bootstrap intervals, is significant (p of at most {ALPHA:g}). At least {MIN_ROWS} labeled "
+    "predictions are needed."
 )
-"""The same for users."""
+"""The definition of decay, for users."""
 
 Verdict = Literal["decayed", "steady", "too few rows", "not defined"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """How well a model did on the holdout of its training.
+class TrainingScore:
+    """A model's score on the holdout of its training.
 
     Attributes:
-        metric: what it is judged by.
-        direction: which way is better.
-        score: on the holdout.
-        interval: holds the score with 95 % confidence; ``None`` where that is not known.
-        rows: held out.
+        metric: name of the metric.
+        direction: whether higher or lower is better.
+        score: score on the holdout.
+        interval: 95 % confidence interval of the score; ``None`` if unknown.
+        rows: number of held-out rows.
         labels: classes of a classifier, in the order of its probabilities.
     """
 
@@ -74,10 +74,10 @@ class Trained:
     labels: tuple[str, ...] | None
 
     @classmethod
-    def of(cls, result: Mapping[str, Any]) -> Trained:
-        """Read what ``result.json`` says of a run."""
+    def from_result(cls, result: Mapping[str, Any]) -> TrainingScore:
+        """Return the score in a run's ``result.json``."""
         metric, holdout = result["metric"], result["holdout"]
-        other = JUDGED_BY.get(metric)
+        other = SUBSTITUTES.get(metric)
         interval = None if other else holdout.get("interval")
         return cls(
             metric=other or metric,
@@ -91,21 +91,21 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Decay:
-    """A model's score on labelled answers beside its score at training.
+    """A model's score on labeled predictions compared with its score in training.
 
     Attributes:
-        verdict: ``not defined`` where the metric cannot be computed of these rows.
-        metric: what it was judged by.
-        direction: which way is better.
-        rows: labelled answers.
-        score: on them; ``None`` where the model was not judged.
-        interval: holds the score with 95 % confidence.
-        trained_score: on the holdout of the training.
-        trained_interval: holds that one.
-        trained_rows: held out.
-        growth: of the error, as a share of the error at training; ``None`` if there was none then.
-        p_value: of the score being no worse.
-        unknown: labelled answers whose class the model does not know.
+        verdict: ``not defined`` if the metric is undefined for these rows.
+        metric: name of the metric.
+        direction: whether higher or lower is better.
+        rows: number of labeled predictions.
+        score: score on them; ``None`` if the model was not evaluated.
+        interval: 95 % confidence interval of the score.
+        trained_score: score on the holdout of the training.
+        trained_interval: its confidence interval.
+        trained_rows: number of held-out rows.
+        growth: relative increase of the error; ``None`` if there was no error in training.
+        p_value: of the hypothesis that the score is no worse.
+        unknown: labeled predictions whose class the model does not know.
     """
 
     verdict: Verdict
@@ -122,14 +122,14 @@ class Decay:
     unknown: int = 0
 
     def summary(self, version: int) -> str:
-        """Return the outcome in one line."""
-        about = f"{self.rows:,} labelled answers of version {version}"
+        """Return the result for a version in one line."""
+        about = f"{self.rows:,} labeled predictions of version {version}"
         if self.verdict == "too few rows":
-            return f"too few labels to judge: {about}, {MIN_ROWS} at least are needed"
+            return f"too few labels: {about}, at least {MIN_ROWS} are needed"
         if self.score is None:
             return f"{self.metric} is not defined for {about}"
-        told = f"{self.metric} {self.score:.4g} on {about}, {self.trained_score:.4g} at training"
-        return f"{told}: the model has decayed" if self.verdict == "decayed" else f"{told}: no decay"
+        scores = f"{self.metric} {self.score:.4g} on {about}, {self.trained_score:.4g} in training"
+        return f"{scores}: the model has decayed" if self.verdict == "decayed" else f"{scores}: no decay"
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as plain JSON data."""
@@ -140,22 +140,22 @@ class Decay:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Decay:
-        """Read what ``as_json`` returned."""
+        """Rebuild a comparison from the result of ``as_json``."""
         intervals = ("interval", "trained_interval")
         return cls(**{**data, **{key: tuple(data[key]) if data[key] else None for key in intervals}})
 
 
-def judge(trained: Trained, truth: NDArray[Any], answers: NDArray[Any]) -> Decay:
-    """Compare a model's score on labelled answers with that of its training.
+def evaluate_decay(trained: TrainingScore, truth: NDArray[Any], prediction: NDArray[Any]) -> Decay:
+    """Compare a model's score on labeled predictions with its score in training.
 
     Args:
-        trained: how well the model did then.
-        truth: (n_rows,) values, or codes of classes; a code beyond the model's classes is an unknown class.
-        answers: (n_rows,) values, or (n_rows, n_classes) probabilities.
+        trained: the score in training.
+        truth: (n_rows,) values, or class codes; a code beyond the model's classes is an unknown class.
+        prediction: (n_rows,) values, or (n_rows, n_classes) probabilities.
     """
     unknown = np.zeros(len(truth), bool) if trained.labels is None else truth >= len(trained.labels)
-    if trained.metric in OF_PROBABILITIES:
-        truth, answers = truth[~unknown], answers[~unknown]
+    if trained.metric in PROBABILITY_METRICS:
+        truth, prediction = truth[~unknown], prediction[~unknown]
     common: dict[str, Any] = {
         "metric": trained.metric,
         "direction": trained.direction,
@@ -167,13 +167,13 @@ def judge(trained: Trained, truth: NDArray[Any], answers: NDArray[Any]) -> Decay
     }
     if len(truth) < MIN_ROWS:
         return Decay("too few rows", score=None, interval=None, **common)
-    score = compute(trained.metric, truth, answers)
-    interval = bootstrap_interval(trained.metric, truth, answers, seed=0) if isfinite(score) else None
+    score = compute(trained.metric, truth, prediction)
+    interval = score_interval(trained.metric, truth, prediction, seed=0) if isfinite(score) else None
     if interval is None:
         return Decay("not defined", score=None, interval=None, **common)
-    p_value = _chance(trained, score, interval, len(truth))
+    p_value = _p_value(trained, score, interval, len(truth))
     before, now = _error(trained, trained.score), _error(trained, score)
-    large = now > before and now - before >= LARGER * abs(before)
+    large = now > before and now - before >= MIN_GROWTH * abs(before)
     return Decay(
         "decayed" if large and p_value <= ALPHA else "steady",
         score=score,
@@ -184,12 +184,12 @@ def judge(trained: Trained, truth: NDArray[Any], answers: NDArray[Any]) -> Decay
     )
 
 
-def _error(trained: Trained, score: float) -> float:
+def _error(trained: TrainingScore, score: float) -> float:
     return 1 - score if trained.direction == "maximize" else score
 
 
-def _chance(trained: Trained, score: float, interval: tuple[float, float], rows: int) -> float:
-    """Return the probability of a loss like this one where the model is as good as it was."""
+def _p_value(trained: TrainingScore, score: float, interval: tuple[float, float], rows: int) -> float:
+    """Return the probability of such a loss if the model is as good as in training."""
     from scipy.stats import norm
 
     width = 2 * float(norm.ppf((1 + CONFIDENCE) / 2))
@@ -198,6 +198,6 @@ def _chance(trained: Trained, score: float, interval: tuple[float, float], rows:
     before = max(known, spread * sqrt(rows / trained.rows))
     loss = _error(trained, score) - _error(trained, trained.score)
     whole = sqrt(spread**2 + before**2)
-    if not whole:  # every row right, or every row wrong
+    if not whole:  # all rows are predicted correctly, or all incorrectly
         return 0.0 if loss > 0 else 1.0
     return float(norm.sf(loss / whole))

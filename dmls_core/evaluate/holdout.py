@@ -1,9 +1,9 @@
-"""All that is said about a model by the rows that the search never saw."""
+"""Scores and curves of a model on its holdout: the rows that the search never used."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,37 @@ from numpy.typing import NDArray
 from dmls_core.models.metrics import compute, metrics_of, scorer
 from dmls_core.spec.definitions import Task
 
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+"""Quantiles of the residuals."""
+
+MAX_CURVES = 10
+"""Classes up to which each class has its own curve."""
+
+MAX_POOLED = 1_000_000
+"""Probabilities in the pooled curve of all classes at most; more rows are thinned out evenly."""
+
+MAX_POINTS = 200
+"""Points of one curve at most."""
+
+MAX_SCATTER = 1_500
+"""Points of the scatter plot at most."""
+
+BINS = 10
+"""Bins of the calibration curve."""
+
+MAX_BARS = 40
+"""Bars of a histogram at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class HoldoutScores:
     """Scores on the holdout.
 
     Attributes:
-        score: the metric that the search was for.
+        score: score by the metric of the search.
         metrics: each metric of the task that is defined for these rows, by name.
-        confusion: rows are true classes, columns predicted ones; ``None`` for a regression.
-        residuals: predicted minus true value at the quantiles 0, 5, 25, 50, 75, 95 and 100 %; ``None`` for
-            a classification.
+        confusion: rows are true classes, columns predicted classes; ``None`` for a regression.
+        residuals: predicted minus true value at ``QUANTILES``; ``None`` for a classification.
     """
 
     score: float
@@ -30,15 +50,12 @@ class HoldoutScores:
     residuals: list[float] | None = None
 
 
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-
-
 def score_holdout(task: Task, metric: str, truth: NDArray[Any], prediction: NDArray[Any]) -> HoldoutScores:
     """Score a prediction by every metric of the task.
 
     Args:
-        task: what was predicted.
-        metric: what the search was for.
+        task: classification or regression.
+        metric: metric of the search.
         truth: (n_rows,) class codes or values.
         prediction: (n_rows, n_classes) probabilities or (n_rows,) values.
 
@@ -55,3 +72,108 @@ def score_holdout(task: Task, metric: str, truth: NDArray[Any], prediction: NDAr
     pairs = truth * classes + prediction.argmax(axis=1)
     confusion = np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
     return HoldoutScores(score, defined, confusion=confusion.tolist())
+
+
+class Curve(TypedDict):
+    """A curve of one class (``code``), or of all classes pooled (code -1), and the area under it."""
+
+    code: int
+    x: list[float]
+    y: list[float]
+    area: float
+
+
+class Calibration(TypedDict):
+    """Mean prediction, mean true value (or share) and number of rows of each bin."""
+
+    predicted: list[float]
+    observed: list[float]
+    rows: list[int]
+
+
+def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Curve], list[Curve]]:
+    """Return the ROC curves and the precision-recall curves, one class against the rest.
+
+    With two classes there is only the ROC curve of the second one: the first one's mirrors it. With more than
+    ``MAX_CURVES`` classes there is only one ROC curve, of all classes pooled.
+
+    Args:
+        truth: (n_rows,) class codes.
+        prediction: (n_rows, n_classes) probabilities.
+    """
+    from sklearn import metrics
+
+    classes = prediction.shape[1]
+    if classes > MAX_CURVES:
+        rows = np.linspace(0, len(truth) - 1, min(len(truth), MAX_POOLED // classes)).astype(int)
+        pooled = (truth[rows, None] == np.arange(classes)).ravel()
+        rate = metrics.roc_curve(pooled, prediction[rows].ravel())
+        return [_curve(-1, rate[0], rate[1], metrics.auc(rate[0], rate[1]))], []
+    roc, recalls = [], []
+    for code in range(classes):
+        member = truth == code
+        if member.all() or not member.any():
+            continue
+        if classes > 2 or code == 1:
+            false, true, _ = metrics.roc_curve(member, prediction[:, code])
+            roc.append(_curve(code, false, true, metrics.auc(false, true)))
+        precision, recall, _ = metrics.precision_recall_curve(member, prediction[:, code])
+        area = metrics.average_precision_score(member, prediction[:, code])
+        recalls.append(_curve(code, recall[::-1], precision[::-1], area))
+    return roc, recalls
+
+
+def _curve(code: int, x: NDArray[Any], y: NDArray[Any], area: float) -> Curve:
+    kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).astype(int))
+    return Curve(code=code, x=_rounded(x[kept]), y=_rounded(y[kept]), area=float(area))
+
+
+def class_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
+    """Compare predicted probabilities with observed frequencies, in bins of equal width.
+
+    With two classes this uses the probability of the second one, otherwise that of the predicted class.
+    """
+    if prediction.shape[1] == 2:
+        predicted, right = prediction[:, 1], truth == 1
+    else:
+        predicted, right = prediction.max(axis=1), prediction.argmax(axis=1) == truth
+    return _calibration(predicted, right, np.minimum((predicted * BINS).astype(int), BINS - 1))
+
+
+def value_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
+    """Compare mean predicted and mean true values, in bins with about the same number of rows."""
+    order = np.argsort(np.argsort(prediction, kind="stable"), kind="stable")
+    return _calibration(prediction, truth, order * min(BINS, len(truth)) // len(truth))
+
+
+def _calibration(predicted: NDArray[Any], observed: NDArray[Any], bins: NDArray[Any]) -> Calibration:
+    rows = np.bincount(bins)
+    held = rows > 0
+    return Calibration(
+        predicted=_rounded(np.bincount(bins, predicted)[held] / rows[held]),
+        observed=_rounded(np.bincount(bins, observed)[held] / rows[held]),
+        rows=rows[held].tolist(),
+    )
+
+
+def scatter(truth: NDArray[Any], prediction: NDArray[Any], *, seed: int) -> dict[str, list[float]]:
+    """Return true and predicted values of at most ``MAX_SCATTER`` rows."""
+    picked = np.arange(len(truth))
+    if len(picked) > MAX_SCATTER:
+        picked = np.sort(np.random.default_rng(seed).choice(len(truth), MAX_SCATTER, replace=False))
+    return {"truth": _rounded(truth[picked]), "predicted": _rounded(prediction[picked])}
+
+
+def histogram(values: NDArray[Any]) -> dict[str, list[float]]:
+    """Return a histogram: middles and widths of the bars, and their numbers of rows."""
+    counts, edges = np.histogram(values, bins=int(np.clip(np.sqrt(len(values)), 5, MAX_BARS)))
+    return {
+        "middle": _rounded((edges[1:] + edges[:-1]) / 2),
+        "width": _rounded(np.diff(edges)),
+        "rows": counts.tolist(),
+    }
+
+
+def _rounded(values: NDArray[Any]) -> list[float]:
+    """Round values to six digits, which keeps the page small."""
+    return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).tolist()]

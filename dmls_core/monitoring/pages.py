@@ -82,7 +82,7 @@ def _bin_labels(column: Column) -> list[str]:
     if column.kind == "category":
         return [*column.categories, "others", "missing"]
     first = [f"{edge:.3g}" for edge in column.edges[:1]]
-    return [*first, *(f"≤ {edge:.3g}" for edge in column.edges[1:]), "out of range", "missing"]
+    return [*first, *(f"≤ {edge:.3g}" for edge in column.edges[1:]), "outside", "missing"]
 
 
 def _histograms(drift: ColumnDrift) -> dict[str, Any]:

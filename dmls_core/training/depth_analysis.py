@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dmls_core.evaluate.comparison import paired_bootstrap
+from dmls_core.evaluate.bootstrap import paired_bootstrap
 from dmls_core.models.metrics import compute
 from dmls_core.search import SearchTask
 from dmls_core.serving import checkpoint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate import Evidence, Insight, examine, score_holdout
+from dmls_core.evaluate import Diagnostics, Evidence, diagnose, score_holdout
 from dmls_core.evaluate.report import render_report
 from dmls_core.hardware import trim_heap
 from dmls_core.models.engines import Fitted
@@ -127,7 +127,7 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
 
 def examine_model(
     spec: Spec, data: Prepared, task: SearchTask, fitted: Fitted, served: NDArray[Any], result: dict[str, Any]
-) -> Insight:
+) -> Diagnostics:
     """Measure how reliable the score is and which features it depends on.
 
     Args:
@@ -155,7 +155,7 @@ def examine_model(
         seed=task.seed,
     )
     trees = result["best_params"].get("n_estimators") or 1
-    insight = examine(
+    insight = diagnose(
         evidence,
         lambda rows: fitted.predict(task.engine.place(rows)),
         trees=int(trees) * max(1, task.n_classes if task.n_classes > 2 else 1),
@@ -167,7 +167,7 @@ def examine_model(
 
 
 def write_report(
-    file: Path, result: Mapping[str, Any], spec: Spec, outcome: SearchOutcome, insight: Insight
+    file: Path, result: Mapping[str, Any], spec: Spec, outcome: SearchOutcome, insight: Diagnostics
 ) -> None:
     """Write ``report.html``."""
     trials = [trial.as_json() for trial in outcome.trials]

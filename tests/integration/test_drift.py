@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dmls_core.airflow.monitor.check import check_jobs
-from dmls_core.airflow.monitor.look import Look
+from dmls_core.airflow.notifications import notify
 from dmls_core.cli.main import main
 from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec
+from dmls_core.monitoring.monitor_run import MonitorRun, run_monitor
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.tracking import log_run, promote
 from dmls_core.training import TrainRequest, train
@@ -180,9 +180,9 @@ def deep_parquet() -> bytes:
     return b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
-def settle(store: Store, look: Look) -> None:
+def settle(store: Store, run: MonitorRun) -> None:
     """Note up to where was compared, as the monitor's last task does."""
-    for key, state in look.states.items():
+    for key, state in run.states.items():
         store.put(key, json.dumps(state).encode())
 
 
@@ -194,25 +194,25 @@ def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=mlflow_uri, registry_uri=mlflow_uri)
-    assert check_jobs(store, mlflow_uri).checked == []
+    assert run_monitor(store, mlflow_uri, notify).drift_checks == []
 
     # A job without a champion hides no other, and a few rows wait for more.
     requests_of(store, "aaa", stream(300, 4), "a.parquet", tmp_path)
     requests_of(store, "numbers", stream(30, 4).drop("y"), "a.parquet", tmp_path)
     requests_of(store, "classes", stream(300, 5, shift=2).drop("y"), "a.parquet", tmp_path)
-    look = check_jobs(store, mlflow_uri)
-    (reason,) = look.failed
+    run = run_monitor(store, mlflow_uri, notify)
+    (reason,) = run.failures
     assert reason.startswith("lab/aaa: lab.aaa has no champion")
-    (checked,) = look.checked
+    (checked,) = run.drift_checks
     key = jobs["classes"]["run_key"]
     assert checked.drift.verdict == "drifted"
     assert checked.retrain_run_id == f"drift__{key}__{checked.drift.at[:10]}"
 
     # Until it is noted, the same files are compared again, and end in the same run.
-    again = check_jobs(store, mlflow_uri)
-    assert (again.states, again.checked[0].retrain_run_id) == (look.states, checked.retrain_run_id)
-    settle(store, look)
-    assert check_jobs(store, mlflow_uri).checked == []
+    again = run_monitor(store, mlflow_uri, notify)
+    assert (again.states, again.drift_checks[0].retrain_run_id) == (run.states, checked.retrain_run_id)
+    settle(store, run)
+    assert run_monitor(store, mlflow_uri, notify).drift_checks == []
 
     folder = layout.monitor_folder("lab", "classes")
     name = checked.page.split("/")[-2]
@@ -240,17 +240,17 @@ def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     # nothing else, and is read once.
     requests_of(store, "numbers", stream(300, 6).drop("y"), "b.parquet", tmp_path)
     store.put(f"{layout.inference_folder('lab', 'classes')}dt=2026-01-02/deep.parquet", deep_parquet())
-    look = check_jobs(store, mlflow_uri)
-    assert [reason.partition(" (")[0] for reason in look.failed if "lab/classes" in reason] == [
-        "lab/classes: requests: the file is damaged, nested too deep, or too large once it is unpacked"
+    run = run_monitor(store, mlflow_uri, notify)
+    assert [reason.partition(" (")[0] for reason in run.failures if "lab/classes" in reason] == [
+        "lab/classes: requests: the file cannot be read"
     ]
-    (checked,) = look.checked
+    (checked,) = run.drift_checks
     assert (checked.job.name, checked.drift.rows, checked.drift.verdict) == ("numbers", 330, "steady")
     assert checked.retrain_run_id == ""
     assert read_status(store, "lab", "numbers").message.count("; later: ") == 1
-    settle(store, look)
-    look = check_jobs(store, mlflow_uri)
-    assert ([reason[:7] for reason in look.failed], look.checked) == (["lab/aaa"], [])
+    settle(store, run)
+    run = run_monitor(store, mlflow_uri, notify)
+    assert ([reason[:7] for reason in run.failures], run.drift_checks) == (["lab/aaa"], [])
 
 
 def test_new_partitions_are_compared_one_by_one_and_those_trained_on_are_not(
@@ -263,28 +263,28 @@ def test_new_partitions_are_compared_one_by_one_and_those_trained_on_are_not(
     key = jobs["classes"]["run_key"]
     for day in ("2026-01-01", "2026-01-02"):
         partition_of(store, "classes", day, stream(300, 7, shift=9))
-    assert check_jobs(store, mlflow_uri).checked == []
+    assert run_monitor(store, mlflow_uri, notify).drift_checks == []
 
     partition_of(store, "classes", "2026-01-03", stream(200, 8))
     partition_of(store, "classes", "2026-01-04", stream(60, 9))
     partition_of(store, "classes", "2026-01-05", stream(200, 10))
     partition_of(store, "classes", "2026-01-06", stream(200, 11, shift=2))
     partition_of(store, "classes", "2026-01-07", stream(30, 12))
-    look = check_jobs(store, mlflow_uri)
-    found = [(checked.source, checked.drift.rows, checked.drift.verdict) for checked in look.checked]
+    run = run_monitor(store, mlflow_uri, notify)
+    found = [(checked.source, checked.drift.rows, checked.drift.verdict) for checked in run.drift_checks]
     assert found == [
         ("2026-01-03.csv", 200, "steady"),
         ("2026-01-04.csv and 1 more", 260, "steady"),
         ("2026-01-06.csv", 200, "drifted"),
     ]
-    assert [bool(checked.retrain_run_id) for checked in look.checked] == [False, False, True]
-    state = look.states["monitor/lab/classes/partitions.json"]
+    assert [bool(checked.retrain_run_id) for checked in run.drift_checks] == [False, False, True]
+    state = run.states["monitor/lab/classes/partitions.json"]
     assert (state["until"][:10], state["run_key"]) == ("2026-01-07", key)
     document = json.loads(store.get("monitor/lab/classes/latest-data/drift.json"))
     assert (document["source"], document["verdict"]) == ("2026-01-06.csv", "drifted")
     assert "(2026-01-06.csv)" in read_status(store, "lab", "classes").message
-    settle(store, look)
-    assert check_jobs(store, mlflow_uri).checked == []
+    settle(store, run)
+    assert run_monitor(store, mlflow_uri, notify).drift_checks == []
 
     # A champion that was trained on a partition before the look: its drift is told against the one before.
     other = jobs["classes"] | {"run_key": "f" * 16}
@@ -296,11 +296,11 @@ def test_new_partitions_are_compared_one_by_one_and_those_trained_on_are_not(
         "lab.classes", str(run.model_version), "dmls.interval_end", "2026-01-09T00:00:00+00:00"
     )
     partition_of(store, "classes", "2026-01-08", stream(200, 13, shift=2))
-    look = check_jobs(store, mlflow_uri)
-    (checked,) = look.checked
+    run = run_monitor(store, mlflow_uri, notify)
+    (checked,) = run.drift_checks
     assert (checked.source, checked.drift.verdict) == ("2026-01-07.csv and 1 more", "drifted")
     assert checked.retrain_run_id == ""
-    assert look.states["monitor/lab/classes/partitions.json"] == {
+    assert run.states["monitor/lab/classes/partitions.json"] == {
         "schema": 1,
         "until": "2026-01-09T00:00:00+00:00",
         "run_key": other["run_key"],
@@ -326,7 +326,7 @@ def labelled(store, jobs, mlflow_uri) -> dict:
     """A trained job, with nothing but labels to look at: requests and partitions are noted as compared."""
     for key in list(store.list("inference/lab/")):
         store.delete(key.key)
-    settle(store, check_jobs(store, mlflow_uri))
+    settle(store, run_monitor(store, mlflow_uri, notify))
     return jobs["classes"]
 
 
@@ -339,9 +339,9 @@ def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflo
     promote(mlflow_uri, "lab.classes", 1, triton_version=1)
     owner.heard.clear()
 
-    def look() -> Look:
-        found = check_jobs(store, mlflow_uri)
-        assert found.failed == []
+    def look() -> MonitorRun:
+        found = run_monitor(store, mlflow_uri, notify)
+        assert found.failures == []
         settle(store, found)
         return found
 
@@ -352,21 +352,21 @@ def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflo
     early = answers_of(store, "classes", 1, right, 60, tmp_path)
     unlogged = pl.DataFrame({"request_id": [f"u{n}" for n in range(500)], "y": ["no"] * 500})
     label(store, "classes", "2026-02-01", pl.concat([early, unlogged]))
-    assert look().judged == 0
-    assert "too few labels to judge: 60 labelled answers of version 1" in status()
+    assert look().label_checks == 0
+    assert "too few labels to judge: 60 labeled predictions of version 1" in status()
 
     # With these it is enough, and the model does as well as it did.
     label(store, "classes", "2026-02-02", answers_of(store, "classes", 2, right, 300, tmp_path))
     found = look()
-    assert (found.judged, found.retrains) == (1, set())
+    assert (found.label_checks, found.retrains) == (1, set())
     document = json.loads(store.get("monitor/lab/classes/latest-labels/decay.json"))
-    assert (document["verdict"], document["labels"], document["met"]) == ("steady", 860, 360)
+    assert (document["verdict"], document["labels"], document["matched"]) == ("steady", 860, 360)
     (version,) = document["versions"]
     assert (version["rows"], version["champion"], version["trained_score"]) == (360, True, right)
     assert "no drift in 360 rows" in status()
-    assert "on 360 labelled answers of version 1" in status()
+    assert "on 360 labeled predictions of version 1" in status()
     before = {info.key: info.etag for info in store.list("monitor/lab/classes/")}
-    assert look().judged == 0
+    assert look().label_checks == 0
     assert owner.heard == []
     assert {info.key: info.etag for info in store.list("monitor/lab/classes/")} == before
 
@@ -374,12 +374,12 @@ def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflo
     label(store, "classes", "2026-02-03", answers_of(store, "classes", 3, right - 0.3, 300, tmp_path))
     store.put("incoming/lab/classes/labels/2026-02-04.csv", b"id,y\n1,no\n")
     found = look()
-    assert found.judged == 1
+    assert found.label_checks == 1
     ((dag_id, run_id),) = found.retrains
     assert dag_id == "dmls.lab.classes"
     assert run_id.startswith(f"drift__{labelled['run_key']}__")
     assert "the model has decayed" in status()
-    assert "labels were not read: 2026-02-04.csv" in status()
+    assert "cannot read label files: 2026-02-04.csv" in status()
     tags = MlflowClient(tracking_uri=mlflow_uri).get_model_version("lab.classes", "1").tags
     assert "the model has decayed" in tags["dmls.decay"]
     page = read_status(store, "lab", "classes").links["labels"].removeprefix(f"{store.url}/")
@@ -390,5 +390,5 @@ def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflo
     assert 'dmls_decays_total{team="lab",job="classes"} 1' in told
     document = json.loads(store.get("monitor/lab/classes/latest-labels/decay.json"))
     assert [point["verdict"] for point in document["history"]] == ["steady", "decayed"]
-    assert look().judged == 0
+    assert look().label_checks == 0
     assert [told["event"] for told in owner.contents] == ["decayed", "rejected"]

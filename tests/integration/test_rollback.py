@@ -8,15 +8,14 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from dmls_core.airflow.monitor.upkeep import repair_served
-from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.cli.main import app
 from dmls_core.devstack.doctor.services import check_served_versions
 from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
-from dmls_core.serving import Deployment
+from dmls_core.monitoring.reconcile import reconcile_all
+from dmls_core.serving import Deployment, triton_servers
 from dmls_core.settings import load_settings
 from dmls_core.store import open_store
-from dmls_core.tracking import find_champion, log_run, promote
+from dmls_core.tracking import champions, find_champion, log_run, promote
 from tests.table_endpoint import outputs_of, post
 from tests.trained_run import spec_json, trained_run
 
@@ -67,7 +66,7 @@ def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_u
     assert json.loads(done.stdout)["version"] == 1
     assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
     assert find_champion(mlflow_uri, NAME).version == 1
-    assert f'dmls_rollbacks_total{{team="lab",job="{JOB}"}} 1\n' in told(tmp_path)
+    assert f'dmls_rollbacks_total{{team="lab",job="{JOB}"}} 1.0\n' in told(tmp_path)
 
     promote(mlflow_uri, NAME, 2)  # by hand, on MLflow's page
     check = own_check()
@@ -87,29 +86,28 @@ def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_u
     assert NAME not in own_check().message
 
 
-def test_the_monitor_has_triton_serve_the_champion_again(served, triton, mlflow_uri, tmp_path):
-    settings = AirflowSettings(
-        root=str(tmp_path / "root"),
-        runner="process",
-        mlflow_uri=mlflow_uri,
-        triton_http=served.addresses["http"],
-        triton_grpc=served.addresses["grpc"],
-        triton_repository=str(triton.repository.root),
-    )
-    store = open_store(settings.root)
-    assert not [line for line in repair_served(store, settings).repaired if NAME in line]
+def test_the_monitor_makes_triton_serve_the_champion_again(served, triton, mlflow_uri, tmp_path):
+    store = open_store(str(tmp_path / "root"))
+
+    def repairs():
+        addresses = (served.addresses["http"], served.addresses["grpc"])
+        with triton_servers(*addresses) as servers:
+            result = reconcile_all(store, triton.repository, servers, lambda: champions(mlflow_uri))
+        return [[line for line in lines if NAME in line] for lines in (result.repaired, result.failures)]
+
+    assert repairs() == [[], []]
     promote(mlflow_uri, NAME, 1)  # by hand, on MLflow's page
-    with triton.repository.lock(NAME):  # somebody publishes: left alone
-        assert not [line for line in repair_served(store, settings).repaired if NAME in line]
-    (line,) = [line for line in repair_served(store, settings).repaired if NAME in line]
+    with triton.repository.lock(NAME):  # a deployment is in progress
+        assert repairs() == [[], []]
+    ((line,), _) = repairs()
     assert "served version 2" in line
     assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
     assert NAME not in own_check().message
-    assert f'dmls_repairs_total{{team="lab",job="{JOB}"}} 1\n' in told(tmp_path)
+    assert f'dmls_repairs_total{{team="lab",job="{JOB}"}} 1.0\n' in told(tmp_path)
 
     shutil.rmtree(triton.repository.root / NAME / "2")
     promote(mlflow_uri, NAME, 2)
-    (line,) = [line for line in repair_served(store, settings).failed if NAME in line]
+    (_, (line,)) = repairs()
     assert "version 2 as champion, which the repository does not hold" in line
     assert served.versions(NAME) == (1,)
     promote(mlflow_uri, NAME, 1)

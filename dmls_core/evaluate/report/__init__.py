@@ -1,4 +1,4 @@
-"""The report page of a run: one HTML file that needs nothing from the network."""
+"""The report of a run: one HTML file that needs nothing from the network."""
 
 from __future__ import annotations
 

@@ -1,42 +1,68 @@
-"""Figures of the page: what Plotly draws, as JSON, and where it stands."""
+"""Figures of the report: Plotly's data as JSON, and the scales of hyperparameters."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from base64 import b64encode
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import Any
 
-from dmls_core.evaluate.report.parts import cut
 from dmls_core.html import template_source
+from dmls_core.html.formats import brief, shorten
+from dmls_core.spec.definitions import Scalar
 
-LABEL = 28
+LABEL_LENGTH = 28
 """Characters of a name within a figure."""
 
-HOVER = 120
-"""Characters of a name that is shown when a bar is pointed at: cut shorter, two names may look the same."""
+HOVER_LENGTH = 120
+"""Characters of a name in a hover label: shortened further, two names may look the same."""
+
+MAX_NUMBER_TICKS = 6
+"""Distinct numbers up to which each has a tick."""
+
+MAX_TICKS = 12
+"""Ticks of a text axis at most."""
 
 Trace = dict[str, Any]
-"""A trace of Plotly. A colour ``"@accent"`` is the style sheet's, so that it fits a light and a dark page."""
+"""A trace of Plotly. The color ``"@accent"`` is the style sheet's, for light and dark pages."""
 
-COLOURS = ("#4c8dd8", "#e08a3c", "#46a97a", "#c56ab4", "#c9544b", "#8f7ee0", "#b0a03a", "#4fb3bf", "#9a7b63",
-           "#7f8c9a")  # fmt: skip
-"""Colours of classes; they can be told apart on a light and on a dark page."""
+COLORS = ("#4c8dd8", "#e08a3c", "#46a97a", "#c56ab4", "#c9544b", "#8f7ee0", "#b0a03a", "#4fb3bf", "#9a7b63",
+          "#7f8c9a")  # fmt: skip
+"""Colors of classes, distinguishable on a light and on a dark page."""
 
 
 def label(text: object) -> str:
-    """Return a text as Plotly shows it literally: it reads some of HTML, links among it."""
-    return escape(cut(text, LABEL), quote=False)
+    """Return a text that Plotly shows literally: it interprets some HTML, including links."""
+    return escape(shorten(text, LABEL_LENGTH), quote=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure's place on the page.
+
+    Attributes:
+        id: id of its element.
+        title: title of the figure.
+        text: how to read it.
+        height: in pixels.
+        wide: whether it scrolls sideways on a narrow screen instead of shrinking.
+    """
+
+    id: str
+    title: str
+    text: str
+    height: int
+    wide: bool
 
 
 class Figures:
     """Collects the figures of one page."""
 
     def __init__(self) -> None:
-        self._figures: dict[str, dict[str, Any]] = {}
+        self._data: dict[str, dict[str, Any]] = {}
 
     def add(
         self,
@@ -47,19 +73,19 @@ class Figures:
         *,
         height: int = 320,
         wide: bool = False,
-    ) -> str:
-        """Add a figure and return its HTML.
+    ) -> Figure:
+        """Add a figure.
 
         Args:
-            title: what it shows.
-            text: how it is read.
-            traces: Plotly's.
-            layout: Plotly's; colours, fonts and margins are added.
+            title: title of the figure.
+            text: how to read it.
+            traces: Plotly's traces.
+            layout: Plotly's layout; colors, fonts and margins are added.
             height: in pixels.
-            wide: whether it is to be scrolled sideways on a narrow screen, not squeezed.
+            wide: whether the figure scrolls sideways on a narrow screen.
         """
-        name = f"figure-{len(self._figures)}"
-        self._figures[name] = {
+        figure = Figure(f"figure-{len(self._data)}", title, text, height, wide)
+        self._data[figure.id] = {
             "data": list(traces),
             "layout": {
                 "height": height,
@@ -70,25 +96,19 @@ class Figures:
                 **layout,
             },
         }
-        caption = f"<figcaption><b>{escape(title)}</b>{escape(text)}</figcaption>"
-        told = f'id="{name}" role="img" aria-label="{escape(title)}"'
-        plot = f'<div class="plot" {told} style="height:{height}px"></div>'
-        kind = ' class="scroll wide"' if wide else ' class="scroll"'
-        return f"<figure>{caption}<div{kind}>{plot}</div></figure>"
+        return figure
 
-    def scripts(self) -> tuple[str, list[str]]:
-        """Return the scripts that draw the figures, and the hashes by which a policy allows them."""
-        if not self._figures:
-            return "", []
-        drawing = template_source("report.js")
-        data = json.dumps(self._figures, separators=(",", ":"), allow_nan=False)
-        # Within a script element only "<" could end it or begin a comment.
-        quiet = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-        html = (
-            f'<script type="application/json" id="figures">{quiet}</script>'
-            f"<script>{_plotly()}</script><script>{drawing}</script>"
-        )
-        return html, [_hash(_plotly()), _hash(drawing)]
+    def as_json(self) -> str:
+        """Return the figures' data as JSON that is safe in a script element; empty without figures."""
+        if not self._data:
+            return ""
+        data = json.dumps(self._data, separators=(",", ":"), allow_nan=False)
+        # Only "<" could end the script element or begin a comment.
+        return data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+    def scripts(self) -> list[str]:
+        """Return the scripts that draw the figures."""
+        return [_plotly(), template_source("report.js")] if self._data else []
 
 
 def bar_figure(
@@ -100,17 +120,17 @@ def bar_figure(
     *,
     spread: Sequence[float] = (),
     tick_format: str = "",
-) -> str:
-    """Add a figure of horizontal bars, the first one on top, and return its HTML.
+) -> Figure:
+    """Add a figure of horizontal bars, the first one on top.
 
     Args:
-        figures: takes it.
-        title: what it shows.
-        text: how it is read.
+        figures: the figures of the page.
+        title: title of the figure.
+        text: how to read it.
         values: name -> length of its bar.
-        axis: what the length is.
+        axis: title of the axis.
         spread: half the length of each bar's whisker.
-        tick_format: how Plotly writes the lengths.
+        tick_format: Plotly's format of the lengths.
     """
     places = list(range(len(values)))
     bar: Trace = {
@@ -118,14 +138,14 @@ def bar_figure(
         "orientation": "h",
         "x": [float(f"{value:.5g}") for value in values.values()],
         "y": places,
-        "text": [escape(cut(name, HOVER), quote=False) for name in values],
+        "text": [escape(shorten(name, HOVER_LENGTH), quote=False) for name in values],
         "textposition": "none",
         "marker": {"color": "@accent"},
         "hovertemplate": "%{text}: %{x:.4g}<extra></extra>",
     }
     if spread:
         bar["error_x"] = {"array": [float(f"{x:.4g}") for x in spread], "color": "@muted", "thickness": 1}
-    # Bars stand at numbers: of names that are cut two may look the same.
+    # Bars are placed by number: two names may be equal once they are shortened.
     names = {"tickvals": places, "ticktext": list(map(label, values)), "showgrid": False}
     layout = {
         "xaxis": {
@@ -140,19 +160,61 @@ def bar_figure(
     return figures.add(title, text, [bar], layout, height=84 + 24 * len(values))
 
 
-def style() -> str:
-    """Return the page's style sheet."""
-    return template_source("base.css") + template_source("report.css")
+def _sort_key(value: Scalar) -> tuple[int, float, str]:
+    """Sort numbers by size, then texts."""
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def setting_text(value: object) -> str:
+    """Return a setting as text."""
+    return brief(value) if isinstance(value, float) else str(value)
+
+
+class Scale:
+    """Maps a hyperparameter's values to positions between 0 and 1 on an axis.
+
+    Args:
+        values: the shown values; the axis is numeric if all are numbers.
+        log: whether to use a logarithmic scale if all numbers are positive.
+    """
+
+    def __init__(self, values: Sequence[Scalar], *, log: bool) -> None:
+        numbers = [
+            value for value in values if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        self.numbers = sorted(set(numbers)) if len(numbers) == len(values) else []
+        self.words = [] if self.numbers else list(dict.fromkeys(map(str, sorted(values, key=_sort_key))))
+        self.log = log and bool(self.numbers) and self.numbers[0] > 0
+
+    def __call__(self, value: Scalar) -> float:
+        """Return the position of a value."""
+        if self.words:
+            return round(self.words.index(str(value)) / max(1, len(self.words) - 1), 4)
+        at, low, high = (
+            math.log(float(number)) if self.log else float(number)
+            for number in (value, self.numbers[0], self.numbers[-1])
+        )
+        return round((at - low) / (high - low), 4) if high > low else 0.5
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return positions and labels: all of a few values, or the ends and the middle of many numbers."""
+        if self.words:
+            return [(self(word), word) for word in self.words[:MAX_TICKS]]
+        shown = self.numbers if len(self.numbers) <= MAX_NUMBER_TICKS else self.ends()
+        return [(self(number), setting_text(number)) for number in shown]
+
+    def ends(self) -> list[float]:
+        """Return up to three numbers: the ends and the middle."""
+        if len(self.numbers) <= 3:
+            return list(self.numbers)
+        low, high = self.numbers[0], self.numbers[-1]
+        middle = math.sqrt(low * high) if self.log else (low + high) / 2
+        return [low, round(middle) if isinstance(low, int) else float(f"{middle:.3g}"), high]
 
 
 @cache
 def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
-    # A browser hashes a script after it has made every line end "\n".
     source: str = get_plotlyjs()
-    return source.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _hash(script: str) -> str:
-    return "'sha256-" + b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
+    return source

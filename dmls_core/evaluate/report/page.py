@@ -1,151 +1,106 @@
-"""Puts the report together from ``result.json``, spec, trials and what was found out about the model."""
+"""Render the report from ``result.json``, the spec, the trials and the model's diagnostics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
-from dmls_core.evaluate.insight import Insight
-from dmls_core.evaluate.report import comparison_section, model_section, search_section
-from dmls_core.evaluate.report.figures import Figures, style
-from dmls_core.evaluate.report.parts import Shown, cut, facts, folded, number, paragraph, setting, table
+from dmls_core.evaluate.diagnostics import Diagnostics
+from dmls_core.evaluate.report import model_section, search_section
+from dmls_core.evaluate.report.figures import Figure, Figures, Trace
+from dmls_core.html import Table, render_page
+from dmls_core.html.formats import Formatted, number, setting, shorten
 
-FEATURES = 400
-"""Characters of the names of features that are listed."""
-
-SECTIONS = {
-    "asked": "What was asked",
-    "search": "The search",
-    "model": "The model on the holdout",
-    "comparison": "Against the champion",
-    "features": "The features",
-    "details": "Details",
-}
+FEATURES_LENGTH = 400
+"""Characters of all listed feature names."""
 
 
 def render_report(
     result: Mapping[str, Any],
     spec: Mapping[str, Any],
     trials: Sequence[Mapping[str, Any]],
-    insight: Insight,
+    diagnostics: Diagnostics,
 ) -> str:
-    """Return the page: one file that needs nothing from the network and sends nothing there.
+    """Return the report: one HTML file that loads nothing and sends nothing.
 
     Args:
-        result: ``result.json``; ``artifacts`` need not be there yet.
-        spec: the accepted spec's JSON.
-        trials: the trials' JSON, by number.
-        insight: what was found out about the model.
+        result: ``result.json``; ``artifacts`` may still be missing.
+        spec: the accepted spec as JSON.
+        trials: the trials as JSON, by number.
+        diagnostics: the model's diagnostics.
     """
-    figures, found = Figures(), result.get("comparison")
-    contents = {
-        "asked": _asked(spec, result),
-        "search": search_section.render(figures, result, spec, trials),
-        "model": model_section.render(figures, result, insight, spec["columns"]["target"]),
-        **({"comparison": comparison_section.render(figures, found)} if found else {}),
-        "features": model_section.render_features(figures, result, insight),
-        "details": _details(result),
-    }
-    title = f"{result['team']}/{result['job']}"
-    links = "".join(f'<a href="#{name}">{SECTIONS[name]}</a>' for name in contents)
-    sections = "".join(
-        f'<section id="{name}"><h2>{SECTIONS[name]}</h2>{content}</section>'
-        for name, content in contents.items()
-    )
-    scripts, hashes = figures.scripts()
-    allowed = " ".join(hashes) or "'none'"
-    policy = (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>{escape(title)}</title><style>{style()}</style></head><body><main>"
-        f'<header><h1>{escape(title)}</h1><nav aria-label="Sections">{links}</nav>'
-        "<noscript><p>The figures need scripts; everything else on this page does not.</p></noscript>"
-        f"</header>{_summary(result, insight)}{_warnings(result)}{sections}</main>{scripts}</body></html>\n"
+    figures, comparison = Figures(), result.get("comparison")
+    return render_page(
+        "report.html",
+        f"{result['team']}/{result['job']}",
+        result=result,
+        diagnostics=diagnostics,
+        facts=_facts(result),
+        warnings=result.get("warnings") or (),
+        asked=_asked(spec, result),
+        search=search_section.content(figures, result, spec, trials),
+        model=model_section.content(figures, result, diagnostics, spec["columns"]["target"]),
+        comparison=_comparison(figures, comparison) if comparison else None,
+        features=model_section.feature_content(figures, result, diagnostics),
+        details=_details(result),
+        figures=figures.as_json(),
+        scripts=figures.scripts(),
     )
 
 
-def _summary(result: Mapping[str, Any], insight: Insight) -> str:
-    data, better = result["data"], "higher" if result["direction"] == "maximize" else "lower"
-    lines = [f"on {data['holdout_rows']:,} rows that the search never saw; {better} is better."]
-    if insight.interval is not None:
-        low, high = insight.interval
-        lines.append(
-            f"95 % confidence interval {number(low)} to {number(high)} (bootstrap)."
-            if low < high
-            else "All of them were answered right: they are too few to tell how far the score may be off."
-        )
-    if insight.baseline is not None:
-        lines.append(f"A model that knows no feature has {number(insight.baseline)}.")
-    score = (
-        f'<div><div class="score"><small>{escape(result["metric"])}</small>{number(result["score"])}</div>'
-        f'<p class="muted">{" ".join(lines)}</p></div>'
-    )
-    known = [
+def _facts(result: Mapping[str, Any]) -> list[tuple[str, object]]:
+    return [
         ("model", result["model"]),
         ("engine", result["engine"]),
-        ("in the search", number(result["cv_score"]) if result["cv_score"] is not None else "unknown"),
+        ("score in the search", number(result["cv_score"]) if result["cv_score"] is not None else "unknown"),
         ("trials", f"{result['n_trials']:,}"),
-        ("rows to learn from", f"{data['train_rows']:,}"),
+        ("training rows", f"{result['data']['train_rows']:,}"),
         ("features", f"{len(result['features']):,}"),
         *([("classes", f"{len(result['labels']):,}")] if result["labels"] else []),
         ("time", f"{result['seconds']['total']:.1f} s"),
         *([("finished", result["finished"][:16].replace("T", " ") + " UTC")] if "finished" in result else []),
     ]
-    return f'<section class="summary">{score}{facts(known)}</section>'
 
 
-def _warnings(result: Mapping[str, Any]) -> str:
-    found = result.get("warnings") or ()
-    if not found:
-        return ""
-    items = "".join(f"<li>{escape(message)}</li>" for message in found)
-    return f'<section class="warnings"><h2>Before you rely on it</h2><ul>{items}</ul></section>'
-
-
-def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    search, evaluation = spec["search"], spec["evaluation"]
-    rows: list[tuple[str, str]] = [
-        ("to predict", spec["columns"]["target"]),
-        ("from", _listed(result["features"])),
+def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of what the spec asked for, and of each model's search space."""
+    evaluation = spec["evaluation"]
+    rows = [
+        ("target", spec["columns"]["target"]),
+        ("features", _listed(result["features"])),
         ("trials", f"{spec['n_trials']:,}"),
-        ("search", _told(search)),
-        ("held out", f"{evaluation['holdout']:.0%}, {evaluation['split']}"),
-        ("deployment", _told(spec["deploy"])),
+        ("search", _inline(spec["search"])),
+        ("holdout", f"{evaluation['holdout']:.0%}, {evaluation['split']}"),
+        ("deployment", _inline(spec["deploy"])),
     ]
-    html = f"<div>{table(['', ''], rows)}</div>"
+    models = []
     for model in spec["models"]:
         spaces = model["hyperparameters"]
         searched = [[name, _space(space)] for name, space in spaces.items() if not _is_fixed(space)]
         fixed = [[name, setting(space["values"][0])] for name, space in spaces.items() if _is_fixed(space)]
-        html += f"<div><h3>{escape(model['name'])}</h3>"
-        html += (
-            table(["searched", "among"], searched) if searched else "<p>No hyperparameter was searched.</p>"
+        models.append(
+            {
+                "name": model["name"],
+                "searched": Table(["hyperparameter", "search space"], searched) if searched else None,
+                "fixed": Table(["hyperparameter", "value"], fixed) if fixed else None,
+            }
         )
-        html += folded("Fixed hyperparameters", table(["fixed", "at"], fixed)) if fixed else ""
-        html += "</div>"
-    return f'<div class="columns">{html}</div>'
+    return {"table": Table(["", ""], rows), "models": models}
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Name as many as there is room for."""
-    shown = list(map(cut, names))
-    while len(shown) > 1 and sum(map(len, shown)) > FEATURES:
+    """Return as many names as fit."""
+    shown = list(map(shorten, names))
+    while len(shown) > 1 and sum(map(len, shown)) > FEATURES_LENGTH:
         shown.pop()
     more = f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else ""
     return ", ".join(shown) + more
 
 
-def _told(keys: Mapping[str, Any]) -> str:
-    """Write the keys of a table that have a value, those of tables within it too."""
+def _inline(keys: Mapping[str, Any]) -> str:
+    """Return the keys of a table that have a value, and those of nested tables."""
     return ", ".join(
-        f"{name} ({_told(value)})" if isinstance(value, Mapping) else f"{name} {setting(value)}"
+        f"{name} ({_inline(value)})" if isinstance(value, Mapping) else f"{name} {setting(value)}"
         for name, value in keys.items()
         if value is not None
     )
@@ -160,38 +115,97 @@ def _space(space: Mapping[str, Any]) -> str:
         return ", ".join(map(str, space["values"]))
     text = f"{space['min']} to {space['max']}"
     if space.get("step") is not None:
-        text += f" by {space['step']}"
-    return text + (", by its logarithm" if space.get("log") else "")
+        text += f", step {space['step']}"
+    return text + (" (log scale)" if space.get("log") else "")
+
+
+def _comparison(figures: Figures, comparison: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section on champion and challenger: ``comparison`` of ``result.json``, table and figure."""
+    if not comparison["comparable"]:
+        return {"comparison": comparison, "table": None, "figure": None}
+    metric, margin = comparison["metric"], comparison["min_improvement"]
+    low, high = comparison["interval"]
+    rows = [
+        [f"champion, version {comparison['champion_version']}: {metric}", comparison["champion_score"]],
+        [f"challenger (this model): {metric}", comparison["challenger_score"]],
+        ["improvement", comparison["difference"]],
+        ["95 % interval, lower end", low],
+        ["95 % interval, upper end", high],
+        [f"probability of an improvement of more than {margin:g}", comparison["probability"]],
+        ["rows", comparison["rows"]],
+    ]
+    return {
+        "comparison": comparison,
+        "table": Table(["", "value"], rows),
+        "figure": _improvement_figure(figures, comparison),
+    }
+
+
+def _improvement_figure(figures: Figures, comparison: Mapping[str, Any]) -> Figure:
+    low, high = comparison["interval"]
+    found, margin = comparison["difference"], comparison["min_improvement"]
+    point: Trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [found],
+        "y": [0],
+        "marker": {"color": "@accent", "size": 10},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [max(0.0, high - found)],
+            "arrayminus": [max(0.0, found - low)],
+            "thickness": 2,
+        },
+        "hovertemplate": "%{x:.4g}<extra></extra>",
+    }
+    line: Trace = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [margin, margin],
+        "y": [-1, 1],
+        "line": {"dash": "dot"},
+        "hovertemplate": f"min_improvement: {margin:g}<extra></extra>",
+    }
+    return figures.add(
+        "Improvement over the champion",
+        "The point is the difference on the same rows, the bar its 95 % interval (paired bootstrap). The "
+        "dotted line is [deploy] min_improvement.",
+        [line, point],
+        {
+            "xaxis": {"title": {"text": f"improvement of {comparison['metric']}"}},
+            "yaxis": {"visible": False, "range": [-1, 1], "fixedrange": True},
+        },
+        height=200,
+    )
 
 
 def _size(size: Mapping[str, Any]) -> str:
-    """Say how large the model is, and which depth would do."""
+    """Describe the size of the model, and a smaller depth that loses nothing."""
     text = (
         f"The checkpoint has {size['bytes'] / 1e6:,.1f} MB: {size['trees']:,} trees with {size['nodes']:,} "
-        f"nodes, up to {size['depth']} deep."
+        f"nodes and a depth of up to {size['depth']}."
     )
     if enough := size["enough"]:
         text += (
-            f" Cut at depth {enough['max_depth']} they have {enough['nodes']:,} nodes, about "
-            f"{enough['bytes'] / 1e6:,.1f} MB, and lose nothing that can be measured: "
-            f"{number(enough['score'])} instead of {number(enough['whole_score'])} on {enough['rows']:,} "
-            f"rows held out, with {enough['trees']:,} trees. Give max_depth a max of {enough['max_depth']} "
-            "to have it so."
+            f" With max_depth = {enough['max_depth']} the trees have {enough['nodes']:,} nodes, about "
+            f"{enough['bytes'] / 1e6:,.1f} MB, without a measurable loss: {number(enough['score'])} instead "
+            f"of {number(enough['whole_score'])} on {enough['rows']:,} held-out rows with "
+            f"{enough['trees']:,} trees. Set the max of max_depth to {enough['max_depth']} to get this."
         )
     return text
 
 
-def _details(result: Mapping[str, Any]) -> str:
+def _details(result: Mapping[str, Any]) -> dict[str, Any]:
     provenance = [["run", result["run_key"]], ["data, SHA-256", result["data"]["hash"]]]
     provenance += [["spec, SHA-256", result["spec_sha256"]]] if "spec_sha256" in result else []
     parameters = [[name, setting(value)] for name, value in result["best_params"].items()]
-    seconds = [[name, Shown(f"{value:,.2f}")] for name, value in result["seconds"].items()]
-    beside = "The data is validated beside the other phases." if "validate" in result["seconds"] else ""
-    size = f"<h3>Size</h3>{paragraph(_size(result['size']), '')}" if "size" in result else ""
-    left = f"<h3>Hyperparameters in effect</h3>{table(['name', 'value'], parameters)}{size}"
-    right = (
-        f"<h3>Time</h3>{table(['phase', 'seconds'], seconds)}{paragraph(beside) if beside else ''}"
-        f"<h3>Provenance</h3>{table(['', ''], provenance)}"
-        f"<h3>Versions</h3>{table(['library', 'version'], list(result['versions'].items()))}"
-    )
-    return f'<div class="columns"><div>{left}</div><div>{right}</div></div>'
+    seconds = [[name, Formatted(f"{value:,.2f}")] for name, value in result["seconds"].items()]
+    return {
+        "parameters": Table(["name", "value"], parameters),
+        "size": _size(result["size"]) if "size" in result else "",
+        "seconds": Table(["phase", "seconds"], seconds),
+        "validated": "validate" in result["seconds"],
+        "provenance": Table(["", ""], provenance),
+        "versions": Table(["library", "version"], list(result["versions"].items())),
+    }

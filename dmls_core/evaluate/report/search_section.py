@@ -1,50 +1,61 @@
-"""The part of the page about the search."""
+"""The report's section on the search: leaderboard, history and the effect of hyperparameters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
+from statistics import pstdev
 from typing import Any
 
 from dmls_core.evaluate.report import search_figures
-from dmls_core.evaluate.report.equal_terms import LENGTH, on_equal_terms
+from dmls_core.evaluate.report.comparable_trials import LENGTH, comparable_trials, hyperparameter_importances
 from dmls_core.evaluate.report.figures import Figures
-from dmls_core.evaluate.report.importance import hyperparameter_importances
-from dmls_core.evaluate.report.leaderboard import STATES, leaderboard, scored_by
-from dmls_core.evaluate.report.parts import folded, paragraph, table
-from dmls_core.evaluate.report.surface import surface
+from dmls_core.html import Table
+from dmls_core.html.formats import Formatted, decimals, number, setting
 from dmls_core.models import CATALOGUE
 
-MESSAGES = 5
-"""Failed trials whose reason is shown."""
+Trial = Mapping[str, Any]
+"""A trial as JSON."""
+
+LEADERS = 10
+"""Trials of the leaderboard that are always visible."""
+
+MAX_LEADERBOARD = 200
+"""Trials of the leaderboard in all."""
+
+MAX_COLUMNS = 12
+"""Hyperparameters of the leaderboard."""
+
+MAX_MESSAGES = 5
+"""Failed trials whose message is shown."""
+
+STATES = ("complete", "pruned", "failed")
 
 FORESTS = ("random-forest", "extra-trees")
 
 
-def render(
-    figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]
-) -> str:
-    """Return the HTML of the section."""
+def content(
+    figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial]
+) -> dict[str, Any]:
+    """Return the variables of ``report/search.html``."""
     metric, direction = result["metric"], result["direction"]
     scored = [trial for trial in trials if trial["value"] is not None]
+    failed = [trial for trial in trials if trial["value"] is None]
     models = list(dict.fromkeys(_model(trial, result) for trial in scored))
-    html = paragraph(_states(trials, spec)) + paragraph(_scoring(result, spec, scored, models))
-    html += leaderboard([trial for trial in scored if trial.get("same_as") is None], metric, direction)
-    html += _failures(trials)
-    if len(scored) > 1:
-        html += search_figures.history(figures, trials, metric, direction)
-    for model in models:
-        own = [trial for trial in scored if _model(trial, result) == model]
-        spaces = _spaces(spec, model)
-        logs = frozenset(name for name, space in spaces.items() if space.get("log"))
-        least = spaces.get(LENGTH, {}).get("min", 0)
-        told = _explained(figures, own, logs, metric, direction, forests=_is_forest(model), least=least)
-        html += f"<h3>{escape(model)}</h3>{told}" if told and len(models) > 1 else told
-    return html
+    board = leaderboard([trial for trial in scored if trial.get("same_as") is None], metric, direction)
+    messages = [[trial["number"], trial.get("message", "")] for trial in failed[:MAX_MESSAGES]]
+    return {
+        "notes": [_states_note(trials, spec), _scoring_note(result, spec, scored, models)],
+        "leaders": board[0],
+        "more": board[1],
+        "failed": len(failed),
+        "messages": Table(["trial", "message"], messages),
+        "history": search_figures.history(figures, trials, metric, direction) if len(scored) > 1 else None,
+        "models": [_model_content(figures, result, spec, scored, model) for model in models],
+    }
 
 
-def _model(trial: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+def _model(trial: Trial, result: Mapping[str, Any]) -> str:
     return str(trial.get("model") or result["model"])
 
 
@@ -53,95 +64,164 @@ def _is_forest(model: str) -> bool:
 
 
 def _spaces(spec: Mapping[str, Any], model: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return what was searched of a model, by its name."""
-    return next((one["hyperparameters"] for one in spec["models"] if one["name"] == model), {})
+    """Return the search space of a model, by hyperparameter."""
+    return next((entry["hyperparameters"] for entry in spec["models"] if entry["name"] == model), {})
 
 
-def _states(trials: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> str:
-    """Say how the trials ended, and what ended the search where trials are missing."""
+def _states_note(trials: Sequence[Trial], spec: Mapping[str, Any]) -> str:
+    """Say how the trials ended, and why the search stopped if trials are missing."""
     counts = Counter(trial.get("state", "complete") for trial in trials)
     ended = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     text = f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {ended}."
     if repeats := sum(trial.get("same_as") is not None for trial in trials):
-        text += f" {repeats:,} of them repeat another, cost nothing and are not listed."
+        text += f" {repeats:,} of them repeat another one; they took no time and are not listed."
     if len(trials) - counts["failed"] < spec["n_trials"]:
         rules = [name for name in ("timeout", "early_stop") if spec["search"].get(name) is not None]
-        reason = f": the search was ended by {' or '.join(rules)}" if rules else ""
-        text += f" {spec['n_trials']:,} were asked for{reason}."
+        reason = f": {' or '.join(rules)} stopped the search" if rules else ""
+        text += f" The spec asked for {spec['n_trials']:,}{reason}."
     return text
 
 
-def _scoring(
-    result: Mapping[str, Any],
-    spec: Mapping[str, Any],
-    scored: Sequence[Mapping[str, Any]],
-    models: Sequence[str],
+def _scoring_note(
+    result: Mapping[str, Any], spec: Mapping[str, Any], scored: Sequence[Trial], models: Sequence[str]
 ) -> str:
-    """Say what the scores are scores of, and which of them compare."""
+    """Say on which rows the trials were scored, and which scores are comparable."""
     folds = result.get("folds") or spec["search"]["folds"]
-    told: dict[str, list[str]] = {}
+    methods: dict[str, list[str]] = {}
     for model in models:
         space = _spaces(spec, model)
-        drawn = space.get("bootstrap", {"values": ["random-forest" in model]}).get("values")
+        bootstrap = space.get("bootstrap", {"values": ["random-forest" in model]}).get("values")
         rows = space.get("max_samples", {})
-        # A share of the rows is no more than there are; a number of rows may be.
+        # A share of the rows is at most all of them; a number of rows may be larger.
         many = any(isinstance(value, int) for value in (*rows.get("values", ()), rows.get("max")))
-        often = many or "balanced" in space.get("class_weight", {}).get("values", ())
-        way = scored_by(
+        method = scoring_method(
             [trial for trial in scored if _model(trial, result) == model],
             forest=_is_forest(model),
-            bags=result["engine"] == "cpu" and drawn == [True],
-            often=often,
+            out_of_bag=result["engine"] == "cpu" and bootstrap == [True],
+            oversampled=many or "balanced" in space.get("class_weight", {}).get("values", ()),
             folds=folds,
         )
-        told.setdefault(way, []).append(model)
-    ways = [way if len(told) == 1 else f"{way}, for {' and '.join(names)}" for way, names in told.items()]
-    text = f"Scores are of {'; of '.join(ways)}."
+        methods.setdefault(method, []).append(model)
+    parts = [
+        method if len(methods) == 1 else f"{method}, for {' and '.join(names)}"
+        for method, names in methods.items()
+    ]
+    text = f"Trials are scored on {'; on '.join(parts)}."
     if any(trial.get("state") == "pruned" for trial in scored):
         text += (
-            " Pruned trials keep the score of their last step, of fewer trees, rounds or folds. It "
-            "is not comparable, and they rank below completed trials."
+            " Pruned trials keep the score of their last step, with fewer trees, rounds or folds. It "
+            "is not comparable, and they rank below complete trials."
         )
     return text
 
 
-def _failures(trials: Sequence[Mapping[str, Any]]) -> str:
-    failed = [trial for trial in trials if trial["value"] is None]
-    if not failed:
-        return ""
-    rows = [[trial["number"], trial.get("message", "")] for trial in failed[:MESSAGES]]
-    return folded(f"{len(failed)} failed trials", table(["trial", "why"], rows))
-
-
-def _explained(
-    figures: Figures,
-    trials: Sequence[Mapping[str, Any]],
-    logs: frozenset[str],
-    metric: str,
-    direction: str,
-    *,
-    forests: bool,
-    least: int,
+def scoring_method(
+    trials: Sequence[Trial], *, forest: bool, out_of_bag: bool, folds: int, oversampled: bool = False
 ) -> str:
-    """Draw what the trials of one model tell about its hyperparameters; ``least`` trees were asked for."""
-    html = ""
+    """Describe the rows on which one model's trials are scored.
+
+    Args:
+        trials: the trials that have a score.
+        forest: whether the model is a forest, which may be scored on a single fold.
+        out_of_bag: whether the trees draw their rows, so that the others can score them.
+        folds: number of folds in the search.
+        oversampled: whether trees may draw some rows so often that no out-of-bag row is left.
+    """
+    if not forest or any(len(trial.get("values", ())) > 1 for trial in trials):
+        return f"{folds} folds (mean)"
+    if out_of_bag and oversampled:
+        return f"out-of-bag rows, or on the first of {folds} folds if trees draw some rows too often"
+    if out_of_bag:
+        return "out-of-bag rows, each by the trees that were not trained on it"
+    return f"the first of {folds} folds"
+
+
+def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[Table, Table | None]:
+    """Return the leaders, best trial first and pruned trials last, and the trials below them.
+
+    Args:
+        trials: the trials that have a score and do not repeat another one.
+        metric: name of the metric.
+        direction: ``maximize`` or ``minimize``.
+    """
+    sign = -1 if direction == "maximize" else 1
+    ordered = sorted(
+        trials, key=lambda trial: (trial.get("state") == "pruned", sign * trial["value"], trial["number"])
+    )
+    several = len({trial.get("model") for trial in trials}) > 1
+    folds = any(len(trial.get("values", ())) > 1 for trial in trials)
+    # Several models have different hyperparameters, which share one column.
+    names = [] if several else list(dict.fromkeys(name for trial in trials for name in trial["params"]))
+    names = names[:MAX_COLUMNS]
+    header = ["rank", "trial", *(["model"] if several else []), metric, *(["spread"] if folds else [])]
+    header += ["state", "seconds", *(["hyperparameters"] if several else names)]
+    best = abs(ordered[0]["value"]) if ordered else 0.0
+    digits = decimals(best) if best >= 0.1 else None
+    rows = [
+        [
+            rank,
+            trial["number"],
+            *([trial.get("model", "")] if several else []),
+            _score(trial["value"], digits),
+            *([_spread(trial, digits)] if folds else []),
+            trial.get("state", "complete"),
+            Formatted(f"{trial['seconds']:,.2f}"),
+            *([_all_settings(trial)] if several else [_one_setting(trial, name) for name in names]),
+        ]
+        for rank, trial in enumerate(ordered[:MAX_LEADERBOARD], start=1)
+    ]
+    style = "board described" if several else "board"
+    more = Table(header, rows[LEADERS:], style) if rows[LEADERS:] else None
+    return Table(header, rows[:LEADERS], style, highlighted=0), more
+
+
+def _score(value: float, digits: int | None) -> Formatted:
+    """Return a score with as many decimals as the best one."""
+    return Formatted(number(value) if digits is None else f"{value:,.{digits}f}")
+
+
+def _spread(trial: Trial, digits: int | None) -> Formatted | None:
+    values = trial.get("values", ())
+    return _score(pstdev(values), digits) if len(values) > 1 else None
+
+
+def _one_setting(trial: Trial, name: str) -> object:
+    return setting(trial["params"][name]) if name in trial["params"] else None
+
+
+def _all_settings(trial: Trial) -> str:
+    return ", ".join(f"{name} {setting(value)}" for name, value in trial["params"].items())
+
+
+def _model_content(
+    figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], scored: Sequence[Trial], model: str
+) -> dict[str, Any]:
+    """Return the figures of one model's trials and hyperparameters."""
+    metric, direction, spaces = result["metric"], result["direction"], _spaces(spec, model)
+    logs = frozenset(name for name, space in spaces.items() if space.get("log"))
+    trials = [trial for trial in scored if _model(trial, result) == model]
     better = max if direction == "maximize" else min
-    ended = [trial for trial in trials if trial.get("state") != "pruned"]
-    best = better(ended or trials, key=lambda trial: trial["value"])
-    drawn = surface(figures, best, metric, direction, least) if best.get("surface") else ""
-    compared = on_equal_terms(trials, direction, forests=forests)
+    complete = [trial for trial in trials if trial.get("state") != "pruned"]
+    best = better(complete or trials, key=lambda trial: trial["value"])
+    smallest = spaces.get(LENGTH, {}).get("min", 0)
+    surface = search_figures.surface(figures, best, metric, direction, smallest)
+    compared = comparable_trials(trials, direction, forests=_is_forest(model))
     shown, settings = compared.trials, compared.settings
     names = list(dict.fromkeys(name for trial in shown for name in trial["params"]))
     names = [name for name in names if all(name in trial["params"] for trial in shown)]
     names = [name for name in names if len({repr(trial["params"][name]) for trial in settings}) > 1]
     shares = hyperparameter_importances(settings, names, logs, direction)
-    if shares:
-        names.sort(key=lambda name: -shares.get(name, 0.0))
-    mattered = search_figures.importances(figures, shares, compared.note) if shares else ""
-    html += f'<div class="columns">{mattered}{drawn}</div>' if mattered or drawn else ""
-    if names and len(shown) > 2:
-        html += search_figures.parallel(figures, shown, names, logs, metric, direction, note=compared.note)
-        html += "<h3>Score against each setting</h3>"
-        html += paragraph(f"{compared.note[0].upper()}{compared.note[1:]}.") if compared.note else ""
-        html += search_figures.slices(figures, settings, names, logs, metric)
-    return html
+    names.sort(key=lambda name: -shares.get(name, 0.0))
+    overview = [search_figures.importances(figures, shares, compared.note)] if shares else []
+    drawn = bool(names) and len(shown) > 2
+    return {
+        "name": model,
+        "overview": [*overview, *([surface] if surface else [])],
+        "note": compared.note,
+        "parallel": search_figures.parallel(
+            figures, shown, names, logs, metric, direction, note=compared.note
+        )
+        if drawn
+        else None,
+        "slices": search_figures.slices(figures, settings, names, logs, metric) if drawn else [],
+    }

@@ -1,4 +1,4 @@
-/* Draws the figures of the page with Plotly, in the colours of the page's own style. */
+/* Draws the figures of the page with Plotly, in the colors of the page's own style. */
 "use strict";
 (function () {
   const figures = JSON.parse(document.getElementById("figures").textContent);
@@ -10,47 +10,47 @@
     return (name) => style.getPropertyValue("--" + name).trim();
   }
 
-  /* "@accent" stands for the page's colour of that name, wherever a colour may stand. */
-  function coloured(value, colour) {
-    if (Array.isArray(value)) return value.map((item) => coloured(item, colour));
+  /* "@accent" stands for the page's color of that name, wherever a color may stand. */
+  function colored(value, color) {
+    if (Array.isArray(value)) return value.map((item) => colored(item, color));
     if (value === null || typeof value !== "object") return value;
     const copy = {};
     for (const [key, item] of Object.entries(value)) {
       const name = /color(scale)?$/.test(key);
-      if (name && typeof item === "string" && item.startsWith("@")) copy[key] = colour(item.slice(1));
+      if (name && typeof item === "string" && item.startsWith("@")) copy[key] = color(item.slice(1));
       else if (key === "colorscale" && Array.isArray(item)) {
-        copy[key] = item.map(([at, tone]) => [at, tone.startsWith("@") ? colour(tone.slice(1)) : tone]);
-      } else copy[key] = coloured(item, colour);
+        copy[key] = item.map(([at, tone]) => [at, tone.startsWith("@") ? color(tone.slice(1)) : tone]);
+      } else copy[key] = colored(item, color);
     }
     return copy;
   }
 
-  function axis(own, colour) {
+  function axis(own, color) {
     return Object.assign(
       {
-        gridcolor: colour("line"), linecolor: colour("line"), zerolinecolor: colour("line"),
-        tickcolor: colour("line"), automargin: true,
+        gridcolor: color("line"), linecolor: color("line"), zerolinecolor: color("line"),
+        tickcolor: color("line"), automargin: true,
       },
       own
     );
   }
 
   function draw() {
-    const colour = palette();
+    const color = palette();
     for (const [id, figure] of Object.entries(figures)) {
-      const layout = coloured(figure.layout, colour);
-      for (const name of ["xaxis", "yaxis"]) layout[name] = axis(layout[name], colour);
+      const layout = colored(figure.layout, color);
+      for (const name of ["xaxis", "yaxis"]) layout[name] = axis(layout[name], color);
       Object.assign(layout, {
         paper_bgcolor: "rgba(0,0,0,0)",
         plot_bgcolor: "rgba(0,0,0,0)",
-        font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("text") },
+        font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("text") },
         hoverlabel: {
-          bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("text") }, align: "left",
+          bgcolor: color("card"), bordercolor: color("line"), font: { color: color("text") }, align: "left",
         },
       });
       const place = document.getElementById(id);
       if (document.documentElement.classList.contains("paper")) layout.width = place.clientWidth;
-      Plotly.react(place, coloured(figure.data, colour), layout, config);
+      Plotly.react(place, colored(figure.data, color), layout, config);
     }
   }
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate import Evidence, Insight, examine, score_holdout
+from dmls_core.evaluate import Diagnostics, Evidence, diagnose, score_holdout
 from dmls_core.evaluate.report import render_report
 
 HOSTILE = "<img src=x onerror=alert('x')><a href='https://evil.example'>x</a></script>\"&"
@@ -99,10 +99,10 @@ class Case:
         } | changes
 
     def page(self, trials: list[dict[str, Any]], **changes: Any) -> str:
-        return render_report(self.result(**changes), spec(), trials, self.insight())
+        return render_report(self.result(**changes), spec(), trials, self.diagnostics())
 
-    def insight(self) -> Insight:
-        return examine(self.evidence, self.predict, trees=10)
+    def diagnostics(self) -> Diagnostics:
+        return diagnose(self.evidence, self.predict, trees=10)
 
 
 SPACES = {

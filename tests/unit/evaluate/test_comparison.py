@@ -9,7 +9,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dmls_core.evaluate import compare, compute
-from dmls_core.evaluate.comparison import ROWS, SEEN, Comparison
+from dmls_core.evaluate.bootstrap import PAIRED_ROWS
+from dmls_core.evaluate.comparison import FRESHNESS_NOTES, Comparison
 from dmls_core.models import METRICS
 from dmls_core.models.metrics import metrics_of
 
@@ -74,7 +75,7 @@ def test_equal_models_seldom_swap_and_identical_ones_never():
 
     assert sum(outcomes) <= 6  # 5 % of 40 are 2; a rule on the bare difference would swap about 20
     assert (identical.better, identical.probability, identical.difference) == (False, 0.0, 0.0)
-    assert "equally well" in identical.reason
+    assert "equally good" in identical.reason
 
 
 def test_min_improvement_moves_the_bar_both_ways():
@@ -105,7 +106,7 @@ def test_of_errors_less_is_better():
 
     assert found.better
     assert found.difference == pytest.approx(found.champion_score / 2)
-    assert found.as_json()["note"] == SEEN["some"]
+    assert found.as_json()["note"] == FRESHNESS_NOTES["some"]
 
 
 def test_every_metric_of_classes_is_compared():
@@ -130,7 +131,7 @@ def test_every_metric_of_classes_is_compared():
 
 
 def test_many_rows_are_drawn_in_part_and_the_interval_is_that_of_all():
-    rows = 20 * ROWS
+    rows = 20 * PAIRED_ROWS
     found = compared(0.80, 0.80, rows=rows)
     # Of independent answers the difference of shares has this standard error.
     expected = 2 * 1.96 * math.sqrt(2 * 0.8 * 0.2 / rows)

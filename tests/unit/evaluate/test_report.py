@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from dmls_core.evaluate.report import parts, render_report
-from dmls_core.evaluate.report.equal_terms import on_equal_terms
-from dmls_core.evaluate.report.importance import hyperparameter_importances
-from dmls_core.evaluate.report.leaderboard import scored_by
-from dmls_core.evaluate.report.scale import Scale
+from dmls_core.evaluate.report import render_report
+from dmls_core.evaluate.report.comparable_trials import comparable_trials, hyperparameter_importances
+from dmls_core.evaluate.report.figures import Scale
+from dmls_core.evaluate.report.search_section import scoring_method
 from tests.unit.evaluate.evidence import HOSTILE, Case, spec, surface, trial
 
 VOID = {"meta", "br"}
@@ -66,7 +65,7 @@ def titles(page: str) -> list[str]:
     return [unescape(title) for title in re.findall(r"<figcaption><b>(.*?)</b>", page)]
 
 
-def test_the_page_is_whole_and_its_policy_lets_nothing_in_or_out():
+def test_the_report_is_self_contained_and_its_policy_blocks_everything_else():
     page = Case(3).page(TRIALS)
     outline = Outline(page)
 
@@ -81,30 +80,30 @@ def test_the_page_is_whole_and_its_policy_lets_nothing_in_or_out():
     assert "http" not in outline.policy
 
 
-def test_what_matters_is_readable_without_scripts():
+def test_scores_and_tables_are_readable_without_scripts():
     text = Outline(Case(3).page(TRIALS)).text
 
     for expected in (
         *("lab/iris", "0.9500", "2 complete, 1 failed", "class 1", "3.11.7", "50 to 500", "species"),
-        *("95 % confidence interval", "A model that knows no feature"),
+        *("95 % confidence interval", "Baseline (no features)"),
     ):
         assert expected in text
 
 
-def test_the_size_is_told_and_a_depth_is_offered_where_one_would_do():
+def test_the_report_states_the_size_and_a_sufficient_depth():
     size = {"bytes": 33_100_000, "trees": 60, "nodes": 329_364, "depth": 43, "enough": None}
-    told = "The checkpoint has 33.1 MB: 60 trees with 329,364 nodes, up to 43 deep."
-    assert told in Outline(Case(3).page(TRIALS, size=size)).text
+    expected = "The checkpoint has 33.1 MB: 60 trees with 329,364 nodes and a depth of up to 43."
+    assert expected in Outline(Case(3).page(TRIALS, size=size)).text
     size["enough"] = {"max_depth": 17, "nodes": 187_558, "bytes": 18_900_000, "rows": 2000, "trees": 60}
     size["enough"] |= {"score": 0.91, "whole_score": 0.9105}
     assert (
-        f"{told} Cut at depth 17 they have 187,558 nodes, about 18.9 MB, and lose nothing that can be "
-        "measured: 0.9100 instead of 0.9105 on 2,000 rows held out, with 60 trees."
+        f"{expected} With max_depth = 17 the trees have 187,558 nodes, about 18.9 MB, without a measurable "
+        "loss: 0.9100 instead of 0.9105 on 2,000 held-out rows with 60 trees."
     ) in Outline(Case(3).page(TRIALS, size=size)).text
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3, 40])
-def test_whatever_the_user_wrote_is_text(classes: int):
+def test_texts_of_users_are_escaped(classes: int):
     case = Case(classes, names=[HOSTILE, HOSTILE + "2"])
     trials = [trial(number, 0.5 + number / 100, message=HOSTILE) for number in range(10)] + [
         trial(10, None, message=HOSTILE)
@@ -128,15 +127,17 @@ def test_whatever_the_user_wrote_is_text(classes: int):
         (2, {"ROC", "Precision and recall", "Calibration"}),
         (5, {"ROC", "Precision and recall", "Calibration"}),
         (40, {"ROC", "Calibration", "Confusion matrix"}),
-        (0, {"Predicted against true", "Residuals", "How large the residuals are", "Calibration"}),
+        (0, {"Predicted against true", "Residuals", "Distribution of the residuals", "Calibration"}),
     ],
 )
 def test_each_task_has_its_figures(classes: int, expected: set[str]):
     page = Case(classes, rows=400).page(MANY)
     found = set(titles(page))
 
-    common = {"Score of each trial", "What mattered in the search", "Settings and scores", "learning_rate",
-              "The model's own importance", "Permutation importance"}  # fmt: skip
+    common = {
+        *("Score of each trial", "Importance of hyperparameters", "Hyperparameters and scores"),
+        *("learning_rate", "Importance in the model", "Permutation importance"),
+    }
     assert found >= common | expected
     assert any("over n_estimators and max_depth" in title for title in found)
     assert ("Confusion matrix" in page) is (classes > 0)
@@ -144,7 +145,7 @@ def test_each_task_has_its_figures(classes: int, expected: set[str]):
     assert len(Outline(page).figures) == len(titles(page))
 
 
-def test_the_map_shows_each_setting_where_it_belongs():
+def test_the_score_map_places_each_configuration():
     page = Case(3).page([trial(0, 0.8, surface=surface(0.8))])
     figure = next(
         figure for figure in Outline(page).figures.values() if figure["data"][0]["type"] == "heatmap"
@@ -157,7 +158,7 @@ def test_the_map_shows_each_setting_where_it_belongs():
     assert (star["x"], star["y"]) == (["50"], ["4"])
 
 
-def test_sizes_that_were_not_asked_for_are_not_drawn():
+def test_sizes_outside_the_search_space_are_not_drawn():
     below = surface(0.8)
     below["axes"]["n_estimators"][0] = 8
     figures = Outline(Case(3).page([trial(0, 0.8, surface=below)])).figures.values()
@@ -167,7 +168,7 @@ def test_sizes_that_were_not_asked_for_are_not_drawn():
     assert [len(row) for row in heat["z"]] == [2, 2, 2]
 
 
-def test_the_map_says_what_was_taken_where_that_is_not_its_best():
+def test_the_score_map_marks_the_selected_configuration():
     taken = trial(0, 0.8, surface=surface(0.8), params={"n_estimators": 100, "max_depth": "none"})
     page = Case(3).page([taken])
     traces = next(
@@ -175,7 +176,7 @@ def test_the_map_says_what_was_taken_where_that_is_not_its_best():
     )
 
     assert [(one["x"], one["y"]) for one in traces[1:]] == [(["50"], ["4"]), (["100"], ["none"])]
-    assert "The ring is what was taken" in page
+    assert "The ring is the selected configuration" in page
 
 
 def test_forests_that_were_given_up_are_compared_with_as_many_trees():
@@ -187,7 +188,7 @@ def test_forests_that_were_given_up_are_compared_with_as_many_trees():
         trial(1, 0.7, state="pruned", surface=short, params={"criterion": "entropy", "n_estimators": 50})
     )
 
-    found = on_equal_terms(trials, "maximize", forests=True)
+    found = comparable_trials(trials, "maximize", forests=True)
 
     assert [(one["number"], one["params"]["max_depth"]) for one in found.settings] == [
         (number, depth) for number in (0, 1) for depth in (4, 8, "none")
@@ -210,7 +211,7 @@ def test_other_trials_are_compared_as_they_stood_when_the_first_were_given_up():
         for number in range(3)
     ]
 
-    found = on_equal_terms(trials, "maximize", forests=False)
+    found = comparable_trials(trials, "maximize", forests=False)
 
     assert [one["value"] for one in found.trials] == [0.5, 0.6, 0.7]
     assert found.note
@@ -219,7 +220,7 @@ def test_other_trials_are_compared_as_they_stood_when_the_first_were_given_up():
 def test_trials_that_all_ended_are_compared_as_they_are():
     trials = [trial(number, number / 10) for number in range(3)]
 
-    found = on_equal_terms(trials, "maximize", forests=True)
+    found = comparable_trials(trials, "maximize", forests=True)
 
     assert found.trials == trials
     assert not found.note
@@ -239,7 +240,7 @@ def test_a_search_with_one_finished_trial_still_explains_itself():
 
     page = Case(3).page(trials)
 
-    assert {"What mattered in the search", "Settings and scores"} <= set(titles(page))
+    assert {"Importance of hyperparameters", "Hyperparameters and scores"} <= set(titles(page))
 
 
 @pytest.mark.parametrize(("direction", "first"), [("maximize", 1), ("minimize", 0)])
@@ -252,65 +253,44 @@ def test_the_best_trial_comes_first_and_what_was_given_up_last(direction: str, f
     assert "2 complete, 1 pruned, 1 failed" in page
 
 
-def test_repeats_are_counted_and_not_listed():
+def test_repeated_trials_are_counted_and_not_listed():
     page = Case(3).page([*TRIALS, trial(3, 0.95, same_as=1, state="pruned")])
 
-    assert "1 of them repeat another" in page
+    assert "1 of them repeat another one" in page
     assert len(re.findall(r'<td class="n">0\.9500</td>', page)) == 1
 
 
 @pytest.mark.parametrize(
-    ("search", "why"), [({}, "for."), ({"timeout": 4.0}, "for: the search was ended by timeout.")]
+    ("search", "why"), [({}, "20."), ({"timeout": 4.0}, "20: timeout stopped the search.")]
 )
-def test_the_page_says_that_trials_are_missing_and_what_ended_the_search(search: dict[str, Any], why: str):
+def test_the_report_says_why_trials_are_missing(search: dict[str, Any], why: str):
     case = Case(3)
     given = spec()
     given["search"] |= search
-    page = render_report(case.result(), given, TRIALS, case.insight())
+    page = render_report(case.result(), given, TRIALS, case.diagnostics())
 
-    assert f"20 were asked {why}" in Outline(page).text
+    assert f"The spec asked for {why}" in Outline(page).text
 
 
 @pytest.mark.parametrize(
-    ("values", "forest", "bags", "said"),
+    ("values", "forest", "out_of_bag", "expected"),
     [
         ([0.9], True, True, "out-of-bag rows"),
         ([0.9], True, False, "the first of 3 folds"),
-        ([0.8, 0.9, 1.0], True, True, "3 folds, in the mean"),
-        ([0.9], False, True, "3 folds, in the mean"),
+        ([0.8, 0.9, 1.0], True, True, "3 folds (mean)"),
+        ([0.9], False, True, "3 folds (mean)"),
     ],
 )
-def test_the_page_says_which_rows_scored(values: list[float], forest: bool, bags: bool, said: str):
-    assert scored_by([trial(0, 0.9, values=values)], forest=forest, bags=bags, folds=3).startswith(said)
-    often = scored_by([trial(0, 0.9, values=values)], forest=forest, bags=bags, folds=3, often=True)
-    assert ("too often" in often) == (said == "out-of-bag rows")
+def test_the_report_says_which_rows_score_the_trials(
+    values: list[float], forest: bool, out_of_bag: bool, expected: str
+):
+    trials, options = [trial(0, 0.9, values=values)], {"forest": forest, "out_of_bag": out_of_bag, "folds": 3}
+    assert scoring_method(trials, **options).startswith(expected)
+    oversampled = scoring_method(trials, oversampled=True, **options)
+    assert ("too often" in oversampled) == (expected == "out-of-bag rows")
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.5, "0.5000"), (33_890.796, "33,891"), (345.678, "345.68"), (3.1142e-07, "3.114e-07"), (12, "12")],
-)
-def test_numbers_have_as_many_digits_as_tell_something(value: float, text: str):
-    assert parts.number(value) == text
-
-
-def test_settings_keep_their_kind_and_names_their_ends():
-    assert [str(parts.setting(value)) for value in (1.0, 1, 0.06901651, None, True)] == [
-        *("1.0", "1", "0.06902", "none", "True"),
-    ]
-    assert parts.cut("sensor number 17", 11) == "senso…er 17"
-
-
-def test_the_matrix_of_long_names_counts_its_columns():
-    labels = [f"department of affairs {letter}" for letter in "abcdefg"]
-    html = parts.matrix(labels, [[1] * 7] * 7)
-
-    assert re.findall(r">(\d)</th>", html) == list("1234567")
-    assert html.count("department of affairs g") == 3
-    assert ">no</th>" in parts.matrix(["no", "yes"], [[1, 0], [0, 1]])
-
-
-def test_several_models_are_told_apart():
+def test_several_models_have_separate_figures():
     trials = [
         trial(
             number, 0.5 + number / 100, model="xgboost-classifier" if number % 2 else "extra-trees-classifier"
@@ -320,7 +300,7 @@ def test_several_models_are_told_apart():
     page = Case(3).page(trials)
 
     assert '<th scope="col">model</th>' in page
-    assert titles(page).count("Settings and scores") == 2
+    assert titles(page).count("Hyperparameters and scores") == 2
 
 
 def test_a_single_trial_has_no_history():
@@ -330,7 +310,7 @@ def test_a_single_trial_has_no_history():
     assert "1 trial: 1 complete" in page
 
 
-def test_the_page_stays_small():
+def test_the_report_stays_small():
     case = Case(3, features=5_000, rows=60)
     bare = len(case.page(TRIALS))
     many = [trial(number, 0.5 + (number % 97) / 200) for number in range(2_000)]
@@ -338,7 +318,7 @@ def test_the_page_stays_small():
     page = case.page(many)
 
     assert len(page) - bare < 1_000_000
-    assert "4,975 features of less importance are not shown" in page
+    assert "4,975 less important features are not shown" in page
     assert "190 more trials" in page
 
 
@@ -360,11 +340,11 @@ def test_importances_find_what_matters():
     assert sum(shares.values()) == pytest.approx(1)
 
 
-def test_few_trials_tell_nothing_of_importance():
+def test_few_trials_have_no_importances():
     assert not hyperparameter_importances([trial(0, 0.5)] * 3, ["n_estimators"], frozenset(), "maximize")
 
 
-def test_settings_stand_where_they_belong():
+def test_scales_place_numbers_and_texts():
     by_log = Scale([0.001, 0.01, 0.1, 0.001], log=True)
     words = Scale(["sqrt", 0.5, True], log=False)
 
@@ -374,7 +354,7 @@ def test_settings_stand_where_they_belong():
     assert Scale([3], log=False)(3) == 0.5
 
 
-def test_the_champion_is_shown_beside_the_challenger_where_there_is_one():
+def test_the_report_compares_champion_and_challenger():
     comparison = {
         "metric": "accuracy",
         "champion_version": 4,
@@ -391,8 +371,14 @@ def test_the_champion_is_shown_beside_the_challenger_where_there_is_one():
         "note": "The champion was trained on none of these rows.",
     }
     outline = Outline(Case(3).page(TRIALS, comparison=comparison))
-    told = ("Against the champion", "champion, version 4: accuracy", "0.8100", "0.9300", "none of these rows")
-    for words in told:
+    expected = (
+        "Champion and challenger",
+        "champion, version 4: accuracy",
+        "0.8100",
+        "0.9300",
+        "none of these",
+    )
+    for words in expected:
         assert words in outline.text
     assert "Improvement over the champion" in Case(3).page(TRIALS, comparison=comparison)
 
@@ -400,4 +386,4 @@ def test_the_champion_is_shown_beside_the_challenger_where_there_is_one():
     page = Case(3).page(TRIALS, comparison=refused)
     assert HOSTILE not in page
     assert "Not comparable:" in Outline(page).text
-    assert "Against the champion" not in Case(3).page(TRIALS, comparison=None)
+    assert "Champion and challenger" not in Case(3).page(TRIALS, comparison=None)

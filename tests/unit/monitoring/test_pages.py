@@ -92,7 +92,7 @@ def decay_document(**changes):
         "message": f"the model has decayed {HOSTILE}",
         "at": "2026-02-01",
         "labels": 900,
-        "met": 600,
+        "matched": 600,
         "notes": [HOSTILE],
         "versions": [version, version | {"version": 2, "score": None, "interval": None, "p_value": None}],
         "history": [point, point | {"interval": None, "verdict": "steady"}],

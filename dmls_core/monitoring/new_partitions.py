@@ -1,4 +1,4 @@
-"""Which partitions of a job have arrived since its data was last compared."""
+"""New partitions: the periods of a job's data that have arrived since its data was last compared."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dmls_core.spec.partitions import has_fields, parse_pattern
 from dmls_core.store import ObjectInfo, Store, layout
 
 SCHEMA = 1
-STATE = "partitions.json"
+STATE_FILE = "partitions.json"
 
-MOST = 50
-"""Periods compared at one look, the oldest; the others wait for the next one."""
+MAX_PERIODS = 50
+"""Periods compared in one monitor run, the oldest ones; the others wait for the next run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """Up to where a job's partitions have been compared.
+class PartitionCursor:
+    """Position up to which a job's partitions have been compared.
 
     Attributes:
-        until: end of the latest period that was, ISO 8601 in UTC; empty: none was.
-        run_key: of the run that made the champion of that time.
+        until: end of the latest compared period, ISO 8601 in UTC; empty if none was compared.
+        run_key: run of the champion at that time.
     """
 
     until: str = ""
@@ -42,51 +42,53 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """The files of one period.
+class PeriodFiles:
+    """The files of one period, or of several adjacent periods.
 
     Attributes:
-        files: in order of names.
-        end: of the period, ISO 8601 in UTC: it sorts as a text.
+        files: ordered by name.
+        end: end of the period, ISO 8601 in UTC, which sorts as text.
     """
 
     files: tuple[ObjectInfo, ...]
     end: str
 
-    def joined(self, later: Arrival) -> Arrival:
-        """Return this and a later one as one."""
-        return Arrival((*self.files, *later.files), later.end)
+    def joined(self, later: PeriodFiles) -> PeriodFiles:
+        """Return this period and a later one as one."""
+        return PeriodFiles((*self.files, *later.files), later.end)
 
     @property
     def name(self) -> str:
-        """A name for the files: the same for the same content."""
+        """A name for the files; the same content gives the same name."""
         digest = hashlib.sha256(json.dumps([(f.key, f.etag) for f in self.files]).encode()).hexdigest()[:8]
         return f"{self.end[:19].replace(':', '').replace('-', '')}Z-{digest}"
 
     def download(self, store: Store, folder: Path, data_format: str | None) -> list[Path]:
-        """Copy the files, ``MAX_BYTES`` of them at most but one at least, and return where they are."""
+        """Copy the files, at most ``MAX_BYTES`` but at least one file, and return the copies."""
         paths: list[Path] = []
         left = MAX_BYTES
         for number, info in enumerate(self.files):
             left -= info.size
             if left < 0 and paths:
                 break
-            ending = data_format or info.key.rpartition(".")[2].lower()
-            path = folder / f"{number}.{ending}"
+            suffix = data_format or info.key.rpartition(".")[2].lower()
+            path = folder / f"{number}.{suffix}"
             store.download(info.key, path)
             paths.append(path)
         return paths
 
 
-def list_arrivals(store: Store, team: str, job: str, spec: Mapping[str, Any], after: str) -> list[Arrival]:
-    """Return a job's periods that end after ``after`` and have arrived, in order of time.
+def list_new_periods(
+    store: Store, team: str, job: str, spec: Mapping[str, Any], after: str
+) -> list[PeriodFiles]:
+    """Return a job's periods that end after ``after`` and have files, ordered by time.
 
     Args:
-        store: holds what was dropped.
-        team: of the job.
-        job: its name.
+        store: holds the submission's files.
+        team: team of the job.
+        job: name of the job.
         spec: its spec as JSON.
-        after: ISO 8601 in UTC; empty: all.
+        after: ISO 8601 in UTC; empty for all periods.
     """
     path = spec["data"]["path"]
     if path is None or not has_fields(path):
@@ -94,25 +96,25 @@ def list_arrivals(store: Store, team: str, job: str, spec: Mapping[str, Any], af
     folder, pattern = layout.incoming_folder(team, job), parse_pattern(path)
     zone = (spec["schedule"] or {}).get("timezone", "UTC")
     found = find_partitions(store.list(folder + pattern.prefix), folder, pattern, zone)
-    return [arrival for arrival in _periods(found) if arrival.end > after]
+    return [period for period in _periods(found) if period.end > after]
 
 
-def _periods(partitions: Iterable[Partition]) -> Iterable[Arrival]:
+def _periods(partitions: Iterable[Partition]) -> Iterable[PeriodFiles]:
     for (_, end), files in groupby(partitions, key=lambda found: (found.start, found.end)):
-        yield Arrival(tuple(found.file for found in files), _iso(end))
+        yield PeriodFiles(tuple(found.file for found in files), _iso(end))
 
 
-def read_compared(store: Store, team: str, job: str) -> Compared:
-    """Return up to where a job's partitions have been compared."""
+def read_partition_cursor(store: Store, team: str, job: str) -> PartitionCursor:
+    """Return the position up to which a job's partitions have been compared."""
     try:
-        found = json.loads(store.get(layout.monitor_folder(team, job) + STATE))
+        found = json.loads(store.get(layout.monitor_folder(team, job) + STATE_FILE))
     except ObjectMissingError:
-        return Compared()
-    return Compared(found["until"], found["run_key"])
+        return PartitionCursor()
+    return PartitionCursor(found["until"], found["run_key"])
 
 
 def source_name(team: str, job: str, files: Sequence[ObjectInfo]) -> str:
-    """Return how people call the files: the name of the first, as the spec's ``[data] path`` has it."""
+    """Return a display name for the files: the first one's path, as in the spec's ``[data] path``."""
     first = files[0].key.removeprefix(layout.incoming_folder(team, job))
     return first if len(files) == 1 else f"{first} and {len(files) - 1} more"
 

@@ -1,7 +1,7 @@
-"""Labels that come late: files of true targets, and the logged answers that they belong to.
+"""Delayed labels: files with the true targets of logged predictions, joined with the inference log.
 
-A file of labels has the columns ``request_id``, ``row`` (where requests have several rows) and the target's.
-Its rows meet those of the inference log that have the same request id and row.
+A label file has the columns ``request_id``, ``row`` (if requests have several rows) and the target's column.
+A label belongs to the logged prediction with the same request id and row.
 """
 
 from __future__ import annotations
@@ -18,33 +18,31 @@ from numpy.typing import NDArray
 from dmls_core.data.encoder import MISSING, category_text
 from dmls_core.data.files import Files
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.monitoring.inference_log import COLUMN_PREFIX
 from dmls_core.settings import DataLimits
 from dmls_core.spec.label_rules import REQUEST, ROW
 
 MAX_ROWS = 5_000_000
-"""Rows of a file of labels."""
+"""Rows of a label file at most."""
 
 BATCH_ROWS = 200_000
-"""Logged answers that labels are looked up in at a time, but for the last file's."""
+"""Logged predictions that are joined with the labels at a time, plus those of one file."""
 
-LOG = "dmls."
-"""How the columns of the inference log begin that are not the user's."""
-
-PROBABILITY = f"{LOG}probability."
+PROBABILITY = f"{COLUMN_PREFIX}probability."
 TARGET, SINGLE, VERSION, PREDICTION = "target", "single", "version", "prediction"
 KEYS = (REQUEST, ROW)
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """Labels that met logged answers.
+class LabelJoin:
+    """Labels joined with logged predictions.
 
     Attributes:
-        labels: distinct ones that were read.
-        frame: a row for each that met an answer: ``target``, ``version``, ``prediction``, and the columns of
-            probabilities under the log's names.
-        several: request ids without a row whose requests had several rows: not known which is meant.
-        ambiguous: labels whose request id and row belong to different answers.
+        labels: number of distinct labels.
+        frame: one row for each label that belongs to a prediction: ``target``, ``version``, ``prediction``,
+            and the columns of probabilities with their names in the log.
+        several: labels without a row number whose requests had several rows.
+        ambiguous: labels whose request id and row belong to different predictions.
     """
 
     labels: int
@@ -54,20 +52,22 @@ class Met:
 
     @property
     def versions(self) -> list[tuple[int, int]]:
-        """The versions that answered, in Triton's repository, and their rows; the newest first."""
+        """Versions in Triton's repository and their number of labels, newest first."""
         counted = self.frame.group_by(VERSION).len().sort(VERSION, descending=True)
         return [(int(version), int(rows)) for version, rows in counted.iter_rows()]
 
-    def pairs(self, version: int, labels: Sequence[str] | None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return truth and answers of one version, as metrics take them.
+    def truth_and_predictions(
+        self, version: int, labels: Sequence[str] | None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the true and predicted targets of one version, as metrics take them.
 
         Args:
-            version: in Triton's repository.
+            version: version in Triton's repository.
             labels: the version's classes; None for a regression.
 
         Returns:
-            Codes of classes, where one that the version does not know has the code ``len(labels)``, and
-            probabilities of shape (n_rows, n_classes); or values and values.
+            Class codes of shape (n_rows,), ``len(labels)`` for a class that the version does not know, and
+            probabilities of shape (n_rows, n_classes). For a regression, values and values.
         """
         own = self.frame.filter(pl.col(VERSION) == version)
         if labels is None:
@@ -76,7 +76,7 @@ class Met:
             )
             return own[TARGET].to_numpy(), own[PREDICTION].to_numpy()
         columns = [PROBABILITY + label for label in labels]
-        if not set(columns) <= set(own.columns):  # the log of another model under this number
+        if not set(columns) <= set(own.columns):  # another model was logged under this version
             return np.zeros(0, np.int64), np.zeros((0, len(labels)), np.float32)
         own = own.drop_nulls(columns)
         codes = {category_text(label): code for code, label in enumerate(labels)}
@@ -87,17 +87,17 @@ class Met:
 
 
 def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | None = None) -> pl.DataFrame:
-    """Read a file of labels; rows without an id or a target are left out, their truth is not known yet.
+    """Read a label file, without the rows that have no request id or no target yet.
 
     Args:
-        path: CSV or Parquet.
-        target: the target's column.
-        numbers: whether it holds numbers, rather than classes.
-        data_format: of a file whose name does not tell.
+        path: CSV or Parquet file.
+        target: name of the target's column.
+        numbers: whether the target is a number rather than a class.
+        data_format: format of a file without a known suffix.
 
     Returns:
-        Columns ``request_id``, ``row`` (0 where the file says nothing), ``target`` (a text) and ``single``:
-        whether the file says nothing of rows.
+        The columns ``request_id``, ``row`` (0 without such a column), ``target`` (a text) and ``single``
+        (whether the file has no column ``row``).
 
     Raises:
         DataError: the file cannot be read, or lacks a column.
@@ -113,11 +113,9 @@ def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | No
     if ROW in names:
         found = files.integers(ROW)
         if found is None or found.null_count() or (found.min() or 0) < 0:  # type: ignore[operator]
-            expected = "a whole number from 0, as the log counts the rows of a request"
+            expected = "an integer from 0: the position of the row in its request"
             raise DataError(
-                ValidationIssue(
-                    "has a row that is no number of a row", file=path.name, key=ROW, expected=expected
-                )
+                ValidationIssue("contains an invalid row number", file=path.name, key=ROW, expected=expected)
             )
         rows = found
     frame = frame.with_columns(rows.cast(pl.Int64).alias(ROW), pl.lit(ROW not in names).alias(SINGLE))
@@ -136,19 +134,19 @@ def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | No
 
 
 def _check_columns(file: str, names: Sequence[str], target: str) -> None:
-    """Raise DataError where a column is missing, or comes twice."""
+    """Raise DataError if a column is missing or appears more than once."""
     issues = [
         ValidationIssue(
-            f"the file of labels has no column {name}",
+            f"the label file has no column {name}",
             file=file,
             found=", ".join(names[:20]),
-            expected=f"{REQUEST}, {target}, and {ROW} where requests have several rows",
+            expected=f"{REQUEST}, {target}, and {ROW} if requests have several rows",
         )
         for name in (REQUEST, target)
         if name not in names
     ]
     issues += [
-        ValidationIssue("the column is there more than once", file=file, key=name, hint="rename one of them")
+        ValidationIssue("the column appears more than once", file=file, key=name, hint="rename one of them")
         for name in (REQUEST, ROW, target)
         if names.count(name) > 1
     ]
@@ -156,21 +154,21 @@ def _check_columns(file: str, names: Sequence[str], target: str) -> None:
         raise DataError(issues)
 
 
-def meet(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> Met:
-    """Find the logged answers that labels belong to.
+def join_labels(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> LabelJoin:
+    """Find the logged predictions that labels belong to.
 
-    No more is kept than two answers of each label, whatever the log holds.
+    Memory is bounded by two predictions per label, whatever the size of the log.
 
     Args:
-        labels: as ``read_labels`` returns them, the oldest first: of two labels of one row the later counts.
-        logged: Parquet files of the log, the newest first; no more are taken once all labels have met.
+        labels: results of ``read_labels``, oldest first; the latest label of a row counts.
+        logged: Parquet files of the log, newest first; consumed until every label has a prediction.
     """
     wanted = pl.concat(labels).unique(KEYS, keep="last", maintain_order=True)
     ids, alone = wanted.select(REQUEST).unique(), wanted.filter(SINGLE)[REQUEST].implode()
     found: pl.DataFrame | None = None
     several: set[str] = set()
-    for answers in _batches(logged):
-        hits = answers.join(ids, on=REQUEST, how="semi")
+    for predictions in _batches(logged):
+        hits = predictions.join(ids, on=REQUEST, how="semi")
         beyond = hits.filter((pl.col(ROW) > 0) & pl.col(REQUEST).is_in(alone))
         several.update(beyond[REQUEST].unique())
         hits = hits.join(wanted.drop(SINGLE), on=KEYS, how="inner")
@@ -179,20 +177,22 @@ def meet(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> Met:
         if found.height >= wanted.height and found.select(KEYS).n_unique() == wanted.height:
             break
     if found is None:
-        return Met(wanted.height, pl.DataFrame(schema={VERSION: pl.Int64, TARGET: pl.String}), len(several))
+        return LabelJoin(
+            wanted.height, pl.DataFrame(schema={VERSION: pl.Int64, TARGET: pl.String}), len(several)
+        )
     found = found.filter(~pl.col(REQUEST).is_in(list(several)))
-    met = found.filter(pl.len().over(KEYS) == 1)
+    unique = found.filter(pl.len().over(KEYS) == 1)
     ambiguous = found.filter(pl.len().over(KEYS) > 1).select(KEYS).n_unique()
-    return Met(wanted.height, met.drop(KEYS), len(several), ambiguous)
+    return LabelJoin(wanted.height, unique.drop(KEYS), len(several), ambiguous)
 
 
 def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
-    """Yield the answers in files of the log, some files together: each look-up of labels costs the same."""
+    """Yield the predictions of several files at a time: each join has a fixed cost."""
     waiting: list[pl.DataFrame] = []
     for path in logged:
-        answers = _answers(path)
-        if answers is not None:
-            waiting.append(answers)
+        predictions = _predictions(path)
+        if predictions is not None:
+            waiting.append(predictions)
         if sum(frame.height for frame in waiting) >= BATCH_ROWS:
             yield pl.concat(waiting, how="diagonal_relaxed")
             waiting = []
@@ -200,9 +200,9 @@ def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
         yield pl.concat(waiting, how="diagonal_relaxed")
 
 
-def _answers(path: Path) -> pl.DataFrame | None:
-    """Return the answers in one file of the log; None where it holds none."""
-    own = {LOG + name: name for name in (*KEYS, VERSION, PREDICTION)}
+def _predictions(path: Path) -> pl.DataFrame | None:
+    """Return the predictions in one file of the log; None if it has none."""
+    own = {COLUMN_PREFIX + name: name for name in (*KEYS, VERSION, PREDICTION)}
     scan = pl.scan_parquet(path, glob=False)
     names = scan.collect_schema().names()
     if not own.keys() <= set(names):

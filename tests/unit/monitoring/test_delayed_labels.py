@@ -1,4 +1,4 @@
-"""Labels meet the logged answers that they belong to, and nothing else."""
+"""Delayed labels are joined with the logged predictions that they belong to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from dmls_core.errors import DataError
-from dmls_core.monitoring.labels import meet, read_labels
+from dmls_core.monitoring.delayed_labels import join_labels, read_labels
 
 
 def log(path, ids, rows, predictions, version=1, **more):
@@ -42,9 +42,9 @@ def labels(tmp_path):
     return read
 
 
-def test_labels_meet_the_answers_of_the_same_request_and_row(labels, tmp_path):
+def test_labels_join_predictions_of_the_same_request_and_row(labels, tmp_path):
     read = labels("kind,row,request_id,note\nyes,0,007,x\nno,1,007,x\nyes,2,007,x\n,0,b,x\nno,0,unknown,x\n")
-    assert read.height == 4  # the truth of one row is not known yet
+    assert read.height == 4  # one row has no target yet
     path = log(
         tmp_path / "a.parquet",
         ["007"] * 2 + ["7"],
@@ -52,25 +52,25 @@ def test_labels_meet_the_answers_of_the_same_request_and_row(labels, tmp_path):
         ["yes", "yes", "no"],
         **probabilities([0.9, 0.8, 0.1]),
     )
-    met = meet([read], [path])
-    assert (met.labels, met.several, met.ambiguous, met.versions) == (4, 0, 0, [(1, 2)])
-    truth, told = met.pairs(1, ("no", "yes"))
-    assert sorted(zip(truth.tolist(), told[:, 1].round(1).tolist(), strict=True)) == [
+    join = join_labels([read], [path])
+    assert (join.labels, join.several, join.ambiguous, join.versions) == (4, 0, 0, [(1, 2)])
+    truth, predicted = join.truth_and_predictions(1, ("no", "yes"))
+    assert sorted(zip(truth.tolist(), predicted[:, 1].round(1).tolist(), strict=True)) == [
         (0, pytest.approx(0.8)),
         (1, pytest.approx(0.9)),
     ]
 
 
-def test_without_a_row_a_request_of_one_row_is_meant(labels, tmp_path):
+def test_without_a_row_column_labels_belong_to_requests_of_one_row(labels, tmp_path):
     read = labels("request_id,kind\none,1.5\nmany,2\n", numbers=True)
     path = log(tmp_path / "a.parquet", ["one", "many", "many"], [0, 0, 1], [1.0, 2.0, 3.0])
-    met = meet([read], [path])
-    assert met.several == 1
-    truth, told = met.pairs(1, None)
-    assert (truth.tolist(), told.tolist()) == ([1.5], [1.0])
+    join = join_labels([read], [path])
+    assert join.several == 1
+    truth, predicted = join.truth_and_predictions(1, None)
+    assert (truth.tolist(), predicted.tolist()) == ([1.5], [1.0])
 
 
-def test_an_id_of_several_requests_belongs_to_none_and_takes_no_memory(labels, tmp_path):
+def test_a_request_id_of_several_requests_is_ambiguous_and_memory_stays_bounded(labels, tmp_path):
     read = labels("request_id,kind\n1,yes\nown,no\nagain,no\n")
     paths = [
         log(
@@ -82,39 +82,41 @@ def test_an_id_of_several_requests_belongs_to_none_and_takes_no_memory(labels, t
         )
         for n in range(4)
     ]
-    met = meet([read], paths)
-    assert met.ambiguous == 1
-    assert met.versions == [(1, 2)]  # an answer that was given again, to the same request, is one
+    join = join_labels([read], paths)
+    assert join.ambiguous == 1
+    assert join.versions == [(1, 2)]  # an answer that was given again, to the same request, is one
 
 
-def test_the_later_label_counts_and_versions_stay_apart(labels, tmp_path):
+def test_the_latest_label_counts_and_versions_stay_separate(labels, tmp_path):
     first = labels("request_id,kind\na,no\nb,no\n")
     second = labels("request_id,kind\na,yes\nb,perhaps\n")
     paths = [
         log(tmp_path / "2.parquet", ["a"], [0], ["yes"], version=2, **probabilities([0.7])),
         log(tmp_path / "1.parquet", ["b"], [0], ["yes"], **probabilities([0.6])),
     ]
-    met = meet([first, second], iter(paths))
-    assert met.versions == [(2, 1), (1, 1)]
-    assert met.pairs(2, ("no", "yes"))[0].tolist() == [1]
-    assert met.pairs(1, ("no", "yes"))[0].tolist() == [2]  # a class that the version does not know
-    assert met.pairs(1, ("no", "other"))[1].shape == (0, 2)
+    join = join_labels([first, second], iter(paths))
+    assert join.versions == [(2, 1), (1, 1)]
+    assert join.truth_and_predictions(2, ("no", "yes"))[0].tolist() == [1]
+    assert join.truth_and_predictions(1, ("no", "yes"))[0].tolist() == [
+        2
+    ]  # a class that the version does not know
+    assert join.truth_and_predictions(1, ("no", "other"))[1].shape == (0, 2)
 
 
-def test_classes_are_compared_as_the_model_compares_them(labels, tmp_path):
+def test_classes_are_normalized_as_in_training(labels, tmp_path):
     read = labels("request_id,kind\na,1.0\nb, 2\nc,TRUE\n")
-    told = {f"dmls.probability.{label}": [1.0] * 3 for label in ("1", "2", "true")}
-    met = meet([read], [log(tmp_path / "a.parquet", ["a", "b", "c"], [0] * 3, ["1"] * 3, **told)])
-    assert sorted(met.pairs(1, ("1", "2", "true"))[0].tolist()) == [0, 1, 2]
+    ones = {f"dmls.probability.{label}": [1.0] * 3 for label in ("1", "2", "true")}
+    join = join_labels([read], [log(tmp_path / "a.parquet", ["a", "b", "c"], [0] * 3, ["1"] * 3, **ones)])
+    assert sorted(join.truth_and_predictions(1, ("1", "2", "true"))[0].tolist()) == [0, 1, 2]
 
 
-def test_where_nothing_meets_there_is_nothing_to_judge(labels, tmp_path):
+def test_without_matching_predictions_there_are_no_versions(labels, tmp_path):
     read = labels("request_id,kind\na,no\n")
     foreign = tmp_path / "foreign.parquet"
     pl.DataFrame({"size": [1.0]}).write_parquet(foreign)
     for paths in ([], [foreign], [log(tmp_path / "a.parquet", ["b"], [0], ["no"], **probabilities([0.1]))]):
-        met = meet([read], paths)
-        assert (met.labels, met.frame.height, met.versions) == (1, 0, [])
+        join = join_labels([read], paths)
+        assert (join.labels, join.frame.height, join.versions) == (1, 0, [])
 
 
 @pytest.mark.parametrize(
@@ -123,14 +125,14 @@ def test_where_nothing_meets_there_is_nothing_to_judge(labels, tmp_path):
         ("id,kind\na,1\n", "has no column request_id"),
         ("request_id,target\na,1\n", "has no column kind"),
         ("request_id,kind,kind\na,1,2\n", "more than once"),
-        ("request_id,kind,row\na,1,first\n", "no number of a row"),
-        ("request_id,kind,row\na,1,-1\n", "no number of a row"),
+        ("request_id,kind,row\na,1,first\n", "invalid row number"),
+        ("request_id,kind,row\na,1,-1\n", "invalid row number"),
         ("request_id,kind\na,many\n", "is not a number"),
         ("request_id,kind\n", "no row"),
         ("", "empty"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why(labels, text, words):
+def test_an_unusable_file_raises_a_helpful_error(labels, text, words):
     with pytest.raises(DataError, match=words):
         labels(text, numbers=True)
 

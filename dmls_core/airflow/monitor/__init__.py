@@ -1,1 +1,0 @@
-"""What the monitor DAG does: looks for drift and decay, tells of it, and mends what is served."""

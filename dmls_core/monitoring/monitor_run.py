@@ -1,0 +1,316 @@
+"""The monitor run: compare each job's new partitions, requests and labels with its champion's training."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from dmls_core.errors import DmlsError, NotFoundError
+from dmls_core.hardware import parse_memory
+from dmls_core.monitoring import inference_log, new_partitions, sandboxed
+from dmls_core.monitoring.drift import Drift, now
+from dmls_core.monitoring.findings import Notify, publish
+from dmls_core.monitoring.label_evaluation import LabelCheck, check_labels
+from dmls_core.monitoring.label_files import state_key
+from dmls_core.monitoring.new_data import fetch_baseline
+from dmls_core.monitoring.pages import drift_page
+from dmls_core.monitoring.prometheus import drift_file, drift_metrics
+from dmls_core.sandbox import Limits, SandboxError, Worker
+from dmls_core.store import ObjectInfo, Registry, Store, layout
+
+log = logging.getLogger(__name__)
+
+MIN_MEMORY = 4 << 30
+"""Bytes that the sandbox may allocate at least."""
+
+TIMEOUT = 900.0
+"""Seconds that reading a job's files may take."""
+
+MAX_RETRAINS = 500
+"""Runs started per monitor run, below Airflow's default limit of mapped tasks; other jobs wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoredJob:
+    """An active job whose spec has a ``[drift]`` table.
+
+    Attributes:
+        team: team of the job.
+        name: name of the job.
+        spec: its spec as JSON.
+    """
+
+    team: str
+    name: str
+    spec: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.team}/{self.name}"
+
+    def limits(self, base: Limits) -> Limits:
+        """Return the limits of the sandbox, with more memory if the spec asks for more."""
+        memory = parse_memory(self.spec["resources"]["memory"] or "0")
+        return replace(base, memory=max(base.memory, memory))
+
+
+@dataclass(frozen=True, slots=True)
+class DriftCheck:
+    """A comparison whose results have been written.
+
+    Attributes:
+        job: the job.
+        source: ``requests``, or the display name of a partition.
+        drift: result of the comparison.
+        version: the champion's version in MLflow's registry.
+        page: address of the drift page.
+        retrain_run_id: id of the run to start; empty for none.
+    """
+
+    job: MonitoredJob
+    source: str
+    drift: Drift
+    version: int
+    page: str
+    retrain_run_id: str
+
+
+@dataclass(slots=True)
+class MonitorRun:
+    """Results of one monitor run over all jobs.
+
+    Attributes:
+        drift_checks: comparisons with the training data.
+        label_checks: number of jobs whose versions were evaluated with labels.
+        retrains: the runs to start: DAG id and run id.
+        states: key -> content of the cursor files, to be written once the runs have been started.
+        failures: one line for each comparison that failed.
+    """
+
+    drift_checks: list[DriftCheck] = field(default_factory=list)
+    label_checks: int = 0
+    retrains: set[tuple[str, str]] = field(default_factory=set)
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def collecting_failures(self, job: MonitoredJob, action: str) -> Iterator[None]:
+        """Record an exception as a failure of the job; the other jobs go on."""
+        try:
+            yield
+        except Exception as error:
+            log.exception("%s cannot be %s", job, action)
+            self.failures.append(f"{job}: {error if isinstance(error, DmlsError) else repr(error)}")
+
+
+def run_monitor(store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN_MEMORY) -> MonitorRun:
+    """Compare new data of every monitored job; a failing job does not stop the others.
+
+    Args:
+        store: the platform's store.
+        mlflow_uri: address of the MLflow server.
+        notify: sends notifications to a job's owner.
+        memory: bytes that the sandbox may allocate, at least ``MIN_MEMORY``.
+
+    Raises:
+        StoreError: the jobs cannot be listed.
+    """
+    logged = inference_log.list_requests(store)
+    run = MonitorRun()
+    limits = Limits(memory=max(memory, MIN_MEMORY), seconds=TIMEOUT, cpu_seconds=0, threads=0)
+    with Worker(limits) as worker:
+        for job in monitored_jobs(store):
+            if len(run.retrains) >= MAX_RETRAINS:
+                break
+            files = logged.get((job.team, job.name), [])
+            checks: list[DriftCheck] = []
+            labels: LabelCheck | None = None
+            with run.collecting_failures(job, "compared"):
+                for check in _check_drift(store, worker, mlflow_uri, job, files, run):
+                    log.info("%s, %s: %s", job, check.source, check.drift.summary)
+                    checks.append(check)
+            with run.collecting_failures(job, "evaluated with labels"):
+                labels = check_labels(store, worker, mlflow_uri, job, files)
+            run.drift_checks.extend(checks)
+            _record(run, job, checks, labels)
+            publish(store, mlflow_uri, job, checks, labels, notify)
+    return run
+
+
+def monitored_jobs(store: Store) -> list[MonitoredJob]:
+    """Return the active jobs with ``[drift]`` in their specs."""
+    registry = Registry(store)
+    jobs = []
+    for record in registry.jobs():
+        if record.state == "active":
+            spec = registry.spec(record.spec_sha256)
+            if spec.get("drift") is not None:
+                jobs.append(MonitoredJob(record.team, record.name, spec))
+    return jobs
+
+
+def _record(
+    run: MonitorRun, job: MonitoredJob, checks: Sequence[DriftCheck], labels: LabelCheck | None
+) -> None:
+    """Record the runs to start, and the position up to which labels were read."""
+    run_ids = {check.retrain_run_id for check in checks if check.retrain_run_id}
+    if labels is not None:
+        run.label_checks += bool(labels.page)
+        run.states[state_key(job.team, job.name)] = labels.state.as_json()
+        if labels.failure:
+            run.failures.append(f"{job}: {labels.failure}")
+        if labels.decayed_champion and job.spec["drift"]["action"] == "retrain":
+            run_ids.add(_run_id(labels.decayed_champion, now()))
+    run.retrains.update((layout.dag_id(job.team, job.name), run_id) for run_id in run_ids)
+
+
+def _check_drift(
+    store: Store,
+    worker: Worker,
+    mlflow_uri: str,
+    job: MonitoredJob,
+    logged: Sequence[ObjectInfo],
+    run: MonitorRun,
+) -> Iterator[DriftCheck]:
+    """Compare a job's new partitions and requests; write page, JSON and metrics of each comparison.
+
+    A repeated call with the same files writes the same objects.
+
+    Raises:
+        DmlsError: requests have no champion, its baseline is missing, or a file cannot be read.
+    """
+    yield from _check_partitions(store, worker, mlflow_uri, job, run)
+    yield from _check_requests(store, worker, mlflow_uri, job, logged, run)
+
+
+def _check_requests(
+    store: Store,
+    worker: Worker,
+    mlflow_uri: str,
+    job: MonitoredJob,
+    files: Sequence[ObjectInfo],
+    run: MonitorRun,
+) -> Iterator[DriftCheck]:
+    """Compare new requests if there are enough rows; otherwise they wait for more.
+
+    Files that crash the sandbox count as compared: they would crash it in every run.
+    """
+    from dmls_core.tracking import find_champion
+
+    cursor = inference_log.read_cursor(store, job.team, job.name)
+    new = inference_log.new_requests(files, cursor)
+    if not new:
+        return
+    champion = find_champion(mlflow_uri, layout.model_name(job.team, job.name))
+    with TemporaryDirectory(prefix="dmls-monitor-") as scratch:
+        paths = inference_log.download_newest(store, new, Path(scratch))
+        cursor = cursor.advance(new)
+        state = layout.monitor_folder(job.team, job.name) + inference_log.STATE_FILE
+        try:
+            drift = _compare(store, worker, job, champion.run_key, paths, "requests")
+        except SandboxError:
+            run.states[state] = cursor.as_json()
+            raise
+    if drift.verdict == "too few rows":
+        return
+    page = _write_results(store, job, drift, cursor.name, champion.run_key, "requests")
+    run.states[state] = cursor.as_json()
+    run_id = _retrain_run_id(job, drift, champion.run_key)
+    yield DriftCheck(job, "requests", drift, champion.version, page, run_id)
+
+
+def _check_partitions(
+    store: Store, worker: Worker, mlflow_uri: str, job: MonitoredJob, run: MonitorRun
+) -> Iterator[DriftCheck]:
+    """Compare new partitions one by one; a partition with too few rows is joined with the next one.
+
+    A partition that the champion was trained on is compared with the previous champion, if that is known:
+    its drift is reported but starts no run. A partition that crashes the sandbox counts as compared.
+    """
+    from dmls_core.tracking import find_champion
+
+    cursor = new_partitions.read_partition_cursor(store, job.team, job.name)
+    new = new_partitions.list_new_periods(store, job.team, job.name, job.spec, cursor.until)
+    if not new:
+        return
+    try:
+        champion = find_champion(mlflow_uri, layout.model_name(job.team, job.name))
+    except NotFoundError:
+        return  # nothing to compare with yet
+    state = layout.monitor_folder(job.team, job.name) + new_partitions.STATE_FILE
+    pending: new_partitions.PeriodFiles | None = None
+    for period in new[: new_partitions.MAX_PERIODS]:
+        trained_on = period.end <= champion.until
+        baseline = cursor.run_key if trained_on else champion.run_key
+        if not baseline:
+            continue
+        pending = pending.joined(period) if pending else period
+        with TemporaryDirectory(prefix="dmls-monitor-") as scratch:
+            paths = pending.download(store, Path(scratch), job.spec["data"]["format"])
+            source = new_partitions.source_name(job.team, job.name, pending.files)
+            try:
+                drift = _compare(store, worker, job, baseline, paths, source)
+            except SandboxError:
+                run.states[state] = new_partitions.PartitionCursor(period.end, baseline).as_json()
+                raise
+        if drift.verdict == "too few rows":
+            continue
+        page = _write_results(store, job, drift, pending.name, baseline, source)
+        run_id = "" if trained_on else _retrain_run_id(job, drift, champion.run_key)
+        run.states[state] = new_partitions.PartitionCursor(period.end, champion.run_key).as_json()
+        pending = None
+        yield DriftCheck(job, source, drift, champion.version, page, run_id)
+    until = run.states.get(state, {}).get("until", cursor.until)
+    end = new_partitions.PartitionCursor(max(until, champion.until), champion.run_key)
+    run.states[state] = end.as_json()
+
+
+def _compare(
+    store: Store, worker: Worker, job: MonitoredJob, run_key: str, paths: Sequence[Path], source: str
+) -> Drift:
+    """Compare files with the baseline of a run's model, which is downloaded to their folder."""
+    model = fetch_baseline(store, job.team, job.name, run_key, paths[0].parent)
+    found = worker.call(
+        sandboxed.compare_files,
+        str(model),
+        list(map(str, paths)),
+        float(job.spec["drift"]["threshold"]),
+        limits=job.limits(worker.limits),
+        file=source,
+    )
+    return Drift.from_fields(found)
+
+
+def _retrain_run_id(job: MonitoredJob, drift: Drift, run_key: str) -> str:
+    """Return the id of the run to start, or an empty text."""
+    retrain = drift.verdict == "drifted" and job.spec["drift"]["action"] == "retrain"
+    return _run_id(run_key, drift.at) if retrain else ""
+
+
+def _run_id(run_key: str, at: str) -> str:
+    """Return the id of the run that drift or decay of a champion starts: at most one per day."""
+    return f"drift__{run_key}__{at[:10]}"
+
+
+def _write_results(
+    store: Store, job: MonitoredJob, drift: Drift, name: str, run_key: str, source: str
+) -> str:
+    """Write the files of a comparison; return the address of the page."""
+    document = drift.as_json(team=job.team, job=job.name, run_key=run_key, source=source)
+    kind = "requests" if source == "requests" else "data"
+    files = {
+        "drift.html": drift_page(drift, f"{job}: {source}").encode(errors="replace"),
+        "drift.prom": drift_metrics(drift, job.team, job.name, kind).encode(),
+        "drift.json": json.dumps(document, indent=1, allow_nan=False).encode(),
+    }
+    folder = layout.monitor_folder(job.team, job.name)
+    for place in (f"{name}/", layout.DRIFT_FOLDERS[kind]):
+        for file, content in files.items():
+            store.put(f"{folder}{place}{file}", content)
+    store.put(drift_file(job.team, job.name, kind), files["drift.prom"])
+    return f"{store.url}/{folder}{name}/drift.html"

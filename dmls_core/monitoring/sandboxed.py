@@ -1,0 +1,71 @@
+"""The functions that the monitor calls in a sandbox: each reads users' files and returns JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dmls_core import sandbox
+
+MAX_VERSIONS = 10
+"""Versions evaluated per monitor run, the newest ones with labeled predictions."""
+
+
+def compare_files(model: str, files: list[str], threshold: float) -> dict[str, Any]:
+    """Compare files with a model's baseline; return a ``Drift`` as a dictionary."""
+    from dmls_core.monitoring.new_data import check_files
+    from dmls_core.serving import checkpoint
+
+    return asdict(
+        check_files(
+            Path(model),
+            list(map(Path, files)),
+            threshold,
+            lambda path, rows: checkpoint.predict(checkpoint.load(path), rows),
+        )
+    )
+
+
+def convert_labels(file: str, out: str, target: str, numbers: bool, data_format: str | None) -> None:
+    """Read a label file and write its labels to ``out`` as Parquet."""
+    from dmls_core.monitoring.delayed_labels import read_labels
+
+    read_labels(Path(file), target, numbers=numbers, data_format=data_format).write_parquet(out)
+
+
+def evaluate_versions(files: list[str]) -> dict[str, Any]:
+    """Join labels with the inference log, and evaluate each version that predicted.
+
+    Asks the caller for the log's files one by one (``{"logged": true}`` -> path or null), and for the
+    ``result.json`` of each version (``{"version": 3}`` -> object or null).
+
+    Args:
+        files: outputs of ``convert_labels``, oldest first.
+    """
+    import polars as pl
+
+    from dmls_core.evaluate.decay import TrainingScore, evaluate_decay
+    from dmls_core.monitoring.delayed_labels import join_labels
+
+    join = join_labels([pl.read_parquet(file, glob=False) for file in files], _log_files())
+    evaluations = []
+    for version, _ in join.versions[:MAX_VERSIONS]:
+        result = sandbox.ask({"version": version})
+        if result is not None:
+            trained = TrainingScore.from_result(result)
+            truth, predictions = join.truth_and_predictions(version, trained.labels)
+            evaluations.append((version, evaluate_decay(trained, truth, predictions).as_json()))
+    return {
+        "labels": join.labels,
+        "matched": join.frame.height,
+        "several": join.several,
+        "ambiguous": join.ambiguous,
+        "evaluations": evaluations,
+    }
+
+
+def _log_files() -> Iterator[Path]:
+    while (path := sandbox.ask({"logged": True})) is not None:
+        yield Path(path)
