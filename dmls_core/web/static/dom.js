@@ -8,7 +8,7 @@ export function h(tag, props = {}, ...children) {
 }
 
 /** Create an SVG element. */
-export function svg(tag, props = {}, ...children) {
+function svg(tag, props = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), props, children);
 }
 

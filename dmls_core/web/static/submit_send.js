@@ -18,7 +18,7 @@ export function watchNames(changed) {
   let asked = 0;
   team.value = localStorage.getItem("dmls.team") ?? "";
 
-  const look = async () => {
+  const check = async () => {
     const mine = ++asked;
     const names = { team: team.value, name: name.value, ok: false, files: [] };
     try {
@@ -33,11 +33,11 @@ export function watchNames(changed) {
       if (mine !== asked) return;
       const refused = error.problem?.status >= 400 && error.problem?.status < 500;
       note.textContent = error.problem?.status === 403 ? `You may not submit for ${names.team}/${names.name}.` : error.message;
-      if (!refused) setTimeout(() => mine === asked && look(), RETRY_MS);
+      if (!refused) setTimeout(() => mine === asked && check(), RETRY_MS);
     }
     changed(names);
   };
-  const soon = debounced(look, 250);
+  const soon = debounced(check, 250);
   const input = () => {
     asked += 1;
     const wrong = [team, name].filter((field) => field.value && !NAME.test(field.value));
@@ -49,7 +49,7 @@ export function watchNames(changed) {
   };
   team.addEventListener("input", input);
   name.addEventListener("input", input);
-  return look;
+  return check;
 }
 
 /** Uploads a file to S3 in parts, each in a request of its own, with retries. */

@@ -1,0 +1,150 @@
+"""Queries of Airflow's metadata database, on SQLite in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from airflow.models import import_all_models
+from airflow.models.base import Base
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
+from airflow.models.pool import Pool
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from sqlalchemy import create_engine, insert
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
+
+from dmls_core.airflow import metadata
+
+NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
+DAG, OTHER = "dmls.lab.iris", "another.dag"
+DAG_DEFAULTS = {
+    "bundle_name": "dmls",
+    "is_paused": False,
+    "is_stale": False,
+    "has_task_concurrency_limits": False,
+    "timetable_type": "",
+    "max_active_tasks": 16,
+    "max_consecutive_failed_dag_runs": 0,
+}
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    import_all_models()
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        bundle = DagBundleModel(name="dmls")
+        bundle.version = "v7"
+        session.add_all([bundle, DagBundleModel(name="others")])
+        session.flush()
+        yield session
+    engine.dispose()
+
+
+def add_dag(session: Session, dag_id: str, **values: Any) -> None:
+    session.execute(insert(DagModel).values({"dag_id": dag_id, **DAG_DEFAULTS, **values}))
+
+
+def add_run(session: Session, dag_id: str, run_id: str, state: str, hours: int = 0) -> None:
+    times = {"run_after": NOW + timedelta(hours=hours), "logical_date": NOW + timedelta(hours=hours)}
+    run = {"dag_id": dag_id, "run_id": run_id, "state": state, "run_type": "manual", **times}
+    session.execute(insert(DagRun).values(run))
+
+
+def add_task(session: Session, dag_id: str, run_id: str, task_id: str, state: str, **values: Any) -> None:
+    task = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "state": state, "map_index": -1}
+    defaults = {"pool": "dmls_cpu", "pool_slots": 1, "priority_weight": 1, "try_number": 1, "max_tries": 0}
+    session.execute(insert(TaskInstance).values({**task, **defaults, **values}))
+
+
+def test_the_state_of_a_dag(session: Session):
+    add_dag(session, DAG, is_paused=True, next_dagrun_create_after=NOW, timetable_description="Every hour")
+    add_dag(session, OTHER)
+
+    found = metadata.dag_state(session, DAG)
+
+    assert found is not None
+    assert (found.paused, found.next_run, found.schedule, found.stale) == (True, NOW, "Every hour", False)
+    assert metadata.dag_state(session, "dmls.no.such") is None
+    assert list(metadata.dag_states(session)) == [DAG]
+
+
+def test_runs_are_newest_first_and_unfinished_ones_know_whether_their_dag_is_paused(session: Session):
+    add_dag(session, DAG, is_paused=True)
+    add_dag(session, OTHER)
+    add_run(session, DAG, "first", "success", 0)
+    add_run(session, DAG, "second", "queued", 1)
+    add_run(session, OTHER, "theirs", "queued")
+
+    assert [run.run_id for run in metadata.dag_runs(session, DAG, limit=9)] == ["second", "first"]
+    assert [run.run_id for run in metadata.dag_runs(session, DAG, limit=9, run_id="first")] == ["first"]
+    assert metadata.unfinished_runs(session) == [(DAG, "queued", True)]
+
+
+def test_tasks_are_filtered_counted_and_ordered_by_priority(session: Session):
+    add_dag(session, DAG)
+    add_run(session, DAG, "r", "running")
+    add_task(session, DAG, "r", "search", "scheduled", map_index=0)
+    add_task(session, DAG, "r", "search", "running", map_index=1, priority_weight=5, start_date=NOW)
+    add_task(session, DAG, "r", "evaluate", "success", pool="default_pool")
+
+    running = metadata.task_instances(session, dag_id=DAG, task_id="search", states=["running"])
+
+    assert [task.map_index for task in running] == [1]
+    assert len(metadata.task_instances(session, dag_id=DAG, run_id="r")) == 3
+    tasks = metadata.tasks_by_priority(session, "search", ["scheduled", "running"])
+    assert tasks == [(DAG, "dmls_cpu", "running"), (DAG, "dmls_cpu", "scheduled")]
+    assert metadata.task_counts(session) == {("dmls_cpu", "running"): 1, ("dmls_cpu", "scheduled"): 1}
+
+
+def test_slots_of_pools(session: Session):
+    session.add_all(
+        [
+            Pool(pool="dmls_gpu", slots=2, include_deferred=False),
+            Pool(pool="default_pool", slots=9, include_deferred=False),
+        ]
+    )
+
+    assert metadata.pool_slots(session) == {"default_pool": 9, "dmls_gpu": 2}
+    assert metadata.pool_slots(session, ours=True) == {"dmls_gpu": 2}
+
+
+def test_return_values_since_a_time_and_xcoms_of_runs(session: Session):
+    add_dag(session, DAG)
+    add_run(session, DAG, "r", "success")
+    add_task(session, DAG, "r", "evaluate", "success")
+    values = (("return_value", {"score": 0.9}, NOW), ("inputs", {"run_key": "k"}, NOW + timedelta(hours=1)))
+    for key, value, timestamp in values:
+        row = {"dag_run_id": 1, "dag_id": DAG, "run_id": "r", "task_id": "evaluate", "map_index": -1}
+        session.execute(insert(XComModel).values(key=key, value=value, timestamp=timestamp, **row))
+
+    (found,) = metadata.return_values(session, ["evaluate"], None)
+
+    assert (found.run_id, found.value, found.timestamp) == ("r", {"score": 0.9}, NOW)
+    assert metadata.return_values(session, ["evaluate"], NOW) == []
+    xcoms = metadata.xcoms_of_runs(session, DAG, ["r"], ["evaluate"], ["inputs", "return_value"])
+    assert {xcom.key for xcom in xcoms} == {"inputs", "return_value"}
+
+
+def test_events_of_the_audit_log_are_newest_first(session: Session):
+    for event in ("dmls_rollback", "patch_dag", "cli_scheduler"):
+        entry = {"event": event, "dag_id": DAG, "owner": "ada", "extra": json.dumps({"version": 1})}
+        session.execute(insert(Log).values(dttm=NOW, **entry))
+
+    found = metadata.audit_events(session, DAG, ["dmls_rollback", "patch_dag"], 5)
+
+    assert [(event.event, event.who) for event in found] == [("patch_dag", "ada"), ("dmls_rollback", "ada")]
+    assert json.loads(found[0].extra or "") == {"version": 1}
+
+
+def test_the_version_of_the_bundle_comes_from_its_entry_in_the_configuration(session: Session):
+    assert metadata.bundle_version(session) == "v7"
