@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from dmls_core.airflow.metadata import SessionDep
+from dmls_core.airflow.metadata import LogEvent, SessionDep
 from dmls_core.web.dependencies import AuditViewer, Caller, JobQueryParameters, JobViewer
 from dmls_core.web.services import audit
 from dmls_core.web.services.job_details import JobDetails, JobVersion, read_job, read_versions
@@ -55,18 +54,6 @@ class JobList(BaseModel):
     troubles: list[str] = Field(description="Services that do not respond.")
 
 
-class Event(BaseModel):
-    """An entry of Airflow's audit log."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    at: datetime | None
-    event: str
-    who: str | None
-    run_id: str | None
-    extra: str | None
-
-
 @router.get("", summary="List jobs")
 def list_jobs(caller: Caller, query: JobQueryParameters) -> JobList:
     """Return jobs, and submissions that have not become jobs, that the caller may see."""
@@ -94,7 +81,7 @@ def list_versions(caller: JobViewer) -> list[JobVersion]:
     return read_versions(open_store(), caller.team, caller.name)
 
 
-@router.get("/{team}/{name}/events", summary="List what people did with a job")
-def list_events(caller: AuditViewer, session: SessionDep) -> list[Event]:
+@router.get("/{team}/{name}/events", summary="List the events of a job")
+def list_events(caller: AuditViewer, session: SessionDep) -> list[LogEvent]:
     """Return who did what with the job and when, from Airflow's audit log, latest first."""
-    return [Event.model_validate(event) for event in audit.read_events(session, caller.dag_id)]
+    return audit.read_events(session, caller.dag_id)

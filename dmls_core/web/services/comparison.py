@@ -1,14 +1,14 @@
-"""Runs side by side."""
+"""Differences between specs, parameters, and runs."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from dmls_core.airflow.metadata import Session
 from dmls_core.store import Store
-from dmls_core.web.services.job_details import differences
 from dmls_core.web.services.runs import Run, read_run, read_run_files
 
 
@@ -54,3 +54,42 @@ def compare_runs(session: Session, store: Store, team: str, name: str, run_ids: 
         scores=[ComparisonRow(key=name, values=[found.get(name) for found in metrics]) for name in names],
         differences=[ComparisonRow(key=row.key, values=list(row.values)) for row in differences(*documents)],
     )
+
+
+class Difference(NamedTuple):
+    """A key whose values differ; a value is ``None`` in documents that lack the key."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+def differences(*documents: Mapping[str, Any]) -> list[Difference]:
+    """Return the leaves that are not the same in all ``documents``, sorted by key."""
+    leaves = [flatten(document) for document in documents]
+    keys = sorted(set().union(*leaves))
+    rows = [Difference(key, tuple(found.get(key) for found in leaves)) for key in keys]
+    return [row for row in rows if any(value != row.values[0] for value in row.values[1:])]
+
+
+def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of a document by dotted key.
+
+    Tables in a list that have a ``name``, as a spec's models and hyperparameters, are keyed by that name, so
+    that a new entry does not change the keys of those after it.
+    """
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found |= flatten(value, f"{path}.")
+        elif isinstance(value, Sequence) and value and all(_is_named(entry) for entry in value):
+            for entry in value:
+                rest = {name: part for name, part in entry.items() if name != "name"}
+                found |= flatten(rest, f"{path}.{entry['name']}.") or {f"{path}.{entry['name']}": True}
+        else:
+            found[path] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _is_named(entry: object) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("name"), str)

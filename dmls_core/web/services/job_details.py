@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -13,6 +12,7 @@ from dmls_core.airflow.metadata import Session
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.web.services.comparison import differences
 from dmls_core.web.services.job_index import job_index
 from dmls_core.web.services.runs import read_json
 
@@ -148,42 +148,3 @@ def _document(registry: Registry, version: JobRecord) -> dict[str, Any]:
     """Return the document of a version that is compared with others: its spec and its data files by name."""
     data = {item.key.rpartition("/")[2]: f"{item.size:,} bytes, ETag {item.etag}" for item in version.data}
     return {**registry.spec(version.spec_sha256), "data file": data}
-
-
-class Difference(NamedTuple):
-    """A key whose values differ; a value is ``None`` in documents that lack the key."""
-
-    key: str
-    values: tuple[Any, ...]
-
-
-def differences(*documents: Mapping[str, Any]) -> list[Difference]:
-    """Return the leaves that are not the same in all ``documents``, sorted by key."""
-    leaves = [flatten(document) for document in documents]
-    keys = sorted(set().union(*leaves))
-    rows = [Difference(key, tuple(found.get(key) for found in leaves)) for key in keys]
-    return [row for row in rows if any(value != row.values[0] for value in row.values[1:])]
-
-
-def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the leaves of a document by dotted key.
-
-    Tables in a list that have a ``name``, as a spec's models and hyperparameters, are keyed by that name, so
-    that a new entry does not change the keys of those after it.
-    """
-    found: dict[str, Any] = {}
-    for key, value in document.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            found |= flatten(value, f"{path}.")
-        elif isinstance(value, Sequence) and value and all(_is_named(entry) for entry in value):
-            for entry in value:
-                rest = {name: part for name, part in entry.items() if name != "name"}
-                found |= flatten(rest, f"{path}.{entry['name']}.") or {f"{path}.{entry['name']}": True}
-        else:
-            found[path] = list(value) if isinstance(value, tuple) else value
-    return found
-
-
-def _is_named(entry: object) -> bool:
-    return isinstance(entry, Mapping) and isinstance(entry.get("name"), str)

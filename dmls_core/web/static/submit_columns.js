@@ -116,7 +116,7 @@ function summary(schema, target) {
     `${rows}${seen}, ${count} columns. `,
     schema.seen ? null : h("span", { class: "hint", text: "The file is large: only its columns and types are known before the upload." }),
     target
-      ? h("span", {}, "Inferred target: ", h("strong", { text: target.name }), ` (${target.kind === "number" && !(target.whole && target.distinct === 2) ? "number" : "class"})`)
+      ? h("span", {}, "Target: ", h("strong", { text: target.name }), ` (${target.kind === "number" && !(target.whole && target.distinct === 2) ? "number" : "class"})`)
       : h("strong", { text: "Choose the target: the column to predict." }),
   );
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_core.web.services.job_details import Difference, differences, flatten
+from dmls_core.web.services.comparison import Difference, differences, flatten
 
 
 def test_tables_in_a_list_are_compared_by_name():
