@@ -123,6 +123,8 @@ class Newcomer:
         """Approve the model and wait until it is served."""
         self.page.get_by_role("button", name="Deploy", exact=True).click()
         self._await_served(version)
+        # Triton serves the version before the run's last task has ended; until then a rollback has to wait.
+        self.page.locator("#state").get_by_text("deployed", exact=True).wait_for(timeout=TRAINING)
         self.look("deployed")
 
     def run_again(self, seed: int) -> None:
