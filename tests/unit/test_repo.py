@@ -257,3 +257,12 @@ def test_the_wheel_holds_what_the_package_reads(tmp_path):
     here = {str(file.relative_to(ROOT)) for file in (ROOT / "dmls_core").rglob("*") if file.is_file()}
     assert {name for name in here if "__pycache__" not in name} <= names
     assert [name for name in names if name.startswith(("tests/", "docs/"))] == []
+    metadata = zipfile.ZipFile(wheel).read(f"dmls-{version()}.dist-info/METADATA").decode()
+    assert re.findall(r"^Project-URL: (\w+), https://", metadata, re.MULTILINE)
+    links = re.findall(r"\]\(([^)]+)\)", metadata)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def version() -> str:
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
