@@ -12,8 +12,8 @@ from typing import Any
 
 from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.spec import HyperparameterDefinition, ModelDefinition
-from dmls_core.spec.model_rules import DEFAULT_TRIALS
-from dmls_core.spec.reserved import TABLES
+from dmls_core.spec.rules import DEFAULT_TRIALS
+from dmls_core.spec.tables import TABLES
 
 PAGE = Path(__file__).parent / "reference" / "spec.md"
 

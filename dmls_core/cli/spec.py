@@ -61,7 +61,7 @@ def init(
 ) -> None:
     """Print a spec to begin with, guessed from the first rows of the data."""
     from dmls_core.intake.sniff import sample_file, sniff
-    from dmls_core.spec.toml_text import toml_text
+    from dmls_core.spec.toml_io import toml_text
 
     found = sniff(data.name, sample_file(data))
     say(f"{len(found.columns)} columns; the target seems to be {found.target}, for {found.task}")

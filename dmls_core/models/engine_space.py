@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dmls_core.models.catalogue import engine_class
 from dmls_core.models.engines.base import SAME, Argument
 from dmls_core.settings import SpecLimits
-from dmls_core.spec import Choice, Findings, Hyperparameter, ModelDefinition, Range
+from dmls_core.spec import Choice, Hyperparameter, IssueCollector, ModelDefinition, Range
 from dmls_core.spec.definitions import HyperparameterDefinition
 from dmls_core.spec.positions import Path
 
@@ -23,9 +23,9 @@ def for_engine(
     Raises:
         SpecError: the device has no engine for the model, or the engine does not support a hyperparameter.
     """
-    findings = Findings("", None, SpecLimits())
-    note_unsupported(model, hyperparameters, device, findings)
-    findings.raise_any()
+    issues = IssueCollector("", None, SpecLimits())
+    note_unsupported(model, hyperparameters, device, issues)
+    issues.raise_any()
     arguments = engine_class(device, model.name).arguments
     return {
         name: _without_aliases(arguments.get(name, SAME), space)
@@ -38,11 +38,11 @@ def note_unsupported(
     model: ModelDefinition,
     hyperparameters: Mapping[str, Hyperparameter],
     device: str,
-    findings: Findings,
+    issues: IssueCollector,
 ) -> None:
     """Note everything in a search space that the engine on ``device`` does not support."""
     if device not in model.engines:
-        findings.add(
+        issues.add(
             ("resources", "engine"),
             f"{model.name} has no {device} engine",
             found=device,
@@ -52,11 +52,11 @@ def note_unsupported(
     arguments = engine_class(device, model.name).arguments
     for name, space in hyperparameters.items():
         argument = arguments.get(name, SAME)
-        path = findings.standing((model.name, name), (name,))
+        path = issues.standing((model.name, name), (name,))
         if not argument.unsupported:
-            _note_values(model.hyperparameters[name], argument, space, device, path, findings)
+            _note_values(model.hyperparameters[name], argument, space, device, path, issues)
         elif space != Choice(values=(model.hyperparameters[name].default,)):
-            findings.add(
+            issues.add(
                 path,
                 f"cannot be varied on the {device} engine: {argument.unsupported}",
                 hint='leave it out, or write engine = "cpu" in [resources]',
@@ -69,17 +69,17 @@ def _note_values(
     space: Hyperparameter,
     device: str,
     path: Path,
-    findings: Findings,
+    issues: IssueCollector,
 ) -> None:
     if argument.shares_only and _has_integers(space):
-        findings.add(path, f"must be a share on the {device} engine", expected="a float above 0 up to 1.0")
+        issues.add(path, f"must be a share on the {device} engine", expected="a float above 0 up to 1.0")
     if isinstance(space, Range):
         return
     known = [choice for choice in definition.choices if choice not in argument.unsupported_values]
     for index, value in enumerate(space.values):
         if value in argument.unsupported_values:
-            findings.add(
-                findings.standing((*path, "values", index), (*path, "value"), path),
+            issues.add(
+                issues.standing((*path, "values", index), (*path, "value"), path),
                 f"is not known to the {device} engine",
                 found=value,
                 expected=", ".join(f'"{choice}"' for choice in known),

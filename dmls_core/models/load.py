@@ -9,11 +9,10 @@ from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models.catalogue import CATALOGUE
 from dmls_core.models.engine_space import note_unsupported
 from dmls_core.settings import SpecLimits
-from dmls_core.spec import Findings, Spec, parse_spec
-from dmls_core.spec.changes import Changes, changed_document
-from dmls_core.spec.document import inspect_values
-from dmls_core.spec.parse import check_document
-from dmls_core.spec.read_tables import read_table
+from dmls_core.spec import IssueCollector, Spec, parse_spec
+from dmls_core.spec.parse import Changes, changed_document, check_document
+from dmls_core.spec.table_parser import read_table
+from dmls_core.spec.toml_io import inspect_values
 
 
 def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | None = None) -> Spec:
@@ -37,25 +36,25 @@ def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's conf
     Args:
         spec: the accepted spec.
         changes: ``deploy``, ``n_trials``, ``seed``, ``data`` and ``hyperparameters``; see
-            ``dmls_core.spec.changes.Changes``.
+            ``dmls_core.spec.parse.Changes``.
         file: name of the changes in messages.
 
     Raises:
         SpecError: with every issue.
     """
     limits = SpecLimits.from_environment()
-    findings = Findings(file, None, limits)
-    inspect_values(changes, findings, limits)
-    findings.raise_any()
-    read = read_table(Changes, changes, ("run",), findings)
-    findings.raise_any()
+    issues = IssueCollector(file, None, limits)
+    inspect_values(changes, issues, limits)
+    issues.raise_any()
+    read = read_table(Changes, changes, ("run",), issues)
+    issues.raise_any()
     if read is None:
         raise SpecError(ValidationIssue("is not a table of changes", file=file, key="run"))
     if not read.changes_spec:
         return RunChange(spec, deploy=read.deploy)
-    top = changed_document(spec, read, findings)
-    findings.raise_any()
-    return RunChange(check_document(top, CATALOGUE, findings, limits, CHECKS), deploy=read.deploy)
+    top = changed_document(spec, read, issues)
+    issues.raise_any()
+    return RunChange(check_document(top, CATALOGUE, issues, limits, CHECKS), deploy=read.deploy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class RunChange:
     deploy: bool = False
 
 
-def _check_available(spec: Spec, findings: Findings) -> None:
+def _check_available(spec: Spec, issues: IssueCollector) -> None:
     """Note what a spec may say, but this release does not support yet."""
     unavailable = (
         (("data", "partition"), spec.data.partition is not None, "partition", "leave it out"),
@@ -81,12 +80,12 @@ def _check_available(spec: Spec, findings: Findings) -> None:
     )
     for path, present, what, hint in unavailable:
         if present:
-            findings.add(path, f"{what} is not available yet", hint=hint)
+            issues.add(path, f"{what} is not available yet", hint=hint)
 
 
-def _check_retrain(spec: Spec, findings: Findings) -> None:
+def _check_retrain(spec: Spec, issues: IssueCollector) -> None:
     if spec.drift and spec.drift.action == "retrain" and not spec.chosen_by_run:
-        findings.add(
+        issues.add(
             ("drift", "action"),
             "would train on the same data again: the job's data stays the same until it is uploaded again",
             found="retrain",
@@ -95,9 +94,9 @@ def _check_retrain(spec: Spec, findings: Findings) -> None:
         )
 
 
-def _check_trials(spec: Spec, findings: Findings) -> None:
+def _check_trials(spec: Spec, issues: IssueCollector) -> None:
     if spec.n_trials < len(spec.models):
-        findings.add(
+        issues.add(
             ("n_trials",),
             "is less than the number of models; each needs a trial",
             found=spec.n_trials,
@@ -105,12 +104,12 @@ def _check_trials(spec: Spec, findings: Findings) -> None:
         )
 
 
-def _check_engine(spec: Spec, findings: Findings) -> None:
+def _check_engine(spec: Spec, issues: IssueCollector) -> None:
     # "auto" chooses an engine that supports the spec.
     if spec.resources.engine == "auto":
         return
     for search in spec.models:
-        note_unsupported(CATALOGUE[search.name], search.hyperparameters, spec.resources.engine, findings)
+        note_unsupported(CATALOGUE[search.name], search.hyperparameters, spec.resources.engine, issues)
 
 
 CHECKS = (_check_available, _check_engine, _check_trials, _check_retrain)

@@ -1,4 +1,4 @@
-"""The spec: TOML in, a validated and immutable ``Spec`` out, or every error with its place."""
+"""Parse and validate specs: TOML in, an immutable ``Spec`` out, or every error with its position."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dmls_core.spec.definitions import (
     ModelDefinition,
     Scalar,
 )
-from dmls_core.spec.findings import Findings
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed, space_size
+from dmls_core.spec.issues import IssueCollector
 from dmls_core.spec.json_schema import json_schema
-from dmls_core.spec.model import SCHEMA, ModelSearch, Spec
 from dmls_core.spec.parse import parse_spec
+from dmls_core.spec.spec import SCHEMA, ModelSearch, Spec
 from dmls_core.spec.tables import (
     ColumnExpectation,
     Columns,
@@ -37,9 +37,9 @@ __all__ = [
     "Drift",
     "Evaluation",
     "Expectations",
-    "Findings",
     "Hyperparameter",
     "HyperparameterDefinition",
+    "IssueCollector",
     "MetricDefinition",
     "ModelDefinition",
     "ModelSearch",

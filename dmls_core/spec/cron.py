@@ -1,11 +1,11 @@
-"""Cron expressions, checked field by field. Airflow computes with them; this only says what is wrong."""
+"""Validate cron expressions field by field. Airflow evaluates them."""
 
 from __future__ import annotations
 
 import re
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-"""Words that stand for five fields."""
+"""Aliases of five fields."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -19,15 +19,15 @@ _FIELDS: tuple[_Field, ...] = (
     ("day of the week", 0, 7, _DAYS),
 )
 _LONGEST = {month: 29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31 for month in range(1, 13)}
-"""Month -> its days at most."""
+"""Month -> its largest number of days."""
 
 _TERM = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
 def cron_issue(cron: str) -> str:
-    """Return what is wrong with a cron expression; nothing if it is in order."""
+    """Return what is wrong with a cron expression, or an empty string."""
     if cron.startswith("@"):
-        return "" if cron in PRESETS else f"is none of {', '.join(PRESETS)}"
+        return "" if cron in PRESETS else f"is not one of {', '.join(PRESETS)}"
     fields = cron.split()
     if len(fields) != len(_FIELDS):
         return f"has {len(fields)} fields instead of five"
@@ -36,7 +36,7 @@ def cron_issue(cron: str) -> str:
             if not _fits(term, low, high, words):
                 return f"has a {name} that is not from {low} to {high}: {text[:40]!r}"
     _, _, days, months, weekdays = fields
-    # With a weekday beside it, either of the two is enough.
+    # With a weekday, either of the two matches.
     if weekdays == "*" and min(_values(days, _FIELDS[2])) > max(
         _LONGEST[month] for month in _values(months, _FIELDS[3])
     ):
@@ -55,7 +55,7 @@ def _fits(term: str, low: int, high: int, words: tuple[str, ...]) -> bool:
 
 
 def _values(text: str, field: _Field) -> set[int]:
-    """Return what a field that fits stands for."""
+    """Return the values of a valid field."""
     _, low, high, words = field
     found: set[int] = set()
     for term in text.lower().split(","):

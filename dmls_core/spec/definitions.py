@@ -12,7 +12,7 @@ Scalar = bool | int | float | str
 Kind = Literal["int", "float", "count", "bool", "choice"]
 """The values of a hyperparameter, apart from its ``choices``.
 
-``count`` is scikit-learn's convention: an integer is a number of things, a float a share of them.
+``count`` is scikit-learn's convention: an integer is a count, a float is a share.
 """
 
 Task = Literal["classification", "regression"]

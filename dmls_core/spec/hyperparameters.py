@@ -7,21 +7,21 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dmls_core.spec.base import Number, Table, Value
 from dmls_core.spec.definitions import Scalar
+from dmls_core.spec.tables import Number, Table, Value
 
 GRID_POINTS = 5
-"""Points that a grid search takes from a range without a step."""
+"""Number of points of a range without a step in a grid search."""
 
 
 class Range(Table):
-    """Numbers from ``min`` to ``max``, both included: integers where both are integers.
+    """Numbers from ``min`` to ``max``, both included; integers if both are integers.
 
     Attributes:
         min: smallest value.
         max: largest value, above ``min``.
-        step: distance of the values from ``min`` on; ``None`` is 1 for integers, any for floats.
-        log: whether values are drawn evenly over their logarithm.
+        step: between values, from ``min``; ``None`` is 1 for integers and continuous for floats.
+        log: whether values are sampled on a log scale.
     """
 
     min: Number
@@ -36,34 +36,34 @@ class Range(Table):
 
     @property
     def size(self) -> int | None:
-        """How many values there are; ``None`` where they are not countable."""
+        """Number of values; ``None`` for a continuous range."""
         if self.step is None and not self.integer:
             return None
         steps: float = (self.max - self.min) / (self.step or 1)
-        # The tolerance makes 0.1..0.5 by 0.1 five values, as a reader would count them.
+        # The tolerance makes 0.1 to 0.5 in steps of 0.1 five values.
         return int(steps + 1e-9) + 1 if steps < 2**53 else None
 
     @property
     def grid_size(self) -> int:
-        """How many values a grid search visits: all if it has a step, else ``GRID_POINTS`` at most."""
+        """Number of values in a grid search: all with a step, else at most ``GRID_POINTS``."""
         if self.size is not None and (self.step is not None or self.size <= GRID_POINTS):
             return self.size
         return GRID_POINTS
 
 
 class Choice(Table):
-    """One of ``values``, in the spec's own order; a single one is a fixed value."""
+    """One of ``values``, in the order of the spec; a single one is a fixed value."""
 
     values: Annotated[tuple[Value, ...], Field(strict=False, min_length=1)]
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self.values)
 
     @property
     def grid_size(self) -> int:
-        """How many values a grid search visits: all."""
+        """Number of values in a grid search: all."""
         return len(self.values)
 
 
@@ -80,7 +80,7 @@ def fixed(hyperparameters: Mapping[str, Hyperparameter]) -> dict[str, Scalar]:
 
 
 def space_size(hyperparameters: Mapping[str, Hyperparameter]) -> int | None:
-    """Return how many different trials there can be; ``None`` where they are not countable."""
+    """Return the number of different trials; ``None`` if a range is continuous."""
     total = 1
     for space in hyperparameters.values():
         size = space.size

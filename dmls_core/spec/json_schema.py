@@ -1,4 +1,4 @@
-"""The JSON schema of ``spec.toml``, for editors: what can be written where, and what it means."""
+"""The JSON schema of ``spec.toml``, for editors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from dmls_core.settings import SpecLimits
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition
-from dmls_core.spec.reserved import RESERVED, TABLES, TAGS
+from dmls_core.spec.tables import RESERVED, TABLES, TAGS
 
 Schema = dict[str, Any]
 
@@ -15,8 +15,8 @@ Schema = dict[str, Any]
 def json_schema(catalogue: Mapping[str, ModelDefinition], limits: SpecLimits | None = None) -> Schema:
     """Return the schema (draft 2020-12) of a spec with the models of ``catalogue``.
 
-    It accepts every valid spec. It refuses most others; rules between two keys, such as ``min`` below
-    ``max``, are beyond it.
+    It accepts every valid spec and rejects most others. It cannot express rules between two keys, such as
+    ``min`` below ``max``.
     """
     limits = limits or SpecLimits.from_environment()
     definitions: Schema = {}
@@ -25,7 +25,7 @@ def json_schema(catalogue: Mapping[str, ModelDefinition], limits: SpecLimits | N
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "DMLS spec",
-        "description": "What is to be trained, on which columns, and how it is searched.",
+        "description": "The model to train, the columns of the data, and the search.",
         "type": "object",
         "required": ["model", "columns"],
         "properties": {
@@ -34,12 +34,12 @@ def json_schema(catalogue: Mapping[str, ModelDefinition], limits: SpecLimits | N
                 "type": "integer",
                 "minimum": 1,
                 "maximum": limits.trials,
-                "description": "Sets of hyperparameters that are tried.",
+                "description": "Number of trials.",
             },
             **tables,
             TAGS: {
                 "type": "object",
-                "description": "Your own names and values, kept with every run.",
+                "description": "Your own names and values, recorded with every run.",
                 "additionalProperties": {"type": "string"},
                 "maxProperties": limits.tags,
             },
@@ -73,7 +73,7 @@ def _model(catalogue: Mapping[str, ModelDefinition]) -> Schema:
 def _model_table(model: ModelDefinition, limits: SpecLimits) -> Schema:
     return {
         "type": "object",
-        "description": f"Hyperparameters of {model.name} alone. {model.description}",
+        "description": f"Hyperparameters of {model.name} only. {model.description}",
         "properties": {
             name: _hyperparameter(definition, limits) for name, definition in model.hyperparameters.items()
         },
@@ -86,7 +86,7 @@ def _reference(model: ModelDefinition, name: str) -> Schema:
 
 
 def _of_single(model: ModelDefinition) -> Schema:
-    """Narrow the schema where ``model`` is the only one."""
+    """Narrow the schema if ``model`` is the only model."""
     names = list(model.hyperparameters)
     return {
         "if": {"properties": {"model": {"const": model.name}}, "required": ["model"]},
@@ -98,7 +98,7 @@ def _of_single(model: ModelDefinition) -> Schema:
 
 
 def _of_any(name: str, models: Iterable[ModelDefinition]) -> Schema:
-    """Refer to each different definition of one hyperparameter."""
+    """Refer to each distinct definition of a hyperparameter."""
     variants: dict[str, ModelDefinition] = {}
     for model in models:
         if name in model.hyperparameters:
@@ -122,15 +122,15 @@ def _hyperparameter(definition: HyperparameterDefinition, limits: SpecLimits) ->
             "minItems": 1,
             "maxItems": limits.values,
         },
-        "value": {"description": "The one value to use.", **value},
+        "value": {"description": "A fixed value.", **value},
     }
     forms = [{"required": ["values"]}, {"required": ["value"]}]
     if definition.kind in ("int", "float", "count"):
         properties |= {
             "min": {"description": "The smallest value to try.", **number},
             "max": {"description": "The largest value to try.", **number},
-            "step": {"description": "Distance of the values.", "type": "number", "exclusiveMinimum": 0},
-            "log": {"description": "Draw evenly over the logarithm.", "type": "boolean"},
+            "step": {"description": "Step between values.", "type": "number", "exclusiveMinimum": 0},
+            "log": {"description": "Sample on a log scale.", "type": "boolean"},
         }
         forms.append({"required": ["min", "max"]})
     return {
@@ -156,7 +156,7 @@ def _number(definition: HyperparameterDefinition) -> Schema:
 
 
 def _table(schema: Schema, definitions: Schema) -> Schema:
-    """Move the definitions below a table to the top, and drop what means nothing in TOML."""
+    """Move the definitions of a table to the top, and remove what TOML does not have."""
     for name, definition in schema.pop("$defs", {}).items():
         definitions[name] = _cleaned(definition)
     cleaned: Schema = _cleaned(schema)
@@ -164,7 +164,7 @@ def _table(schema: Schema, definitions: Schema) -> Schema:
 
 
 def _cleaned(value: Any) -> Any:  # noqa: ANN401 - any part of a JSON schema
-    """Drop titles and nulls: TOML has no null, and leaving a key out is not writing it."""
+    """Remove titles and nulls: TOML has no null."""
     if isinstance(value, list):
         return [_cleaned(part) for part in value]
     if not isinstance(value, dict):

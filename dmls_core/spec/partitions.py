@@ -1,8 +1,8 @@
-"""Names of partitions: ``data/{date}.csv`` stands for one file for each day.
+"""Partition patterns: ``data/{date}.csv`` matches one file per day.
 
-Only these fields exist, each with a fixed number of digits, and nothing else is ever filled in:
-``{date}`` (2026-01-31), ``{year}``, ``{month}``, ``{day}``, ``{hour}`` (00 to 23). ``*`` stands for any
-text within a folder's or file's name, ``?`` for one character.
+The fields have a fixed number of digits:
+``{date}`` (2026-01-31), ``{year}``, ``{month}``, ``{day}``, ``{hour}`` (00 to 23). ``*`` matches any
+text within a folder's or file's name, ``?`` one character.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ GRIDS: dict[Unit, str] = {
     "month": "0 0 1 * *",
     "year": "0 0 1 1 *",
 }
-"""Unit of time -> the cron expression of its beginnings."""
+"""Unit of time -> cron expression of its starts."""
 
 MAX_STARS = 2
-"""More could make a match take for ever."""
+"""More could make matching extremely slow."""
 
 _TOKEN = re.compile(r"\{(\w*)\}|\*|\?|[{}]|[^{}*?]+")
 _DIGITS = {"date": r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "year": "[0-9]{4}"}
@@ -39,9 +39,9 @@ class PartitionPattern:
     """A pattern of names with at least one field.
 
     Attributes:
-        text: as the spec has it.
-        unit: how much time one file stands for: that of the finest field.
-        prefix: what every name begins with.
+        text: as in the spec.
+        unit: period of one file, which the finest field defines.
+        prefix: common start of all names.
         expression: matches a whole name.
     """
 
@@ -51,7 +51,7 @@ class PartitionPattern:
     expression: re.Pattern[str]
 
     def period(self, name: str, zone: ZoneInfo) -> tuple[datetime, datetime] | None:
-        """Return from when to when (UTC, the end excluded) a file's data is; ``None`` if it is another file.
+        """Return the interval of a file's data (UTC, end exclusive), or ``None`` for other files.
 
         Args:
             name: of the file below the job's folder, with slashes.
@@ -78,7 +78,7 @@ class PartitionPattern:
         return start.astimezone(UTC), end.astimezone(UTC)
 
     def example(self, start: datetime) -> str:
-        """Return the name of the file that begins at ``start``, for messages."""
+        """Return the name of the partition that starts at ``start``, for messages."""
         values = {
             "date": f"{start:%Y-%m-%d}",
             "year": f"{start:%Y}",
@@ -90,7 +90,7 @@ class PartitionPattern:
 
 
 def _following(start: datetime, unit: Unit) -> datetime:
-    """Return when the next unit begins, by the calendar and clock of the zone."""
+    """Return the start of the next unit, in the calendar of the time zone."""
     match unit:
         case "hour":
             return start.astimezone(UTC) + timedelta(hours=1)
@@ -103,16 +103,16 @@ def _following(start: datetime, unit: Unit) -> datetime:
 
 
 def has_fields(path: str) -> bool:
-    """Say whether a path is meant as a pattern of partitions."""
+    """Return whether a path is a partition pattern."""
     return "{" in path or "}" in path
 
 
 @lru_cache(maxsize=1024)
 def parse_pattern(path: str) -> PartitionPattern:
-    """Read a pattern.
+    """Return the parsed pattern.
 
     Raises:
-        ValueError: it is none, with the reason in words that follow the key.
+        ValueError: the pattern is wrong; the message follows the key.
     """
     tokens = list(_TOKEN.finditer(path))
     used = {token[1] for token in tokens if token[1] is not None}
@@ -134,10 +134,10 @@ def parse_pattern(path: str) -> PartitionPattern:
 
 
 def parse_names(path: str) -> tuple[str, re.Pattern[str]]:
-    """Return what every name begins with that a path stands for, with fields or without, and what matches it.
+    """Return the common start of the names that a path matches, and a regular expression for them.
 
     Raises:
-        ValueError: it is no such path, with the reason in words that follow the key.
+        ValueError: the path is wrong; the message follows the key.
     """
     if has_fields(path):
         pattern = parse_pattern(path)
@@ -150,7 +150,7 @@ def parse_names(path: str) -> tuple[str, re.Pattern[str]]:
 
 
 def a_name(path: str) -> str:
-    """Return one of the names that a path stands for."""
+    """Return an example of a name that a path matches."""
     shown = parse_pattern(path).example(datetime(2026, 1, 31, tzinfo=UTC)) if has_fields(path) else path
     return shown.replace("*", "x").replace("?", "x")
 

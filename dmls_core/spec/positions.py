@@ -1,22 +1,62 @@
-"""Where each key of a TOML text stands, so that an error can point at it."""
+"""Lines and columns of the keys of a TOML text, for error messages."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal, NamedTuple
 
 import tomli
 
-from dmls_core.spec.tokens import Token, tokens
+TokenKind = Literal["space", "string", "mark", "bare"]
+
+
+class Token(NamedTuple):
+    """The part ``start:end`` of the text.
+
+    A ``mark`` is one of ``[]{},=``; ``space`` is blanks, newlines and comments; ``bare`` is anything
+    else: bare keys with their dots, numbers, dates, words.
+    """
+
+    kind: TokenKind
+    start: int
+    end: int
+
+
+# Possessive quantifiers: no backtracking, so the time is linear for any input.
+_TOKEN = re.compile(
+    r"""
+    (?P<space> (?: [ \t\r\n]++ | \#[^\n]*+ )++ )
+  | (?P<string>
+        \"\"\" (?: [^"\\]++ | \\. | "(?!"") )*+ "{3,5}
+      | ''' (?: [^']++ | '(?!'') )*+ '{3,5}
+      | (?!\"\"\") " (?: [^"\\\n]++ | \\. )*+ "
+      | (?!''') ' [^'\n]*+ '
+    )
+  | (?P<mark> [\[\]{},=] )
+  | (?P<bare> [^\s\[\]{},=\#"']++ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """Yield the tokens of ``text`` up to the first error, such as an open string."""
+    position = 0
+    while match := _TOKEN.match(text, position):
+        position = match.end()
+        yield Token(match.lastgroup, match.start(), position)  # type: ignore[arg-type]
+
 
 Path = tuple[str | int, ...]
 """Keys and list indices from the top of the document: ``("criterion", "values", 2)``."""
 
 
 class Lines:
-    """Turns offsets into lines and columns, both from 1."""
+    """Converts offsets into lines and columns, both from 1."""
 
     def __init__(self, text: str) -> None:
         self._starts = [0]
@@ -34,7 +74,7 @@ class Lines:
 class Positions:
     """Line and column of the keys and list elements of a text that the parser has accepted.
 
-    The text is walked when the first place is asked for: a spec without errors needs none.
+    The text is scanned for the first lookup: a spec without errors needs none.
     """
 
     def __init__(self, text: str) -> None:
@@ -54,7 +94,7 @@ class Positions:
         return path in self._offsets
 
     def find(self, path: Path) -> tuple[int, int]:
-        """Return where ``path`` stands, or the nearest table above it; the text's start at worst.
+        """Return line and column of ``path``, or of the nearest table above it, or of the start of the text.
 
         Never raises; linear in the text the first time, then at once.
         """
@@ -66,7 +106,7 @@ class Positions:
 
 
 class _OutOfStepError(Exception):
-    """The text is not what the parser accepted: keep what was found so far."""
+    """The text differs from what the parser accepted: keep the positions found so far."""
 
 
 @dataclass(slots=True)
@@ -79,7 +119,7 @@ class _Container:
 
 @dataclass(slots=True)
 class _Walk:
-    """Follows the statements of a document; ``offsets`` grows as it goes."""
+    """Scans the statements of a document and collects ``offsets``."""
 
     text: str
     offsets: dict[Path, int] = field(default_factory=dict)
@@ -150,7 +190,7 @@ class _Walk:
             raise _OutOfStepError
 
     def _value(self, path: Path, stream: Iterator[Token]) -> None:
-        """Pass over one value, with all that is nested in it."""
+        """Skip one value with everything nested in it."""
         open_: list[_Container] = []
         while True:
             token = self._next(stream)

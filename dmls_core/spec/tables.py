@@ -1,64 +1,160 @@
-"""The reserved tables of a spec. The descriptions are what an editor shows."""
+"""The tables of a spec. Their descriptions are what an editor shows."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from dmls_core.spec.base import Channel, Memory, Name, Names, Number, Table, Value, Window
+
+class Table(BaseModel):
+    """A table of the spec: immutable, strict about types, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _number(value: object) -> int | float:
+    if type(value) is int:
+        if -(2**63) <= value < 2**63:
+            return value
+    elif type(value) is float and value - value == 0.0:  # neither NaN nor infinite
+        return value
+    raise PydanticCustomError("number_type", "must be a number")
+
+
+def _scalar(value: object) -> bool | int | float | str:
+    if isinstance(value, bool | str):
+        return value
+    try:
+        return _number(value)
+    except PydanticCustomError:
+        raise PydanticCustomError("scalar_type", "must be a number, a string, true or false") from None
+
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([kmgt]?)i?b?", re.IGNORECASE)
+_LEAST_MEMORY = 64 * 2**20
+
+
+def _memory(value: str) -> str:
+    match = _MEMORY.fullmatch(value)
+    if match is None or float(match[1]) * _UNITS[match[2].lower()] < _LEAST_MEMORY:
+        raise PydanticCustomError("memory", "must be a size of at least 64 MiB")
+    return value
+
+
+def _window(value: object) -> int | str:
+    if value == "all" or (type(value) is int and 1 <= value <= MAX_WINDOW):
+        return value
+    raise PydanticCustomError("window_type", "must be a number of intervals")
+
+
+MAX_WINDOW = 1000
+"""Most intervals that a run may look back."""
+
+Window = Annotated[
+    Any,
+    PlainValidator(_window),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW}, {"const": "all"}]}),
+]
+"""How many intervals a run trains on: a number, or ``"all"``."""
+
+Number = Annotated[Any, PlainValidator(_number), WithJsonSchema({"type": "number"})]
+"""An integer that stays an integer, or a float; pydantic's union would not distinguish 1 and 1.0."""
+
+Value = Annotated[Any, PlainValidator(_scalar), WithJsonSchema({"type": ["number", "string", "boolean"]})]
+"""One value of a hyperparameter or a cell; 1, 1.0 and true stay distinct."""
+
+Memory = Annotated[
+    str, AfterValidator(_memory), Field(pattern="^[0-9.]+ ?[kmgtKMGT]?i?[bB]?$", examples=["8 GiB", "512m"])
+]
+"""An amount of memory: ``"8 GiB"``, or ``"8g"`` as Docker writes it."""
+
+CHANNEL = r"[a-z0-9][a-z0-9_-]{0,62}(:[a-z0-9][a-z0-9_-]{0,62})?"
+
+
+def _channel(value: str) -> str:
+    if re.fullmatch(CHANNEL, value) is None:
+        raise PydanticCustomError("channel", "must be a channel")
+    return value
+
+
+Channel = Annotated[
+    str,
+    AfterValidator(_channel),
+    WithJsonSchema({"type": "string", "pattern": f"^{CHANNEL}$", "examples": ["email", "webhook:alerts"]}),
+]
+"""A notifier, such as ``"email"``, and after a colon the name of its connection: ``"webhook:alerts"``."""
+
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""The name of a column, as in the header of the data."""
+
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+"""Names of columns; TOML and JSON have lists, not tuples."""
 
 
 class Columns(Table):
-    """What each column of the data is for."""
+    """The roles of the data's columns."""
 
     target: Name = Field(description="The column to predict.")
-    features: Names = Field((), description="The columns to predict from; all others if left out.")
+    features: Names = Field((), description="The columns to predict from; by default all others.")
     categorical: Names = Field(
-        (), description="Features that are categories even where they look like numbers."
+        (), description="Features that are categorical even if they look like numbers."
     )
-    drop: Names = Field((), description="Columns to leave out.")
+    drop: Names = Field((), description="Columns to ignore.")
     sensitive: Names = Field((), description="Features that are never written into the inference log.")
-    id: Name | None = Field(None, description="The column that names a row; never a feature.")
-    time: Name | None = Field(None, description="The column that says when a row was true.")
-    weight: Name | None = Field(None, description="The column that says how much a row counts.")
+    id: Name | None = Field(None, description="The column that identifies a row; never a feature.")
+    time: Name | None = Field(None, description="The column with the time of a row.")
+    weight: Name | None = Field(None, description="The column with the weight of a row.")
 
 
 class Data(Table):
-    """Which of the dropped files hold the data, and how to read them."""
+    """The data files, and how to read them."""
 
     path: str | None = Field(
         None,
         min_length=1,
         max_length=512,
-        description="File name or pattern beside the spec; needed where several data files lie there. "
+        description="File name or pattern in the spec's folder; required if it has several data files. "
         "{date}, {year}, {month}, {day} and {hour} make it a pattern of partitions.",
         examples=["train.csv", "part-*.parquet", "data/{date}.csv", "data/dt={date}/*.parquet"],
     )
     format: Literal["csv", "parquet"] | None = Field(
-        None, description="Format of the files; told from their names if left out."
+        None, description="Format of the files; by default it follows from their names."
     )
     partition: Name | None = Field(
         None, description="The column, or part of the path, that data is partitioned by."
     )
     window: Window = Field(
         1,
-        description="Intervals that a run trains on, its own the last of them; all takes every row until "
-        "its interval's end.",
+        description="Intervals that a run trains on, up to its own; all stands for every row before the end "
+        "of its interval.",
     )
     timeout: float = Field(
         86400,
         gt=0,
         le=30 * 86400,
-        description="Seconds that a run waits for a partition that has not arrived.",
+        description="Seconds that a run waits for a missing partition.",
     )
     labels: str | None = Field(
         None,
         min_length=1,
         max_length=512,
-        description="Files beside the spec with the true targets of logged requests, which come later: the "
-        "columns request_id, row if requests have several, and the target. Fields as in path.",
+        description="Files in the spec's folder with delayed labels of logged requests: the columns "
+        "request_id, row (if requests have several rows) and the target. Fields as in path.",
         examples=["labels.csv", "labels/{date}.csv"],
     )
 
@@ -67,28 +163,28 @@ MOST_TRIALS = 10_000
 
 
 class EarlyStop(Table):
-    """When a search ends before all its trials have been run: as soon as one of these holds."""
+    """When a search ends before its last trial: as soon as one of the rules holds."""
 
     trials: int | None = Field(
-        None, ge=1, le=MOST_TRIALS, description="Trials in a row without a better score."
+        None, ge=1, le=MOST_TRIALS, description="Consecutive trials without a better score."
     )
-    target: float | None = Field(None, description="A score that is good enough.")
+    target: float | None = Field(None, description="Score at which the search ends.")
     converged: int | None = Field(
-        None, ge=2, le=MOST_TRIALS, description="How many of the best scores lie within `tolerance`."
+        None, ge=2, le=MOST_TRIALS, description="Number of best scores that must be within `tolerance`."
     )
     tolerance: float = Field(
-        0.0, ge=0, description="Scores no further apart than this count as equal, for `trials` as well."
+        0.0, ge=0, description="Largest difference between scores that count as equal, also for `trials`."
     )
 
     @model_validator(mode="after")
     def _has_a_rule(self) -> Self:
         if self.trials is None and self.target is None and self.converged is None:
-            raise PydanticCustomError("no_rule", "says nothing: give trials, target or converged")
+            raise PydanticCustomError("no_rule", "has no rule: set trials, target or converged")
         return self
 
 
 def _early_stop(value: object) -> object:
-    """Take a bare number for that of the trials without a better score."""
+    """Convert a plain number to the rule ``trials``."""
     if type(value) is int and 1 <= value <= MOST_TRIALS:
         return {"trials": value}
     if value is None or isinstance(value, dict | EarlyStop):
@@ -101,38 +197,38 @@ def _or_trials(schema: dict[str, Any]) -> None:
 
 
 class Search(Table):
-    """How hyperparameters are searched."""
+    """The search for hyperparameters."""
 
     strategy: Literal["auto", "tpe", "random", "grid", "halving", "cma-es"] = Field(
-        "auto", description="How the next trial is chosen; auto takes what is best for the model."
+        "auto", description="How the next trial is chosen; auto selects the best one for the model."
     )
-    metric: str = Field("", description="What a trial is scored by; accuracy or r2 if left out.")
+    metric: str = Field("", description="The metric of a trial; by default accuracy or r2.")
     timeout: float | None = Field(
-        None, gt=0, le=30 * 86400, description="Seconds after which no further trial is started."
+        None, gt=0, le=30 * 86400, description="Seconds after which no further trial starts."
     )
     workers: int = Field(1, ge=1, le=256, description="Trainers that share the search.")
     folds: int = Field(3, ge=2, le=20, description="Folds of the cross-validation that scores a trial.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of everything random.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of all random numbers.")
     early_stop: Annotated[EarlyStop | None, BeforeValidator(_early_stop)] = Field(
         None,
-        description="Trials without a better score after which the search ends; or a table of rules.",
+        description="Consecutive trials without a better score after which the search ends; or a table.",
         json_schema_extra=_or_trials,
     )
 
 
 class Evaluation(Table):
-    """How the model is scored in the end, on rows that the search never saw."""
+    """The final score, on rows that the search never uses."""
 
     holdout: float = Field(0.2, ge=0.01, le=0.9, description="Share of the rows that is held out.")
     split: Literal["stratified", "random", "time"] = Field(
         "stratified",
-        description="How the held-out rows are chosen; stratified for classifiers and random for "
-        "regressors if left out.",
+        description="How the held-out rows are chosen; by default stratified for classifiers and random for "
+        "regressors.",
     )
 
 
 class ColumnExpectation(Table):
-    """What the values of one column must be like."""
+    """Expectations of one column."""
 
     min: Number | None = Field(None, description="Smallest value allowed.")
     max: Number | None = Field(None, description="Largest value allowed.")
@@ -145,11 +241,11 @@ class ColumnExpectation(Table):
     max_missing: float | None = Field(
         None, ge=0, le=1, description="Largest share of missing values allowed."
     )
-    unique: bool = Field(False, description="Whether no value may come twice.")
+    unique: bool = Field(False, description="Whether all values must be distinct.")
 
 
 class Expectations(Table):
-    """What the data must be like before anything is trained on it, beyond what the spec implies."""
+    """Expectations of the data, beyond those that follow from the spec."""
 
     min_rows: int | None = Field(None, ge=1, description="Fewest rows allowed.")
     max_rows: int | None = Field(None, ge=1, description="Most rows allowed.")
@@ -162,7 +258,7 @@ class Expectations(Table):
 
 
 class Schedule(Table):
-    """When the job trains by itself."""
+    """When the job runs automatically."""
 
     cron: str | None = Field(
         None,
@@ -172,7 +268,7 @@ class Schedule(Table):
         examples=["@weekly", "0 6 * * 1"],
     )
     on: Literal["data"] | None = Field(None, description="data starts a run for each new partition.")
-    catchup: bool = Field(False, description="Whether runs missed since the admission are made up for.")
+    catchup: bool = Field(False, description="Whether missed intervals since the admission are run.")
     timezone: str = Field(
         "UTC",
         max_length=64,
@@ -189,76 +285,102 @@ class Schedule(Table):
         None,
         gt=0,
         le=30 * 86400,
-        description="Seconds after which a run that has not ended is told of, over the channels of "
-        "[owner] notify; counted from when it was queued.",
+        description="Seconds after which an unfinished run is reported to the channels of [owner] notify, "
+        "counted from when it was queued.",
     )
 
 
 class Deploy(Table):
-    """What happens to a model that was trained."""
+    """What happens to a trained model."""
 
     mode: Literal["manual", "auto", "never"] = Field(
         "manual",
-        description="manual waits for an approval; auto deploys a model that beats the present one, if "
-        "there is one, on the same rows.",
+        description="manual waits for an approval; auto deploys a model that beats the champion, if there "
+        "is one, on the same rows.",
     )
-    min_metric: float | None = Field(None, description="The worst score that is still deployed.")
+    min_metric: float | None = Field(None, description="The worst score that is deployed.")
     min_improvement: float = Field(
         0.0,
-        description="With auto: by how much the model must beat the present one on the same rows, with 95 % "
-        "confidence, in units of the metric. Below 0: how much worse it may be at most.",
+        description="With auto: improvement over the champion on the same rows, with 95 % confidence, in "
+        "units of the metric. A negative value allows a worse model.",
     )
     approval_timeout: float | None = Field(
         None,
         gt=0,
         le=365 * 86400,
-        description="With manual: seconds after which an approval that nobody gave counts as declined.",
+        description="With manual: seconds after which a missing approval counts as declined.",
     )
     max_latency_ms: float | None = Field(
-        None, gt=0, description="Slowest answer for one row that is still deployed, in milliseconds."
+        None, gt=0, description="Highest latency for one row that is deployed, in milliseconds."
     )
 
 
 class Drift(Table):
-    """When incoming data counts as different from what was trained on."""
+    """When incoming data counts as different from the training data."""
 
     threshold: float = Field(
         0.2, gt=0, le=10, description="Population stability index from which a column has drifted."
     )
     action: Literal["report", "retrain"] = Field(
-        "report", description="What drift does besides being reported; retrain starts a new run."
+        "report", description="What happens on drift besides the report; retrain starts a run."
     )
     sample: float = Field(
         0.1,
         ge=0,
         le=1,
-        description="Share of the rows asked of the table endpoint that are logged, to be compared.",
+        description="Share of the rows sent to the table endpoint that are logged for comparison.",
     )
 
 
 class Resources(Table):
-    """What a run may use."""
+    """The resources of a run."""
 
     engine: Literal["auto", "cpu", "gpu"] = Field(
-        "auto", description="What fits the models; auto is gpu where the runner has one, else cpu."
+        "auto", description="Device that fits the models; auto is gpu if the runner has one, else cpu."
     )
-    gpus: int | None = Field(None, ge=0, le=64, description="GPUs; one on the gpu engine if left out.")
+    gpus: int | None = Field(None, ge=0, le=64, description="Number of GPUs; by default 1 on the gpu engine.")
     memory: Memory | None = Field(
-        None, description="Memory that a trainer may take, 64 MiB or more.", examples=["8 GiB", "512m"]
+        None, description="Memory limit of a trainer, at least 64 MiB.", examples=["8 GiB", "512m"]
     )
 
 
 class Owner(Table):
-    """Whom to ask about the job."""
+    """The owner of the job."""
 
     name: str | None = Field(None, min_length=1, max_length=200, description="A person or a team.")
     email: str | None = Field(
-        None, max_length=254, pattern=r"^[^@\s]+@[^@\s]+$", description="Where to reach them."
+        None, max_length=254, pattern=r"^[^@\s]+@[^@\s]+$", description="Address of the owner."
     )
     notify: Annotated[tuple[Channel, ...], Field(strict=False)] = Field(
         (),
         max_length=10,
-        description="Channels to notify of what becomes of the job: email, slack, webhook or another "
-        "installed notifier; after a colon, the name of its connection.",
+        description="Channels for notifications about the job: email, slack, webhook or another installed "
+        "notifier; after a colon, the name of its connection.",
         examples=[["email"], ["webhook:alerts"]],
     )
+
+
+KEYS = ("model", "n_trials")
+"""Keys that are not """
+
+TABLES: Mapping[str, type[Table]] = MappingProxyType(
+    {
+        "columns": Columns,
+        "data": Data,
+        "search": Search,
+        "evaluation": Evaluation,
+        "expectations": Expectations,
+        "schedule": Schedule,
+        "deploy": Deploy,
+        "drift": Drift,
+        "resources": Resources,
+        "owner": Owner,
+    }
+)
+"""Tables with keys of their own."""
+
+TAGS = "tags"
+"""The table whose keys are the user's."""
+
+RESERVED = (*KEYS, *TABLES, TAGS)
+"""Every name that a hyperparameter cannot have."""

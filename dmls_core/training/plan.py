@@ -20,7 +20,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.search import Searcher, Space, choose_searcher
 from dmls_core.search.forest import NestedForestSearcher
 from dmls_core.spec import Spec
-from dmls_core.spec.model import ModelSearch
+from dmls_core.spec.spec import ModelSearch
 from dmls_core.training.cost_estimate import largest_fit, sizes_of
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import choose_engine, missing_for_gpu

@@ -123,7 +123,7 @@ def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
     """
     from dmls_core.intake.sniff import read_sample, sniff
     from dmls_core.intake.sniff.apart import sniff_apart
-    from dmls_core.spec.toml_text import toml_text
+    from dmls_core.spec.toml_io import toml_text
 
     if file.lower().endswith(".parquet"):
         found = sniff_apart(file, content, size)
@@ -186,7 +186,7 @@ def list_data_files(user: User, team: str) -> DataFiles:
 
 def write_spec(document: Mapping[str, Any], columns: list[str]) -> CheckedSpec:
     """Return a spec as TOML, checked against the data's columns."""
-    from dmls_core.spec.toml_text import toml_text
+    from dmls_core.spec.toml_io import toml_text
 
     return check_spec(toml_text(unmark_floats(document)), columns)
 
@@ -217,7 +217,7 @@ def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
 def _document(source: bytes) -> dict[str, Any] | None:
     """Return a spec as an object; ``None`` if it is not TOML or cannot be JSON."""
     from dmls_core.settings import SpecLimits
-    from dmls_core.spec.document import read_document
+    from dmls_core.spec.toml_io import read_document
 
     try:
         document = read_document(source, layout.SPEC_FILE, SpecLimits.from_environment()).data

@@ -17,7 +17,7 @@ from dmls_core.intake.sniff import Column, Sample, Sniffed, parquet_tail, read_s
 from dmls_core.intake.sniff.apart import sniff_apart
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.settings import IntakeLimits
-from dmls_core.spec.toml_text import toml_text
+from dmls_core.spec.toml_io import toml_text
 
 ROWS = 60
 

@@ -15,7 +15,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from dmls_core.errors import SpecError
 from dmls_core.models import CATALOGUE, METRICS, engine_class, for_engine, load_spec
 from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Range, Scalar
-from dmls_core.spec.reserved import RESERVED
+from dmls_core.spec.tables import RESERVED
 
 ESTIMATORS: dict[str, Any] = {
     "random-forest-classifier": ensemble.RandomForestClassifier,

@@ -6,7 +6,7 @@ import pytest
 
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.form import catalogue_form, suggest
-from dmls_core.spec.toml_text import toml_text
+from dmls_core.spec.toml_io import toml_text
 
 ALL = [(model, name) for model in CATALOGUE.values() for name in model.hyperparameters]
 

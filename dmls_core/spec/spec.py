@@ -1,4 +1,4 @@
-"""The spec itself: what ``spec.toml`` means, with every default written in."""
+"""The validated spec, with every default."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from dmls_core.errors import SpecError, ValidationIssue
-from dmls_core.spec.base import Table
 from dmls_core.spec.definitions import Scalar, Task
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed
+from dmls_core.spec.issues import describe, dotted
 from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_names, parse_pattern
 from dmls_core.spec.tables import (
     Columns,
@@ -24,15 +24,15 @@ from dmls_core.spec.tables import (
     Resources,
     Schedule,
     Search,
+    Table,
 )
-from dmls_core.spec.words import describe, dotted
 
 SCHEMA = 1
-"""Number of the JSON form of a spec."""
+"""Version of the JSON form of a spec."""
 
 
 class ModelSearch(Table):
-    """One model and the space of each of its hyperparameters, the fixed ones among them."""
+    """A model and the space of each of its hyperparameters, including fixed ones."""
 
     name: str
     hyperparameters: dict[str, Hyperparameter]
@@ -49,12 +49,12 @@ class ModelSearch(Table):
 
 
 class Spec(Table):
-    """A validated spec. Two specs mean the same if and only if their ``sha256`` is the same.
+    """A validated spec. Two specs are equivalent if and only if their ``sha256`` is the same.
 
     Attributes:
-        task: what all its models predict.
+        task: of all its models.
         models: at least one; the best of them wins.
-        n_trials: trials in all, as Optuna counts them.
+        n_trials: total number of trials, as Optuna counts them.
     """
 
     task: Task
@@ -89,13 +89,13 @@ class Spec(Table):
         return parse_pattern(path) if path is not None and has_fields(path) else None
 
     def means_labels(self, name: str) -> bool:
-        """Say whether ``[data] labels`` means a file, given its path below the spec's folder."""
+        """Return whether ``[data] labels`` matches a file, given its path below the spec's folder."""
         labels = self.data.labels
         return labels is not None and parse_names(labels)[1].fullmatch(name) is not None
 
     @property
     def chosen_by_run(self) -> bool:
-        """Whether each run looks for its data itself, rather than taking what was admitted."""
+        """Whether each run selects its data itself, instead of using the admitted files."""
         on = self.schedule.on if self.schedule else None
         return on is None and (self.partitions is not None or self.schedule is not None)
 
@@ -105,11 +105,11 @@ class Spec(Table):
         return self.schedule.timezone if self.schedule else "UTC"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the spec as plain JSON data, every default written in."""
+        """Return the spec as plain JSON data, with every default."""
         return {"schema": SCHEMA, **self.model_dump(mode="json")}
 
     def canonical(self) -> bytes:
-        """Return the one JSON text of this spec, the same in every process: sorted, compact, ASCII."""
+        """Return the canonical JSON of this spec: sorted, compact, ASCII."""
         text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return text.encode()
 
@@ -120,10 +120,10 @@ class Spec(Table):
 
     @classmethod
     def from_json(cls, data: dict[str, Any], file: str = "spec.json") -> Spec:
-        """Read what ``as_json`` returned.
+        """Return the spec of a JSON object that ``as_json`` made.
 
         Raises:
-            SpecError: it is not a spec, or one of a later release.
+            SpecError: the object is not a spec, or belongs to a later release.
         """
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != SCHEMA or isinstance(schema, bool):

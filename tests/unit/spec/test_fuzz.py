@@ -16,7 +16,7 @@ from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import ModelDefinition, Spec, parse_spec
-from dmls_core.spec.reserved import RESERVED, TABLES
+from dmls_core.spec.tables import RESERVED, TABLES
 
 LIMITS = SpecLimits()
 

@@ -112,11 +112,11 @@ def test_a_problem_says_what_was_found_what_would_be_right_and_how_to_mend_it() 
     with pytest.raises(SpecError) as raised:
         load_spec(BAD)
     issue = raised.value.issues[1]
-    assert issue.message == "is not a model that there is"
+    assert issue.message == "is not a known model"
     assert issue.found == '"random-forest-clasifier"'
     assert issue.expected.startswith("random-forest-classifier, random-forest-regressor")
     assert issue.hint == "did you mean random-forest-classifier?"
     assert str(issue) == (
-        "spec.toml:3:1: model: is not a model that there is "
+        "spec.toml:3:1: model: is not a known model "
         f"(found {issue.found}; expected {issue.expected}; {issue.hint})"
     )

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from dmls_core.errors import SpecError
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.spec import json_schema
-from dmls_core.spec.reserved import RESERVED
+from dmls_core.spec.tables import RESERVED
 
 SCHEMA = json_schema(CATALOGUE)
 VALIDATOR = Draft202012Validator(SCHEMA)

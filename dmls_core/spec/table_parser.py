@@ -1,4 +1,4 @@
-"""Reserved tables: pydantic checks them, this turns what it says into the words of a spec's author."""
+"""Parse reserved tables with pydantic, and translate its errors for authors of specs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from dmls_core.spec.base import Table
-from dmls_core.spec.findings import Findings
+from dmls_core.spec.issues import IssueCollector, dotted, looks_bare, quoted
 from dmls_core.spec.positions import Path
-from dmls_core.spec.reserved import KEYS
-from dmls_core.spec.words import dotted, looks_bare, quoted
+from dmls_core.spec.tables import KEYS, Table
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
@@ -32,13 +30,13 @@ _EXPECTED = {
     "memory": 'a size of at least 64 MiB, such as "8 GiB"',
     "channel": 'the name of a notifier, such as "email", or with a connection, such as "webhook:alerts"',
 }
-"""Pydantic's error for a value of the wrong type -> what would be right."""
+"""Type of pydantic's error -> description of a correct value."""
 
 _PATTERNS = {
     "email": "an address such as ml-team@example.com",
     "memory": _EXPECTED["memory"],
 }
-"""Key -> what its pattern asks for; the others are names of columns."""
+"""Key -> description of its pattern; the other patterns are for names of columns."""
 
 _BOUNDS = {
     "greater_than": ("more than", "gt"),
@@ -56,18 +54,18 @@ _LENGTHS = {
 _EXAMPLES = {
     "target": 'name the column to predict: target = "species"',
 }
-"""Key that is required -> how to write it."""
+"""Required key -> how to write it."""
 
 
-def read_table(table: type[AnyTable], value: object, path: Path, findings: Findings) -> AnyTable | None:
-    """Validate ``value`` as ``table`` and note what is wrong with it.
+def read_table(table: type[AnyTable], value: object, path: Path, issues: IssueCollector) -> AnyTable | None:
+    """Validate ``value`` as ``table`` and report its issues.
 
-    What is left without the faulty keys is returned all the same, so that it can be checked further;
-    nothing, if that is no table either.
+    The table without its wrong keys is returned, so that it can be checked further; ``None``, if that is
+    not a valid table either.
     """
     if not isinstance(value, dict):
         hint = f"write [{dotted(path)}] and its keys below"
-        findings.add(path, "must be a table", found=value, expected="a table", hint=hint)
+        issues.add(path, "must be a table", found=value, expected="a table", hint=hint)
         return None
     try:
         return table.model_validate(value)
@@ -75,7 +73,7 @@ def read_table(table: type[AnyTable], value: object, path: Path, findings: Findi
         details = error.errors(include_url=False)
     sound = deepcopy(value)
     for detail in details:
-        _note(table, detail, path, findings)
+        _note(table, detail, path, issues)
         _remove(sound, detail["loc"])
     try:
         return table.model_validate(sound)
@@ -84,7 +82,7 @@ def read_table(table: type[AnyTable], value: object, path: Path, findings: Findi
 
 
 def _remove(table: dict[str, Any], loc: tuple[int | str, ...]) -> None:
-    """Remove the innermost key on the way to ``loc``; a list goes as a whole."""
+    """Remove the innermost key of ``loc``; a list is removed as a whole."""
     inner: Any = table
     for part, following in zip(loc, (*loc[1:], None), strict=True):
         child = inner.get(part)
@@ -94,39 +92,39 @@ def _remove(table: dict[str, Any], loc: tuple[int | str, ...]) -> None:
         inner = child
 
 
-def _note(table: type[BaseModel], detail: ErrorDetails, path: Path, findings: Findings) -> None:
+def _note(table: type[BaseModel], detail: ErrorDetails, path: Path, issues: IssueCollector) -> None:
     kind, found, context = detail["type"], detail["input"], detail.get("ctx", {})
     loc = tuple(part for part in detail["loc"] if part != "[key]")
     place: Path = (*path, *loc)
     key = str(loc[-1])
     if kind == "too_short" and found:
-        return  # Empty only without its faulty elements, which are noted by themselves.
+        return  # Empty only without its wrong elements, which are reported themselves.
     if kind == "missing":
-        findings.add(place, "is missing", hint=_EXAMPLES.get(key, ""))
+        issues.add(place, "is missing", hint=_EXAMPLES.get(key, ""))
     elif kind == "extra_forbidden":
         names = _keys(table, loc[:-1])
         hint = f"{key} belongs above the first [table]" if key in KEYS else ""
         message = f"is not a key of [{dotted(place[:-1])}]"
-        findings.add(
+        issues.add(
             place, message, expected=", ".join(names), hint=hint, word="" if hint else key, names=names
         )
     elif kind == "literal_error":
         names = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
         right = f"one of {', '.join(map(quoted, names))}"
-        findings.add(place, f"must be {right}", found=found, expected=right, word=found, names=names)
+        issues.add(place, f"must be {right}", found=found, expected=right, word=found, names=names)
     elif kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         right = f"{words} {context[bound]:,}"
-        findings.add(place, f"must be {right}", found=found, expected=right)
+        issues.add(place, f"must be {right}", found=found, expected=right)
     elif kind in _LENGTHS:
         message, right = _LENGTHS[kind]
-        findings.add(place, message, found=found, expected=right.format(**context))
+        issues.add(place, message, found=found, expected=right.format(**context))
     else:
         right = _EXPECTED.get(kind, "")
         if kind == "string_pattern_mismatch":
             right = _PATTERNS.get(key, "a name without control characters")
         message = f"must be {right}" if right else detail["msg"].lower()
-        findings.add(place, message, found=found, expected=right, hint=_mend(kind, found))
+        issues.add(place, message, found=found, expected=right, hint=_mend(kind, found))
 
 
 def _keys(table: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
@@ -142,9 +140,9 @@ def _keys(table: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
 
 def _mend(kind: str, found: object) -> str:
     if kind == "tuple_type" and isinstance(found, str):
-        return "a list of one is written [" + quoted(found[:40]) + "]"
+        return "write a list: [" + quoted(found[:40]) + "]"
     if kind in ("int_type", "float_type", "number_type", "bool_type") and looks_bare(found):
-        return "leave the quotes out"
+        return "remove the quotes"
     if kind == "string_type" and not isinstance(found, list | dict):
         return "put it in quotes"
     return ""

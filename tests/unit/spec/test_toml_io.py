@@ -44,7 +44,7 @@ HOSTILE: dict[str, bytes] = {
     "long list": b"a = [" + b"1," * 120 * KIB + b"]",
     "list of lists": b"a = [" + b"[]," * 80 * KIB + b"]",
     "many features that are wrong": HEAD + b"features = [" + b"1," * 11_000 + b"]",
-    "many features that are there twice": HEAD + b'features = ["y",' + b'"x",' * 11_000 + b"]",
+    "many features that are appears twice": HEAD + b'features = ["y",' + b'"x",' * 11_000 + b"]",
     "many categories that are no feature": HEAD
     + b"features = ["
     + b",".join(b'"feature_%d"' % number for number in range(5_000))

@@ -1,4 +1,4 @@
-"""``[n_estimators]`` and its like: a table of a spec to a range or a choice."""
+"""Parse the table of a hyperparameter, such as ``[n_estimators]``, into a range or a choice."""
 
 from __future__ import annotations
 
@@ -7,12 +7,89 @@ from typing import Any
 
 from dmls_core.settings import SpecLimits
 from dmls_core.spec.definitions import HyperparameterDefinition, Scalar
-from dmls_core.spec.findings import Findings
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
+from dmls_core.spec.issues import IssueCollector, describe, dotted, looks_bare, quoted
 from dmls_core.spec.positions import Path
-from dmls_core.spec.read_value import expected, read_value
-from dmls_core.spec.reserved import KEYS as TOP_KEYS
-from dmls_core.spec.words import describe, dotted
+from dmls_core.spec.tables import KEYS as TOP_KEYS
+
+_NUMBERS = {
+    "int": "an integer",
+    "float": "a number",
+    "count": "an integer",
+    "bool": "true or false",
+    "choice": "",
+}
+
+
+def expected(definition: HyperparameterDefinition) -> str:
+    """Describe the legal values of a hyperparameter."""
+    numbers = _NUMBERS[definition.kind]
+    if definition.low is not None:
+        numbers += f" above {definition.low}" if definition.low_open else f" from {definition.low}"
+        numbers += f" to {definition.high:,}"
+    if definition.kind == "count":
+        numbers += f" or a share above 0 up to {definition.share_high}"
+    words = ", ".join(map(quoted, definition.choices))
+    return " or ".join(part for part in (numbers, words) if part)
+
+
+def read_value(
+    definition: HyperparameterDefinition, value: object, path: Path, issues: IssueCollector
+) -> Scalar | None:
+    """Return ``value`` as the hyperparameter's own type; ``None`` after adding an issue."""
+    if isinstance(value, str):
+        if value in definition.choices:
+            return value
+    elif isinstance(value, bool):
+        if definition.kind == "bool":
+            return value
+    elif isinstance(value, int | float):
+        number = _cast(definition, value)
+        if number is not None:
+            if _in_bounds(definition, number):
+                return number
+            issues.add(
+                path,
+                f"is out of bounds for {definition.name}",
+                found=value,
+                expected=expected(definition),
+            )
+            return None
+    issues.add(
+        path,
+        f"is not a value of {definition.name}",
+        found=value,
+        expected=expected(definition),
+        hint=_mend(definition, value),
+        word=value,
+        names=definition.choices,
+    )
+    return None
+
+
+def _cast(definition: HyperparameterDefinition, value: float) -> int | float | None:
+    if definition.kind == "count" or (definition.kind == "int" and isinstance(value, int)):
+        return value
+    return float(value) if definition.kind == "float" else None
+
+
+def _in_bounds(definition: HyperparameterDefinition, value: float) -> bool:
+    if definition.kind == "count" and isinstance(value, float):
+        return 0.0 < value <= definition.share_high
+    if definition.low is not None and (
+        value < definition.low or (definition.low_open and value == definition.low)
+    ):
+        return False
+    return definition.high is None or value <= definition.high
+
+
+def _mend(definition: HyperparameterDefinition, value: object) -> str:
+    if definition.kind == "int" and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    if definition.kind != "choice" and looks_bare(value):
+        return "remove the quotes"
+    return ""
+
 
 _RANGE_KEYS = ("min", "max", "step", "log")
 KEYS = (*_RANGE_KEYS, "values", "value")
@@ -24,28 +101,32 @@ _SYNONYMS = {
     "choices": "values", "options": "values", "categories": "values", "enum": "values",
     "default": "value", "fixed": "value", "log_scale": "log", "scale": "log",
 }  # fmt: skip
-"""What other tools call the keys."""
+"""Names of the keys in other tools."""
 
 
 def read_hyperparameter(
-    definition: HyperparameterDefinition, table: object, path: Path, findings: Findings, limits: SpecLimits
+    definition: HyperparameterDefinition,
+    table: object,
+    path: Path,
+    issues: IssueCollector,
+    limits: SpecLimits,
 ) -> Hyperparameter | None:
-    """Validate one hyperparameter's table; ``None`` means that what is wrong with it was noted."""
-    reader = _Reader(definition, path, findings, limits)
+    """Validate one hyperparameter's table; ``None`` after adding its issues."""
+    reader = _Reader(definition, path, issues, limits)
     if not isinstance(table, dict):
         reader.note_not_a_table(table)
         return None
-    before = len(findings)
+    before = len(issues)
     reader.note_unknown_keys(table)
     space = reader.space(table)
-    return space if len(findings) == before else None
+    return space if len(issues) == before else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
     definition: HyperparameterDefinition
     path: Path
-    findings: Findings
+    issues: IssueCollector
     limits: SpecLimits
 
     def _note(
@@ -53,12 +134,12 @@ class _Reader:
     ) -> None:
         path = (*self.path, *keys)
         if found is None:
-            self.findings.add(path, message, expected=right, hint=hint)
+            self.issues.add(path, message, expected=right, hint=hint)
         else:
-            self.findings.add(path, message, found=found, expected=right, hint=hint)
+            self.issues.add(path, message, found=found, expected=right, hint=hint)
 
     def _value(self, value: object, *keys: str | int) -> Scalar | None:
-        return read_value(self.definition, value, (*self.path, *keys), self.findings)
+        return read_value(self.definition, value, (*self.path, *keys), self.issues)
 
     def note_not_a_table(self, found: object) -> None:
         if isinstance(found, list) and found and isinstance(found[0], dict):
@@ -69,7 +150,7 @@ class _Reader:
         else:
             line = f"value = {describe(found)}"
         self._note(
-            "is a hyperparameter, and those are tables",
+            "is a hyperparameter, which must be a table",
             found=found,
             right="a table",
             hint=f"write `[{dotted(self.path)}]` and below it `{line}`",
@@ -82,7 +163,7 @@ class _Reader:
                 hint = f"did you mean {synonym}?" if synonym else ""
                 if key in TOP_KEYS:
                     hint = f"{key} belongs above the first [table]"
-                self.findings.add(
+                self.issues.add(
                     (*self.path, key),
                     "is not a key of a hyperparameter",
                     expected="min and max (with step or log), values, or value",
@@ -97,7 +178,7 @@ class _Reader:
         if len(forms) + bool(ranged) > 1:
             extra = ranged[0] if ranged else "value"
             self._note(
-                f"cannot stand beside {forms[0]}", extra, hint="keep one of: min and max, values, value"
+                f"cannot be combined with {forms[0]}", extra, hint="keep one of: min and max, values, value"
             )
             return None
         if ranged:
@@ -108,7 +189,7 @@ class _Reader:
             value = self._value(table["value"], "value")
             return None if value is None else Choice(values=(value,))
         self._note(
-            "does not say what to try",
+            "defines no values",
             right=expected(self.definition),
             hint="give min and max, values, or value",
         )
@@ -126,14 +207,14 @@ class _Reader:
             most = f"at most {self.limits.values:,}"
             self._note("has too many values", "values", found=values, right=most)
             return None
-        # By type too: Python takes 1, 1.0 and true for the same.
+        # With the type, since 1, 1.0 and true are equal in Python.
         read: dict[tuple[type, Scalar], None] = {}
         for index, raw in enumerate(values):
             value = self._value(raw, "values", index)
             if value is None:
                 continue
             if (type(value), value) in read:
-                self._note("is there twice", "values", index, found=raw, hint="list each value once")
+                self._note("appears twice", "values", index, found=raw, hint="list each value once")
             read[type(value), value] = None
         return Choice(values=tuple(value for _, value in read)) if read else None
 
@@ -144,7 +225,7 @@ class _Reader:
             return None
         for key, other in (("min", "max"), ("max", "min")):
             if key not in table:
-                given = f"beside {other}" if other in table else "for a range"
+                given = f"next to {other}" if other in table else "for a range"
                 self._note(f"is missing {given}", key, hint="a range needs min and max")
         log = table.get("log", False)
         if not isinstance(log, bool):
@@ -155,10 +236,10 @@ class _Reader:
             return None
         if type(low) is not type(high):
             self._note(
-                "must be of the same kind as min: both integers, or both with a decimal point",
+                "must have the same type as min: both integers, or both floats",
                 "max",
                 found=high,
-                hint="an integer is a number of things, a float a share of them",
+                hint="an integer is a count, a float is a share",
             )
             return None
         self._check(low, high, step, log is True)
@@ -166,7 +247,7 @@ class _Reader:
 
     def _bound(self, value: object, key: str) -> float | None:
         if isinstance(value, str) and value in self.definition.choices:
-            hint = f"a word can be one of values: values = [{describe(value)}, …]"
+            hint = f"words belong in values: values = [{describe(value)}, …]"
             self._note("must be a number in a range", key, found=value, hint=hint)
             return None
         number = self._value(value, key)
@@ -179,7 +260,7 @@ class _Reader:
         return float(value) if self.definition.kind == "float" else value
 
     def _check(self, low: float, high: float, step: float | None, log: bool) -> None:
-        """Check what must hold between the numbers of a range."""
+        """Check the numbers of a range against each other."""
         width, most = high - low, self.limits.range_width
         if low == high:
             hint = f"for one value write `value = {describe(low)}` alone"
@@ -189,11 +270,11 @@ class _Reader:
         elif isinstance(low, int) and width > most:
             self._note("makes the range too wide", "max", found=high, right=f"at most {most:,} above min")
         if log and low <= 0:
-            self._note("must be above 0 where log = true", "min", found=low, right="more than 0")
+            self._note("must be above 0 with log = true", "min", found=low, right="more than 0")
         if step is None:
             return
         if log:
-            self._note("cannot stand beside log = true", "step", hint="leave one of the two out")
+            self._note("cannot be combined with log = true", "step", hint="remove one of them")
         if isinstance(low, int) and not isinstance(step, int):
             self._note("must be an integer, as min and max are", "step", found=step, right="an integer")
         elif 0 < width < step:

@@ -102,7 +102,7 @@ def test_a_deployment_asked_for_changes_no_spec(rich: Spec):
         ({"hyperparameters": {"max_depth": {"min": 3}}}, "max_depth.max", "min and max"),
         ({"hyperparameters": {"max_depth": 3}}, "max_depth", "table"),
         ({"hyperparameters": {"search": {"folds": 9}}}, "hyperparameters.search", "not a hyperparameter"),
-        ({"data": {"path": "../other.csv"}}, "data.path", "beside the spec"),
+        ({"data": {"path": "../other.csv"}}, "data.path", "in the spec's folder"),
         ({"data": {"window": 0}}, "run.data.window", "1 to 1,000"),
         ({"data": {"pth": "x"}}, "run.data.pth", "did you mean path"),
     ],

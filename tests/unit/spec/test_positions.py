@@ -10,8 +10,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.spec.positions import Lines, Path, Positions
-from dmls_core.spec.tokens import tokens
+from dmls_core.spec.positions import Lines, Path, Positions, tokens
 
 TEXT = r"""a = 1
 [columns]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.errors import SpecError
-from dmls_core.spec.toml_text import toml_text
+from dmls_core.spec.toml_io import toml_text
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 SCALARS = st.one_of(

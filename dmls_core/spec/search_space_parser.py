@@ -1,4 +1,4 @@
-"""Every table that is not reserved: what is searched for each model."""
+"""Parse ``model`` and the tables of hyperparameters into the search space of each model."""
 
 from __future__ import annotations
 
@@ -8,26 +8,81 @@ from typing import Any
 
 from dmls_core.settings import SpecLimits
 from dmls_core.spec.definitions import ModelDefinition
-from dmls_core.spec.findings import Findings
+from dmls_core.spec.hyperparameter_parser import read_hyperparameter
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter
-from dmls_core.spec.model import ModelSearch
+from dmls_core.spec.issues import IssueCollector, closest
 from dmls_core.spec.positions import Path
-from dmls_core.spec.read_hyperparameters import read_hyperparameter
-from dmls_core.spec.reserved import KEYS, RESERVED, TABLES, TAGS
+from dmls_core.spec.spec import ModelSearch
+from dmls_core.spec.tables import KEYS, RESERVED, TABLES, TAGS
+
+Catalogue = Mapping[str, ModelDefinition]
+
+
+def read_models(
+    top: dict[str, Any], catalogue: Catalogue, issues: IssueCollector, limits: SpecLimits
+) -> tuple[ModelDefinition, ...]:
+    """Return the models that the spec names.
+
+    An unknown name is replaced by the most similar one, so that the rest of the spec can be checked against
+    the model that was probably meant.
+    """
+    if "model" not in top:
+        issues.add(
+            ("model",),
+            "is missing",
+            expected=", ".join(catalogue),
+            hint='name the model in the first line: model = "random-forest-classifier"',
+        )
+        return ()
+    value = top["model"]
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        issues.add(("model",), "is empty", found=value, expected="at least one model")
+    if len(names) > limits.models:
+        issues.add(("model",), "names too many models", found=value, expected=f"at most {limits.models}")
+        return ()
+    models: dict[str, ModelDefinition] = {}
+    for index, name in enumerate(names):
+        path: Path = ("model", index) if isinstance(value, list) else ("model",)
+        model = _read_model(name, path, catalogue, issues)
+        if model is None:
+            continue
+        if model.name in models:
+            issues.add(path, "appears twice", found=name, hint="name each model once")
+        elif models and model.task != (task := next(iter(models.values())).task):
+            message = f"is for {model.task}, but the first model is for {task}"
+            hint = "models of one spec are compared by one metric"
+            issues.add(path, message, found=name, hint=hint)
+        models[model.name] = model
+    return tuple(models.values())
+
+
+def _read_model(
+    name: object, path: Path, catalogue: Catalogue, issues: IssueCollector
+) -> ModelDefinition | None:
+    if isinstance(name, str) and name in catalogue:
+        return catalogue[name]
+    if not isinstance(name, str):
+        issues.add(path, "must be the name of a model", found=name, expected=", ".join(catalogue))
+        return None
+    message = "is not a known model"
+    issues.add(path, message, found=name, expected=", ".join(catalogue), word=name, names=catalogue)
+    return catalogue.get(closest(name, catalogue))
+
 
 _Read = dict[str, tuple[Path, Hyperparameter | None]]
-"""Hyperparameter -> where it stands, and its space if that is sound."""
+"""Hyperparameter -> its path, and its space if that is valid."""
 
 
 def read_searches(
     top: dict[str, Any],
     models: tuple[ModelDefinition, ...],
     catalogue: Mapping[str, ModelDefinition],
-    findings: Findings,
+    issues: IssueCollector,
     limits: SpecLimits,
 ) -> tuple[ModelSearch, ...]:
-    """Return what is searched for each model; a table of the model's own wins over a common one."""
-    reader = _Reader(models, catalogue, findings, limits)
+    """Return the search space of each model; a table below the model's name overrides a common one."""
+    reader = _Reader(models, catalogue, issues, limits)
     common = {name: table for name, table in top.items() if name not in RESERVED and name not in catalogue}
     for name, table in common.items():
         reader.note_unknown(name, table)
@@ -42,7 +97,7 @@ def read_searches(
         searches.append(reader.complete(model, read))
     for name in catalogue:
         if name in top and all(model.name != name for model in models):
-            findings.add((name,), "is not a model of this spec", hint=f'add "{name}" to `model`')
+            issues.add((name,), "is not a model of this spec", hint=f'add "{name}" to `model`')
     return tuple(searches)
 
 
@@ -50,7 +105,7 @@ def read_searches(
 class _Reader:
     models: tuple[ModelDefinition, ...]
     catalogue: Mapping[str, ModelDefinition]
-    findings: Findings
+    issues: IssueCollector
     limits: SpecLimits
 
     def one(
@@ -58,13 +113,13 @@ class _Reader:
     ) -> tuple[Path, Hyperparameter | None]:
         """Read the table of one hyperparameter."""
         definition = model.hyperparameters[name]
-        return path, read_hyperparameter(definition, table, path, self.findings, self.limits)
+        return path, read_hyperparameter(definition, table, path, self.issues, self.limits)
 
     def own(self, model: ModelDefinition, tables: object) -> _Read:
         """Read the tables below ``[random-forest-classifier]``."""
         if not isinstance(tables, dict):
             hint = f"write [{model.name}.n_estimators], for instance"
-            self.findings.add((model.name,), "must be a table", found=tables, expected="a table", hint=hint)
+            self.issues.add((model.name,), "must be a table", found=tables, expected="a table", hint=hint)
             return {}
         read: _Read = {}
         names = model.hyperparameters
@@ -74,28 +129,28 @@ class _Reader:
                 read[name] = self.one(model, name, path, table)
             else:
                 message = f"is not a hyperparameter of {model.name}"
-                self.findings.add(path, message, expected=", ".join(names), word=name, names=names)
+                self.issues.add(path, message, expected=", ".join(names), word=name, names=names)
         return read
 
     def note_unknown(self, name: str, value: object) -> None:
-        """Note a table or key at the top that no model of the spec knows."""
+        """Report a top-level table or key that no model of the spec knows."""
         if any(name in model.hyperparameters for model in self.models):
             return
         others = [model.name for model in self.catalogue.values() if name in model.hyperparameters]
         if others and not self.models:
-            return  # Which model is meant is unknown, and was noted.
+            return  # The model is unknown, which is reported already.
         names = _names(self.models or self.catalogue.values())
-        hint = f"it is one of {', '.join(others)}" if others else ""
+        hint = f"it belongs to {', '.join(others)}" if others else ""
         if isinstance(value, dict):
             who = " or ".join(model.name for model in self.models) or "any model"
-            message = f"is not a hyperparameter of {who}, nor another table of a spec"
+            message = f"is neither a hyperparameter of {who} nor a table of a spec"
             if inner := next((key for key in value if key in names), None):
-                hint = f"write [{inner}]: hyperparameters have no table around them"
+                hint = f"write [{inner}]: hyperparameters are top-level tables"
             expected, meant = names, (*names, *TABLES, TAGS)
         else:
             message = "is not a key of a spec"
             expected, meant = list(KEYS), (*RESERVED, *names)
-        self.findings.add(
+        self.issues.add(
             (name,),
             message,
             found=value,
@@ -106,7 +161,7 @@ class _Reader:
         )
 
     def complete(self, model: ModelDefinition, read: _Read) -> ModelSearch:
-        """Write in what the spec does not say: the search of a spec that lists nothing, and defaults."""
+        """Add default values, and the default search space if the spec has no hyperparameters."""
         for requirement in model.requirements:
             self._check(requirement.name, requirement.needs, requirement.value, model, read)
         spaces = {name: space for name, (_, space) in read.items() if space is not None}
@@ -117,7 +172,7 @@ class _Reader:
                     spaces[name] = space
         for name in model.hyperparameters:
             spaces.setdefault(name, _default(model, name))
-        # Sorted, so that the order of the tables in the file means nothing.
+        # Sorted, so that the order of tables in the file does not matter.
         return ModelSearch(name=model.name, hyperparameters=dict(sorted(spaces.items())))
 
     def _check(self, name: str, needs: str, value: object, model: ModelDefinition, read: _Read) -> None:
@@ -128,7 +183,7 @@ class _Reader:
         if other is not None and other != Choice(values=(value,)):
             word = str(value).lower()
             hint = f"write `[{needs}]` and below it `value = {word}`"
-            self.findings.add(path, f"has an effect only where {needs} is {word}", hint=hint)
+            self.issues.add(path, f"has an effect only if {needs} is {word}", hint=hint)
 
 
 def _default(model: ModelDefinition, name: str) -> Choice:

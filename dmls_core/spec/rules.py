@@ -1,0 +1,404 @@
+"""Rules between the keys of a spec that pydantic cannot express."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dmls_core import extensions
+from dmls_core.settings import SpecLimits
+from dmls_core.spec.cron import cron_issue
+from dmls_core.spec.definitions import ModelDefinition
+from dmls_core.spec.hyperparameters import Range, space_size
+from dmls_core.spec.issues import IssueCollector, looks_bare
+from dmls_core.spec.partitions import FIELDS, a_name, has_fields, parse_names, parse_pattern
+from dmls_core.spec.positions import Path
+from dmls_core.spec.spec import ModelSearch
+from dmls_core.spec.tables import (
+    Columns,
+    Data,
+    Drift,
+    Evaluation,
+    Expectations,
+    Owner,
+    Resources,
+    Schedule,
+    Search,
+)
+
+MOST_PATTERN = 10_000
+"""Total length of all patterns; compiling takes up to a millisecond per character."""
+
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]{0,99}")
+_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+
+
+def check_data(data: Data, issues: IssueCollector) -> None:
+    """Check that data and labels are in the spec's folder."""
+    for key, path in (("path", data.path), ("labels", data.labels)):
+        if path is not None:
+            _check_place(key, path, issues)
+
+
+def _check_place(key: str, path: str, issues: IssueCollector) -> None:
+    parts = set(path.split("/"))
+    if {"", ".", ".."} & parts or "\\" in path or not path.isprintable():
+        issues.add(
+            ("data", key),
+            "must be in the spec's folder",
+            found=path,
+            expected="the name of a file in the same folder, or a pattern such as part-*.csv",
+        )
+    if has_fields(path):
+        try:
+            parse_pattern(path)
+        except ValueError as error:
+            fields = ", ".join(f"{{{field}}}" for field in FIELDS)
+            folder = "data" if key == "path" else key
+            issues.add(
+                ("data", key),
+                str(error),
+                found=path,
+                expected=f"fields from {fields}, from the coarsest to the finest without a gap",
+                hint=f'such as "{folder}/{{date}}.csv" or "{folder}/dt={{date}}/*.parquet"',
+            )
+
+
+def check_expectations(expectations: Expectations, issues: IssueCollector) -> None:
+    """Check the order of bounds and the regular expressions."""
+    rows = ("expectations", "max_rows")
+    _check_order(expectations.min_rows, expectations.max_rows, rows, "min_rows", issues)
+    # Columns may share a pattern.
+    patterns = {column.pattern for column in expectations.columns.values() if column.pattern}
+    if (length := sum(map(len, patterns))) > MOST_PATTERN:
+        most = f"at most {MOST_PATTERN:,} characters"
+        issues.add(("expectations", "columns"), "has too much text in patterns", found=length, expected=most)
+        return
+    for name, column in expectations.columns.items():
+        path: Path = ("expectations", "columns", name)
+        _check_order(column.min, column.max, (*path, "max"), "min", issues)
+        if column.pattern is None:
+            continue
+        if column.min is not None or column.max is not None:
+            hint = "keep the bounds for numbers, or the pattern for text"
+            issues.add(
+                (*path, "pattern"), "cannot be combined with min or max: patterns are for text", hint=hint
+            )
+        try:
+            re.compile(column.pattern)
+        except (re.error, ValueError, RecursionError, OverflowError) as error:
+            issues.add((*path, "pattern"), f"is not a regular expression: {error}", found=column.pattern)
+
+
+def _check_order(
+    low: float | None, high: float | None, path: Path, other: str, issues: IssueCollector
+) -> None:
+    if low is not None and high is not None and low > high:
+        issues.add(path, f"is below {other}", found=high, expected=f"at least {low}")
+
+
+def check_schedule(schedule: Schedule, issues: IssueCollector) -> None:
+    """Check that the schedule has one trigger, and a valid cron expression and time zone."""
+    if schedule.cron is None and schedule.on is None:
+        hint = 'write cron = "@weekly" or on = "data"'
+        issues.add(("schedule", "cron"), "is missing", hint=hint)
+    if schedule.on is not None:
+        for key, there in (("cron", schedule.cron is not None), ("catchup", schedule.catchup)):
+            if there:
+                issues.add(
+                    ("schedule", key), 'cannot be combined with on = "data"', hint="remove one of them"
+                )
+    if schedule.cron is not None and (issue := cron_issue(schedule.cron)):
+        hint = 'such as "@weekly" or "0 6 * * 1"'
+        issues.add(("schedule", "cron"), issue, found=schedule.cron, hint=hint)
+    if schedule.timezone != "UTC" and not _is_zone(schedule.timezone):
+        issues.add(
+            ("schedule", "timezone"),
+            "is not a time zone",
+            found=schedule.timezone,
+            expected="a name of the IANA database",
+            hint='such as "UTC" or "Europe/Vienna"',
+        )
+
+
+def check_intervals(columns: Columns, data: Data, schedule: Schedule | None, issues: IssueCollector) -> None:
+    """Check that a scheduled run can select its rows."""
+    partitioned = data.path is not None and has_fields(data.path)
+    if schedule is None or partitioned:
+        return
+    hint = 'name the files by date, such as [data] path = "data/{date}.csv"'
+    if schedule.on == "data":
+        issues.add(("schedule", "on"), "needs a path with {date} or other fields", hint=hint)
+    elif columns.time is None:
+        hint += ", or name the column with the time of a row: [columns] time"
+        issues.add(("schedule",), "does not define which rows belong to which run", hint=hint)
+
+
+def check_deadline(schedule: Schedule | None, owner: Owner, issues: IssueCollector) -> None:
+    """Check that a deadline has a recipient."""
+    if schedule is not None and schedule.deadline is not None and not owner.notify:
+        hint = 'write [owner] notify = ["webhook"]'
+        issues.add(("schedule", "deadline"), "has no recipient", hint=hint)
+
+
+def _is_zone(name: str) -> bool:
+    # Imported here: few specs name a time zone.
+    from zoneinfo import ZoneInfo
+
+    # The pattern first: the name becomes part of a path.
+    if not _ZONE.fullmatch(name):
+        return False
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+def check_owner(owner: Owner, issues: IssueCollector) -> None:
+    """Check that each channel has an installed notifier, and that email has an address.
+
+    This happens at admission only: trainers read accepted specs without the notifiers installed.
+    """
+    notifiers = extensions.names("dmls.notifiers") if owner.notify else ()
+    for channel in owner.notify:
+        name = channel.partition(":")[0]
+        if name not in notifiers:
+            issues.add(
+                ("owner", "notify"),
+                "names no installed notifier",
+                found=channel,
+                expected=f"one of {', '.join(notifiers)}",
+                word=name,
+                names=notifiers,
+            )
+    if owner.email is None and any(channel.partition(":")[0] == "email" for channel in owner.notify):
+        hint = 'write email = "…" in [owner]'
+        issues.add(("owner", "notify"), "includes email, but [owner] has no address", hint=hint)
+
+
+def check_resources(resources: Resources, issues: IssueCollector) -> None:
+    """Check the number of GPUs against the engine."""
+    path = ("resources", "gpus")
+    if resources.engine == "cpu" and resources.gpus:
+        issues.add(path, "cannot be used by the cpu engine", found=resources.gpus, hint='engine = "gpu"')
+    if resources.engine == "gpu" and resources.gpus == 0:
+        issues.add(path, "must be at least 1 for the gpu engine", found=0, expected="at least 1")
+
+
+def read_tags(value: object, issues: IssueCollector, limits: SpecLimits) -> dict[str, str]:
+    """Return the user's own tags."""
+    if not isinstance(value, dict):
+        hint = 'write [tags] and below it team = "…"'
+        issues.add(("tags",), "must be a table", found=value, expected="a table", hint=hint)
+        return {}
+    if len(value) > limits.tags:
+        most = f"at most {limits.tags}"
+        issues.add(("tags",), "has too many tags", found=len(value), expected=most)
+        return {}
+    for key, text in value.items():
+        path = ("tags", key)
+        if not isinstance(text, str):
+            right = "a string in quotes"
+            issues.add(path, f"must be {right}", found=text, expected=right)
+        if not _TAG.fullmatch(key):
+            right = "up to 100 letters, digits, blanks, and _ . / -"
+            issues.add(path, "is not a name for a tag", expected=right)
+        elif key.startswith(("dmls.", "mlflow.")):
+            issues.add(path, "is reserved for the platform")
+    return value
+
+
+_ONE_COLUMN = ("target", "id", "time", "weight")
+
+
+def check_columns(
+    columns: Columns, table: dict[str, Any], issues: IssueCollector, limits: SpecLimits
+) -> None:
+    """Report what is wrong between the keys of ``[columns]``; ``table`` is what the spec said."""
+    roles: dict[str, str] = {}
+    for role in _ONE_COLUMN:
+        name = getattr(columns, role)
+        if name is not None and roles.setdefault(name, role) != role:
+            issues.add(("columns", role), f"is also the {roles[name]} column", found=name)
+    for key in ("features", "categorical", "drop", "sensitive"):
+        _check_names(getattr(columns, key), ("columns", key), issues, limits)
+    if table.get("features") == []:
+        issues.add(("columns", "features"), "is empty", found=[], hint="remove it to use all other columns")
+    _check_roles("features", columns.features, roles, issues)
+    _check_roles("drop", columns.drop, roles | dict.fromkeys(columns.features, "feature"), issues)
+    _check_features("categorical", columns, roles, issues)
+    _check_features("sensitive", columns, roles, issues)
+
+
+def _check_names(names: Sequence[str], path: Path, issues: IssueCollector, limits: SpecLimits) -> None:
+    if len(names) > limits.columns:
+        most = f"at most {limits.columns:,}"
+        issues.add(path, "names too many columns", found=names, expected=most)
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            issues.add((*path, index), "appears twice", found=name, hint="name each column once")
+        seen.add(name)
+
+
+def _check_roles(key: str, names: Sequence[str], roles: dict[str, str], issues: IssueCollector) -> None:
+    for index, name in enumerate(names):
+        if name in roles:
+            issues.add(
+                ("columns", key, index),
+                f"is also a {roles[name]}"
+                if roles[name] == "feature"
+                else f"is also the {roles[name]} column",
+                found=name,
+            )
+
+
+def _check_features(key: str, columns: Columns, roles: dict[str, str], issues: IssueCollector) -> None:
+    """Check that each column of the list ``key`` may be a feature."""
+    features, dropped = set(columns.features), set(columns.drop)
+    for index, name in enumerate(getattr(columns, key)):
+        path = ("columns", key, index)
+        if name in roles:
+            issues.add(path, f"is the {roles[name]} column, not a feature", found=name)
+        elif name in dropped:
+            issues.add(path, "is dropped", found=name)
+        elif features and name not in features:
+            issues.add(path, "is not a feature", found=name, word=name, names=columns.features)
+
+
+REQUEST, ROW = "request_id", "row"
+"""Columns of a label file, besides the target."""
+
+
+def check_labels(columns: Columns, data: Data, drift: Drift | None, issues: IssueCollector) -> None:
+    """Check that labels can be joined with logged predictions, and are not training data.
+
+    Args:
+        columns: valid, as the other tables.
+        data: likewise.
+        drift: likewise.
+        issues: collects the issues.
+    """
+    if data.labels is None:
+        return
+    place = ("data", "labels")
+    if drift is None or drift.sample == 0:
+        key, hint = ("[drift]", "write [drift]") if drift is None else ("drift.sample", "sample = 0.1")
+        issues.add(place, f"requires {key}: otherwise no predictions are logged", hint=hint)
+    if columns.target in (REQUEST, ROW):
+        hint = "rename the target column: label files have their own column of this name"
+        issues.add(place, "cannot be combined with this target", found=columns.target, hint=hint)
+    try:
+        _, expression = parse_names(data.labels)
+    except ValueError as error:
+        issues.add(place, str(error), found=data.labels, hint='such as "labels/{date}.csv"')
+        return
+    if data.path is None:
+        return
+    try:
+        _, others = parse_names(data.path)
+    except ValueError:
+        return  # more stars than a pattern of labels may have: not comparable
+    if expression.fullmatch(a_name(data.path)) or others.fullmatch(a_name(data.labels)):
+        hint = 'put them into their own folder: labels = "labels/{date}.csv"'
+        issues.add(place, "matches training data", found=data.labels, hint=hint)
+
+
+DEFAULT_TRIALS = 20
+"""Default of ``n_trials``, if the search space is not smaller."""
+
+
+def read_trials(
+    value: object, searches: Sequence[ModelSearch], issues: IssueCollector, limits: SpecLimits
+) -> int:
+    """Return ``n_trials``, or the default if ``value`` is ``None``."""
+    if value is None:
+        sizes = [space_size(search.hyperparameters) for search in searches]
+        return min(DEFAULT_TRIALS, sum(size or DEFAULT_TRIALS for size in sizes))
+    right = f"an integer from 1 to {limits.trials:,}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        hint = "remove the quotes" if looks_bare(value) else f"write n_trials = {DEFAULT_TRIALS}"
+        issues.add(("n_trials",), "must be an integer", found=value, expected=right, hint=hint)
+        return 0
+    if not 1 <= value <= limits.trials:
+        issues.add(("n_trials",), "is out of bounds", found=value, expected=right)
+    return value
+
+
+def check_search(
+    search: Search,
+    model: ModelDefinition,
+    searches: Sequence[ModelSearch],
+    issues: IssueCollector,
+    limits: SpecLimits,
+) -> Search:
+    """Return the search with the catalogue's name of its metric."""
+    metric = _metric(search.metric, model) if search.metric else model.default_metric
+    if not metric:
+        issues.add(
+            ("search", "metric"),
+            f"is not a metric for {model.task}",
+            found=search.metric,
+            expected=", ".join(model.metrics),
+            word=search.metric,
+            names=model.metrics,
+        )
+    if search.strategy == "grid":
+        _check_grid(searches, issues, limits)
+    if search.strategy == "cma-es":
+        _check_cma_es(searches, issues)
+    return search.model_copy(update={"metric": metric})
+
+
+def _metric(name: str, model: ModelDefinition) -> str:
+    for metric in model.metrics.values():
+        if name == metric.name or name in metric.aliases:
+            return metric.name
+    return ""
+
+
+def _check_grid(searches: Sequence[ModelSearch], issues: IssueCollector, limits: SpecLimits) -> None:
+    points = sum(
+        math.prod(space.grid_size for space in search.hyperparameters.values()) for search in searches
+    )
+    if points > limits.grid:
+        issues.add(
+            ("search", "strategy"),
+            "makes a grid of too many points",
+            found=points,
+            expected=f"at most {limits.grid:,}",
+            hint="use larger steps or another strategy",
+        )
+
+
+def _check_cma_es(searches: Sequence[ModelSearch], issues: IssueCollector) -> None:
+    """Check that there is a range: CMA-ES samples other values at random."""
+    for search in searches:
+        if not any(isinstance(space, Range) for space in search.hyperparameters.values()):
+            issues.add(
+                ("search", "strategy"),
+                f"requires a range, and {search.name} has none",
+                found="cma-es",
+                expected="at least one hyperparameter with min and max",
+                hint='strategy = "tpe" searches values as well',
+            )
+
+
+def check_evaluation(
+    evaluation: Evaluation, model: ModelDefinition, has_time: bool, issues: IssueCollector
+) -> Evaluation:
+    """Return the evaluation with the default split of the task."""
+    path = ("evaluation", "split")
+    regression = model.task == "regression"
+    if "split" not in evaluation.model_fields_set:
+        return evaluation.model_copy(update={"split": "random" if regression else "stratified"})
+    if regression and evaluation.split == "stratified":
+        right = '"random" or "time"'
+        issues.add(path, "cannot be stratified for a regressor", found="stratified", expected=right)
+    if evaluation.split == "time" and not has_time:
+        hint = 'write time = "…" in [columns]'
+        issues.add(path, "requires a time column", found="time", hint=hint)
+    return evaluation
