@@ -20,7 +20,7 @@ from dmls_core.data.files import Files
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.monitoring.inference_log import COLUMN_PREFIX
 from dmls_core.settings import DataLimits
-from dmls_core.spec.rules import REQUEST, ROW
+from dmls_core.spec.column_rules import REQUEST, ROW
 
 MAX_ROWS = 5_000_000
 """Rows of a label file at most."""

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import rules
+from dmls_core.spec.column_rules import check_columns, check_labels
 from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.issues import IssueCollector
-from dmls_core.spec.rules import check_columns, check_evaluation, check_labels, check_search, read_trials
+from dmls_core.spec.rules import check_evaluation, check_search, read_trials
 from dmls_core.spec.search_space_parser import read_models, read_searches
 from dmls_core.spec.spec import ModelSearch, Spec
 from dmls_core.spec.table_parser import read_table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from dmls_core import extensions
 from dmls_core.settings import SpecLimits
@@ -13,13 +12,12 @@ from dmls_core.spec.cron import cron_issue
 from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.hyperparameters import Range, space_size
 from dmls_core.spec.issues import IssueCollector, looks_bare
-from dmls_core.spec.partitions import FIELDS, a_name, has_fields, parse_names, parse_pattern
+from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
 from dmls_core.spec.spec import ModelSearch
 from dmls_core.spec.tables import (
     Columns,
     Data,
-    Drift,
     Evaluation,
     Expectations,
     Owner,
@@ -209,102 +207,6 @@ def read_tags(value: object, issues: IssueCollector, limits: SpecLimits) -> dict
         elif key.startswith(("dmls.", "mlflow.")):
             issues.add(path, "is reserved for the platform")
     return value
-
-
-_ONE_COLUMN = ("target", "id", "time", "weight")
-
-
-def check_columns(
-    columns: Columns, table: dict[str, Any], issues: IssueCollector, limits: SpecLimits
-) -> None:
-    """Report what is wrong between the keys of ``[columns]``; ``table`` is what the spec said."""
-    roles: dict[str, str] = {}
-    for role in _ONE_COLUMN:
-        name = getattr(columns, role)
-        if name is not None and roles.setdefault(name, role) != role:
-            issues.add(("columns", role), f"is also the {roles[name]} column", found=name)
-    for key in ("features", "categorical", "drop", "sensitive"):
-        _check_names(getattr(columns, key), ("columns", key), issues, limits)
-    if table.get("features") == []:
-        issues.add(("columns", "features"), "is empty", found=[], hint="remove it to use all other columns")
-    _check_roles("features", columns.features, roles, issues)
-    _check_roles("drop", columns.drop, roles | dict.fromkeys(columns.features, "feature"), issues)
-    _check_features("categorical", columns, roles, issues)
-    _check_features("sensitive", columns, roles, issues)
-
-
-def _check_names(names: Sequence[str], path: Path, issues: IssueCollector, limits: SpecLimits) -> None:
-    if len(names) > limits.columns:
-        most = f"at most {limits.columns:,}"
-        issues.add(path, "names too many columns", found=names, expected=most)
-    seen: set[str] = set()
-    for index, name in enumerate(names):
-        if name in seen:
-            issues.add((*path, index), "appears twice", found=name, hint="name each column once")
-        seen.add(name)
-
-
-def _check_roles(key: str, names: Sequence[str], roles: dict[str, str], issues: IssueCollector) -> None:
-    for index, name in enumerate(names):
-        if name in roles:
-            issues.add(
-                ("columns", key, index),
-                f"is also a {roles[name]}"
-                if roles[name] == "feature"
-                else f"is also the {roles[name]} column",
-                found=name,
-            )
-
-
-def _check_features(key: str, columns: Columns, roles: dict[str, str], issues: IssueCollector) -> None:
-    """Check that each column of the list ``key`` may be a feature."""
-    features, dropped = set(columns.features), set(columns.drop)
-    for index, name in enumerate(getattr(columns, key)):
-        path = ("columns", key, index)
-        if name in roles:
-            issues.add(path, f"is the {roles[name]} column, not a feature", found=name)
-        elif name in dropped:
-            issues.add(path, "is dropped", found=name)
-        elif features and name not in features:
-            issues.add(path, "is not a feature", found=name, word=name, names=columns.features)
-
-
-REQUEST, ROW = "request_id", "row"
-"""Columns of a label file, besides the target."""
-
-
-def check_labels(columns: Columns, data: Data, drift: Drift | None, issues: IssueCollector) -> None:
-    """Check that labels can be joined with logged predictions, and are not training data.
-
-    Args:
-        columns: valid, as the other tables.
-        data: likewise.
-        drift: likewise.
-        issues: collects the issues.
-    """
-    if data.labels is None:
-        return
-    place = ("data", "labels")
-    if drift is None or drift.sample == 0:
-        key, hint = ("[drift]", "write [drift]") if drift is None else ("drift.sample", "sample = 0.1")
-        issues.add(place, f"requires {key}: otherwise no predictions are logged", hint=hint)
-    if columns.target in (REQUEST, ROW):
-        hint = "rename the target column: label files have their own column of this name"
-        issues.add(place, "cannot be combined with this target", found=columns.target, hint=hint)
-    try:
-        _, expression = parse_names(data.labels)
-    except ValueError as error:
-        issues.add(place, str(error), found=data.labels, hint='such as "labels/{date}.csv"')
-        return
-    if data.path is None:
-        return
-    try:
-        _, others = parse_names(data.path)
-    except ValueError:
-        return  # more stars than a pattern of labels may have: not comparable
-    if expression.fullmatch(a_name(data.path)) or others.fullmatch(a_name(data.labels)):
-        hint = 'put them into their own folder: labels = "labels/{date}.csv"'
-        issues.add(place, "matches training data", found=data.labels, hint=hint)
 
 
 DEFAULT_TRIALS = 20
