@@ -1,7 +1,7 @@
-"""Airflow's question whether a model may be served: when it can be answered, and when the answer counts.
+"""Answer Airflow's approval of a model over its REST API: when an answer is accepted and takes effect.
 
-Whoever answers over Airflow's API keeps to this: ``dmls deploy`` from outside, the web page from within. Both
-ask again until the task has settled, because an answer given within moments of the question can be lost.
+``dmls deploy`` and the web page follow these rules. Both repeat the answer until the task has settled:
+Airflow can lose an answer that is given within moments of the request.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 Answer = Literal["Approve", "Reject"]
-"""Options of Airflow's approval; the first lets a run go on."""
+"""Options of Airflow's approval; the first lets a run continue."""
 
 PAUSE_SECONDS = 2.0
-"""Between the question and the answer: the scheduler has to see the task's pause before the answer, or it
-takes the task for a killed one, tries it once more, and asks again."""
+"""Pause between request and answer: the scheduler must see the task paused before the answer. Otherwise it
+takes the task for a killed one, retries it, and requests the approval again."""
 
 PAUSED = ("awaiting_input", "deferred")
-"""States of a task that an answer wakes. Given earlier, between the question and the pause, it is noted by
-Airflow and wakes nobody: the run would wait for ever."""
+"""States of a task that an answer wakes. Airflow stores an earlier answer without waking the task: the run
+would wait forever."""
 
 UNSETTLED = frozenset({"none", "scheduled", "queued", "running", "up_for_retry", *PAUSED})
 
 
 def can_be_answered(asked: Mapping[str, Any], answer: Answer) -> bool:
-    """Say whether an entry of Airflow's ``hitlDetails`` waits for an answer and takes this one now."""
+    """Return whether an entry of Airflow's ``hitlDetails`` accepts this answer now."""
     paused = asked["task_instance"]["state"] in PAUSED
     return paused and answer in asked["options"] and not asked["response_received"]
 
 
 def has_settled(state: str | None) -> bool:
-    """Say whether Airflow has taken up an answer, by the state of the task that asked."""
+    """Return whether an answer took effect, by the state of the task that requested it."""
     return state is not None and state not in UNSETTLED
 
 

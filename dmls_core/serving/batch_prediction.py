@@ -26,12 +26,12 @@ from dmls_core.serving.resumable_file import Parts, written_in_parts
 from dmls_core.serving.served_model import PREDICTION, PROBABILITY
 
 REQUEST_BYTES = 16 << 20
-"""Largest matrix sent in one request: Triton's HTTP endpoint refuses more than 64 MiB."""
+"""Maximum size of a request's matrix: Triton's HTTP endpoint rejects more than 64 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Answers to rows, in their order.
+    """Predictions for rows, in their order.
 
     Attributes:
         values: labels of a classification, float32 values of a regression; length n_rows.
@@ -47,22 +47,22 @@ class Predictions:
 
 
 class Predictor:
-    """A model that Triton serves, spoken to in the user's own columns.
+    """A served model that takes the user's own columns.
 
-    The encoder is the one of the very version that answers: when another version goes live between two
-    requests, its encoder is read, and the rows at hand are sent again.
+    The encoder is that of the version that answers: if another version goes live between two requests, its
+    encoder is read and the rows are sent again.
     """
 
     def __init__(
         self, repository: Repository, client: TritonClient, model: str, *, protocol: Protocol = "grpc"
     ) -> None:
-        """Find out which version is served.
+        """Look up the served version.
 
         Args:
             repository: the repository that Triton reads; it holds each version's encoder.
             client: the Triton server.
             model: ``<team>.<job>``.
-            protocol: what to ask over.
+            protocol: protocol of the requests.
 
         Raises:
             NotFoundError: Triton serves no such model, or a version that the repository does not have.
@@ -129,11 +129,11 @@ def predict_file(
     progress: Callable[[float], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Predict every row of a CSV file and write it with the columns that the prediction adds.
+    """Predict every row of a CSV file, and write it with the added columns of the prediction.
 
-    Fields and rows stay as they are, in their order. Added are ``prediction`` and, for a classification,
-    ``probability_<label>`` per label. Where an earlier call for the same file, version and target was
-    interrupted, this one goes on behind the last batch that was written.
+    Fields and rows stay as they are, in their order. The columns ``prediction`` and, for a classification,
+    ``probability_<label>`` per label are added. If an earlier call for the same file, version and target was
+    interrupted, this one resumes after the last batch.
 
     Args:
         predictor: the served model.
@@ -141,7 +141,7 @@ def predict_file(
         target: a path, which appears whole or not at all unless it is a device or a pipe, or an open text
             stream.
         progress: called with the share of the file that is done, 0 to 1.
-        say: called with a line for people where an interrupted file is gone on with.
+        say: called with a line for users if an interrupted file is resumed.
 
     Returns:
         The number of rows.
@@ -160,7 +160,7 @@ def predict_file(
         _check_header(source, names, predictor.encoder.feature_names, added)
         writer = csv.writer(parts.out, lineterminator="\n")
         if parts.rows:
-            say(f"going on behind row {parts.rows:,}, where an earlier call was interrupted")
+            say(f"resuming after row {parts.rows:,}, where an earlier call was interrupted")
             next(islice(rows, parts.rows - 1, None))
         else:
             writer.writerow([*header, *added])
@@ -176,13 +176,13 @@ def predict_file(
                 )
             writer.writerows([*row, *more] for row, more in zip(batch, _added(answers), strict=True))
             parts.finish(len(batch))
-            if size:  # nobody knows how long a pipe is
+            if size:  # the size of a pipe is unknown
                 progress(os.lseek(file.fileno(), 0, os.SEEK_CUR) / size)
         return parts.rows
 
 
 def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
-    """Return what decides on the predictions of a file; nothing equals it where the file is a pipe."""
+    """Return what the predictions of a file depend on; unique if the file is a pipe."""
     about = os.fstat(file.fileno())
     return {
         "model": predictor.model,
@@ -193,7 +193,7 @@ def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
 
 
 def _added(answers: Predictions) -> Iterator[list[str]]:
-    """Yield what is added to each row; a float32 is written with as many digits as it has."""
+    """Yield the fields added to each row; a float32 is written with as many digits as it has."""
     if answers.probabilities is None:
         yield from ([str(value)] for value in answers.values)
         return
@@ -202,7 +202,7 @@ def _added(answers: Predictions) -> Iterator[list[str]]:
 
 
 def _rows(source: Path, file: io.TextIOWrapper) -> Iterator[list[str]]:
-    """Yield the header, then the rows, each as long as the header; blank lines are left out."""
+    """Yield the header and the rows, each as long as the header; blank lines are skipped."""
     reader = csv.reader(file, strict=True)
     width: int | None = None
     try:
@@ -255,13 +255,13 @@ def _writing(target: Path | TextIO, origin: dict[str, Any]) -> AbstractContextMa
         return nullcontext(Parts(target, 0))
     if os.path.exists(target) and not target.is_file():  # noqa: PTH110  Path's fails in a closed folder
         return _written_straight(target)
-    # A link stays one: /dev/stdout is a link to a file where that is what stdout is.
+    # Links stay links: /dev/stdout is a link to a file if stdout is redirected to one.
     return written_in_parts(Path(os.path.realpath(target)), origin)
 
 
 @contextmanager
 def _written_straight(target: Path) -> Iterator[Parts]:
-    """Write to a device or a pipe, such as /dev/null, in whose place no file must come."""
+    """Write to a device or a pipe, such as /dev/null, which no file may replace."""
     try:
         with target.open("w", encoding="utf-8", newline="") as file:
             yield Parts(file, 0)

@@ -1,4 +1,4 @@
-"""The Treelite checkpoint: exact in float32, and proven to answer like the model it came from."""
+"""Treelite checkpoints: exact in float32, and checked against the model they were made from."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ CLASSIFIERS = (0, 2)
 
 
 def snap_thresholds(model: treelite.Model) -> treelite.Model:
-    """Move every float64 threshold to the float32 that tells float32 values apart the same way.
+    """Replace every float64 threshold by the float32 that splits float32 values in the same way.
 
     The FIL backend computes in single precision, where a threshold rounded to the nearest float32 may
-    land on the other side of a value. For a float32 ``x``, ``x <= t`` is ``x <= floor32(t)`` and
+    end up on the other side of a value. For a float32 ``x``, ``x <= t`` is ``x <= floor32(t)`` and
     ``x < t`` is ``x < ceil32(t)``, exactly.
 
     Args:
@@ -64,9 +64,9 @@ def _round_towards(values: NDArray[np.float64], end: float) -> NDArray[np.float6
 
 
 def export(model: treelite.Model, path: Path) -> treelite.Model:
-    """Snap a model's thresholds and write it to ``path``; return what a server will load from there."""
+    """Snap a model's thresholds, write it to ``path``, and return it as a server loads it."""
     snap_thresholds(model).serialize(path)
-    del model  # a large forest would lie in memory twice
+    del model  # otherwise a large forest is in memory twice
     return load(path)
 
 
@@ -74,7 +74,7 @@ def load(path: Path) -> treelite.Model:
     """Read a checkpoint.
 
     Raises:
-        ServingError: it is not a Treelite checkpoint that this release can read.
+        ServingError: it is not a Treelite checkpoint, or this release cannot read it.
     """
     try:
         return treelite.Model.deserialize(path)
@@ -85,7 +85,7 @@ def load(path: Path) -> treelite.Model:
 def predict(
     model: treelite.Model, features: NDArray[np.float32], *, threads: int = -1
 ) -> NDArray[np.float32]:
-    """Predict as the FIL backend serves it, with Treelite's own inference on the CPU.
+    """Predict as the FIL backend does, with Treelite's own inference on the CPU.
 
     Args:
         model: a loaded checkpoint.
@@ -101,14 +101,14 @@ def predict(
 
 
 def predict_as_fil(path: Path, features: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """Predict with nvForest in single precision, which is what the FIL backend runs.
+    """Predict with nvForest in single precision, the library that the FIL backend runs.
 
     Args:
         path: the checkpoint.
         features: (n_rows, n_features).
 
     Returns:
-        As ``predict`` does; None where nvForest is not installed.
+        As of ``predict``; ``None`` if nvForest is not installed.
     """
     try:
         library = import_module("nvforest")
@@ -121,7 +121,7 @@ def predict_as_fil(path: Path, features: NDArray[np.float32]) -> NDArray[np.floa
 
 
 def _as_served(found: NDArray[Any], n_rows: int, *, classifier: bool) -> NDArray[np.float32]:
-    """Return answers in the shape that they are served in."""
+    """Return answers in the shape in which they are served."""
     found = found.reshape(n_rows, -1)
     if found.shape[1] == 1:
         found = np.concatenate([1 - found, found], axis=1) if classifier else found[:, 0]
@@ -129,26 +129,26 @@ def _as_served(found: NDArray[Any], n_rows: int, *, classifier: bool) -> NDArray
 
 
 def is_classifier(model: treelite.Model) -> bool:
-    """Say whether a model gives probabilities rather than values."""
+    """Return whether a model returns probabilities rather than values."""
     return int(model.get_header_accessor().get_field("task_type")[0]) in CLASSIFIERS
 
 
 def check_parity(expected: FloatArray, served: FloatArray) -> None:
-    """Compare what the engine predicts with what the checkpoint predicts for the same rows.
+    """Compare the engine's predictions with the checkpoint's for the same rows.
 
-    The rule is that of every later check of what is served, whatever the number of trees: Treelite sums in
-    the precision of the model's leaves, and forests of 5,000 trees agree to the last bit (boosted trees of
+    The tolerance is that of every later verification, whatever the number of trees: Treelite sums in the
+    precision of the model's leaves, and forests of 5,000 trees agree to the last bit (boosted trees with
     float32 leaves to 1.2e-7).
 
     Args:
-        expected: the engine's own: (n_rows, n_classes) probabilities or (n_rows,) values.
-        served: the checkpoint's, of the same shape.
+        expected: of the engine: probabilities (n_rows, n_classes) or values (n_rows,).
+        served: of the checkpoint, in the same shape.
 
     Raises:
         ServingError: they differ; the message names the first row.
     """
     if expected.shape != served.shape:
-        raise ServingError(f"the checkpoint answers in shape {served.shape}, the model in {expected.shape}")
+        raise ServingError(f"the checkpoint returns shape {served.shape}, the model {expected.shape}")
     both = (answers.reshape(len(answers), -1) for answers in (expected.astype(np.float32), served))
     bad = rows_that_differ(*both, classification=expected.ndim > 1)
     if len(bad):

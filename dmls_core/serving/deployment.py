@@ -120,10 +120,15 @@ class Deployment:
                 not load the version; all servers serve the previous version then.
         """
         with self.repository.lock(self.model):
-            if self.repository.staged(self.model) != version:
-                return self._already_promoted(version)
-            golden, proof = self._verify_candidate(version, max_latency_ms)
             previous, before = self.repository.before(self.model, version)
+            if self.repository.staged(self.model) != version:
+                if before == version:  # a repeated step
+                    return DeployedVersion(self.model, version, previous)
+                raise ServingError(
+                    f"version {version} of {self.model} is no longer the candidate: another publisher "
+                    f"replaced it. {self._still_served()}"
+                )
+            golden, proof = self._verify_candidate(version, max_latency_ms)
             had_canary = self.repository.options(self.model).canary is not None
             self.serve(golden, before, finish, options, end_canary=True)
             self.repository.confirm(self.model, version)
@@ -203,7 +208,7 @@ class Deployment:
         switched: list[TritonClient] = []
         try:
             self.repository.set_options(self.model, replace(wanted, canary=None) if end_canary else wanted)
-            self.repository.serve(self.model, version, beside=before)
+            self.repository.serve(self.model, version, previous=before)
             for client in self.servers:
                 switched.append(client)
                 load_version(client, self.model, version)
@@ -212,7 +217,7 @@ class Deployment:
                 finish(version, before)
         except DmlsError as error:
             self.repository.set_options(self.model, options_before)
-            self.repository.serve(self.model, before, beside=version)
+            self.repository.serve(self.model, before, previous=version)
             outcome = restore_version(switched, self.model, before)
             raise ServingError(f"{error}. {outcome}") from error
         # Until this, the table endpoint also accepts the columns of the previous version.
@@ -294,16 +299,6 @@ class Deployment:
         for client in self.servers:
             with suppress(ServingError):
                 client.unload(self.model + CHALLENGER)
-
-    def _already_promoted(self, version: int) -> DeployedVersion:
-        """Return the version of a repeated step; fail if another publisher replaced the candidate."""
-        served, verified = self.repository.serving(self.model), self.repository.verified(self.model)
-        if served == version and version in verified:
-            return DeployedVersion(self.model, version, self.repository.previous(self.model, version))
-        raise ServingError(
-            f"version {version} of {self.model} is no longer the candidate: another publisher replaced it. "
-            f"{self._still_served()}"
-        )
 
     def _verify_candidate(self, version: int, max_latency_ms: float | None) -> tuple[GoldenRows, Proof]:
         """Return the candidate's golden rows and the proof of the slowest server."""

@@ -1,4 +1,4 @@
-"""What a forest would answer were its trees cut at a smaller depth."""
+"""Predictions of a forest whose trees are cut at each smaller depth."""
 
 from __future__ import annotations
 
@@ -14,52 +14,54 @@ if TYPE_CHECKING:
     import treelite
 
 TREES = 100
-"""Trees that are looked at, the first ones: what is lost by a cut hardly depends on more."""
+"""Number of trees that are evaluated, from the first: more hardly change the loss by a cut."""
 
 VALUES = 20_000_000
-"""Answers that are kept at most, which bounds the rows."""
+"""Maximum number of predictions in memory, which limits the rows."""
 
 
-def answers_by_depth(
+def predictions_by_depth(
     model: treelite.Model, features: NDArray[np.float32], *, trees: int = TREES
 ) -> NDArray[np.float64] | None:
-    """Return the answers of a forest that is cut at each depth, up to its own.
+    """Return the predictions of a forest that is cut at each depth, up to its own.
 
-    A node that becomes a leaf answers with the mean of the leaves below it, each with the weight of the
-    training rows that came there, as it would have if the tree had been grown no deeper.
+    A node that becomes a leaf predicts the mean of the leaves below it, weighted by their training rows, as
+    if the tree had been grown no deeper.
 
     Args:
         model: a loaded checkpoint.
-        features: (n_rows, n_features); fewer rows are answered where the answers would be too many.
-        trees: how many trees are looked at.
+        features: (n_rows, n_features); more than ``VALUES`` predictions reduce the rows.
+        trees: number of trees to evaluate.
 
     Returns:
-        Shape (n_depths, n_rows, n_outputs), depth 0 first; None for boosted trees, whose nodes say nothing
-        by themselves, and where the model does not tell the weights of its leaves.
+        Shape (n_depths, n_rows, n_outputs), depth 0 first; ``None`` for boosted trees, whose nodes predict
+        nothing by themselves, and for models without weights of their leaves.
     """
     header = model.get_header_accessor()
     if not header.get_field("average_tree_output")[0]:
         return None
     shape: Any = header.get_field("leaf_vector_shape")
-    outputs, looked_at = int(np.prod(shape)), min(trees, model.num_tree)
-    answers = np.zeros((1, len(features), outputs))
+    outputs, count = int(np.prod(shape)), min(trees, model.num_tree)
+    predictions = np.zeros((1, len(features), outputs))
     try:
         # One by one: a large forest is not in memory twice.
-        for tree in islice(read_trees(model, outputs, most=1), looked_at):
-            if (deeper := tree.depth + 1 - len(answers)) > 0:
+        for tree in islice(read_trees(model, outputs, most=1), count):
+            if (deeper := tree.depth + 1 - len(predictions)) > 0:
                 fits = max(1, VALUES // ((tree.depth + 1) * outputs))
-                # Beyond its own depth a tree answers what it answers there.
-                answers = np.concatenate([answers, np.repeat(answers[-1:], deeper, axis=0)])[:, :fits]
-            _add(tree, features[: answers.shape[1]], answers)
+                # Below its own depth a tree's predictions do not change.
+                predictions = np.concatenate([predictions, np.repeat(predictions[-1:], deeper, axis=0)])[
+                    :, :fits
+                ]
+            _add(tree, features[: predictions.shape[1]], predictions)
     except ValueError:
         return None
-    return answers / looked_at
+    return predictions / count
 
 
-def _add(tree: FlatTrees, rows: NDArray[np.float32], answers: NDArray[np.float64]) -> None:
-    """Add a tree's answers to rows, cut at each depth."""
+def _add(tree: FlatTrees, rows: NDArray[np.float32], predictions: NDArray[np.float64]) -> None:
+    """Add the predictions of a tree that is cut at each depth."""
     nodes, every = np.full(len(rows), tree.roots[0]), np.arange(len(rows))
-    for at_depth in answers:
+    for at_depth in predictions:
         at_depth += tree.values[nodes]
         found = rows[every, tree.features[nodes]]
         goes_left = np.where(np.isnan(found), tree.missing_left[nodes], found <= tree.thresholds[nodes])

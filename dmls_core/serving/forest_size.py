@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import treelite
 
 SIZE_FILE = "size.json"
-"""Written beside the checkpoint by the trainer, which has the forest in memory."""
+"""Written next to the checkpoint by the trainer, which has the forest in memory."""
 
 _MEGA = 1e6
 
@@ -41,14 +41,14 @@ def forest_size(model: treelite.Model) -> dict[str, Any]:
 
 
 def check_size(model: str, folder: Path) -> None:
-    """Refuse a model that is too large to be loaded.
+    """Reject a model that is too large to be loaded.
 
     Args:
         model: ``<team>.<job>``.
         folder: the run's ``model/`` folder.
 
     Raises:
-        UserError: its checkpoint is larger than the limit; the message says which depth would fit.
+        UserError: its checkpoint exceeds the limit; the message names a depth that would fit.
         ServingError: there is no checkpoint.
     """
     limit = ServingLimits.from_environment().checkpoint_bytes
@@ -62,7 +62,7 @@ def check_size(model: str, folder: Path) -> None:
     trade = _trade(json.loads(path.read_bytes()), size, limit) if path.is_file() else ""
     raise UserError(
         ValidationIssue(
-            f"{model} is too large to be served, and what is served stays as it is",
+            f"{model} is too large to be served; the served version stays",
             found=f"a checkpoint of {size / _MEGA:,.0f} MB",
             expected=f"at most {limit / _MEGA:,.0f} MB (DMLS_SERVING_CHECKPOINT_BYTES)",
             hint=f"{trade}give max_depth or n_estimators a smaller max, or raise the limit: Triton holds the "
@@ -72,7 +72,7 @@ def check_size(model: str, folder: Path) -> None:
 
 
 def _trade(about: Mapping[str, Any], size: int, limit: int) -> str:
-    """Say what the model's depth costs, and which depth fits."""
+    """Return the model's size by depth, and a depth that fits, in words."""
     nodes = about["nodes_to_depth"]
     depth = len(nodes) - 1
     fitting = [d for d, count in enumerate(nodes) if count / nodes[-1] * size <= limit]

@@ -1,4 +1,4 @@
-"""Who may publish a model: a file lock in a folder, a lease that is renewed in S3."""
+"""Locks of a model's publisher: a file lock in a folder, a renewed lease in S3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmls_core.errors import ConflictError, ObjectMissingError, ServingError, St
 from dmls_core.store import Store
 
 LEASE_SECONDS = 60.0
-"""How long a lease lasts that is not renewed: so long does a killed publisher keep others out."""
+"""Duration of a lease that is not renewed; a killed publisher keeps others out for this long."""
 
 RENEW_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
@@ -28,15 +28,15 @@ class BusyError(ServingError):
 
 
 class LostError(ServingError):
-    """A publisher is not the only one any more."""
+    """A publisher has lost its lease."""
 
 
 @contextmanager
 def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
-    """Hold the lock of a file, which ends with the process that holds it.
+    """Hold a file's lock, which ends with the process.
 
     Raises:
-        BusyError: another one held it for ``timeout`` seconds.
+        BusyError: another publisher held it for ``timeout`` seconds.
     """
     with path.open("a+") as file:
         deadline = time.monotonic() + timeout
@@ -53,10 +53,10 @@ def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
 
 @contextmanager
 def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Lease]:
-    """Hold a lease: an object that one writer alone can make, or take over once it has run out.
+    """Hold a lease: an object that only one writer can create, or take over once it has expired.
 
     Raises:
-        BusyError: another one held it for ``timeout`` seconds.
+        BusyError: another publisher held it for ``timeout`` seconds.
     """
     own = Lease(store, key)
     deadline = time.monotonic() + timeout
@@ -76,7 +76,7 @@ def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Lease]
 
 
 class Lease:
-    """A lease of one publisher: an object with the time at which it runs out."""
+    """A publisher's lease: an object with the time at which it expires."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store, self._key, self._id = store, key, uuid.uuid4().hex
@@ -85,20 +85,20 @@ class Lease:
         self._renewed = 0.0
 
     def check(self, model: str) -> None:
-        """Return if nobody else can hold it.
+        """Check that no other publisher can hold the lease.
 
         Raises:
-            LostError: another one took it, or it could not be renewed and has run out.
+            LostError: another publisher took it, or it could not be renewed and has expired.
         """
         if self._taken or time.monotonic() > self._renewed + LEASE_SECONDS:
             why = "another publisher has taken it" if self._taken else "the repository did not answer in time"
             raise LostError(
-                f"the lease on {model} was lost ({why}), and nothing more is changed: see with `dmls doctor` "
-                "what is served, and deploy again if it is not the champion"
+                f"the lease on {model} was lost ({why}); nothing more is changed: see with `dmls doctor` "
+                "which version is served, and deploy again if it is not the champion"
             )
 
     def take(self) -> str:
-        """Take the lease; return who holds it otherwise."""
+        """Take the lease and return an empty text, or return its holder."""
         before = time.monotonic()
         try:
             self._etag = self._store.create(self._key, self._content()).etag
@@ -108,7 +108,7 @@ class Lease:
         return ""
 
     def _take_over(self) -> str:
-        """Take a lease that was left or has run out; by the server's clock as far as it tells."""
+        """Take a lease that was left or has expired."""
         try:
             data, info = self._store.read(self._key)
             found = json.loads(data)
@@ -118,11 +118,11 @@ class Lease:
             self._etag = self._store.replace(self._key, self._content(), info.etag).etag
             self._renewed = before
         except (ConflictError, ObjectMissingError):
-            return "another one"  # it came first, or has just left
+            return "another one"  # another publisher was faster, or has just left
         return ""
 
     def keep(self, ended: threading.Event) -> None:
-        """Renew the lease until it is left, or is another's."""
+        """Renew the lease until it is left or lost."""
         while not ended.wait(RENEW_SECONDS):
             before = time.monotonic()
             try:
@@ -133,10 +133,10 @@ class Lease:
                 if self._taken:
                     return
             except StoreError:
-                continue  # the next round tries again, well before it runs out
+                continue  # the next round tries again, well before it expires
 
     def _is_ours(self) -> bool:
-        """Say whether the lease is ours under another ETag: an answer to a renewal that worked got lost."""
+        """Return whether the lease is ours under another ETag: the answer to a renewal was lost."""
         try:
             data, info = self._store.read(self._key)
         except StoreError:
@@ -147,7 +147,7 @@ class Lease:
         return True
 
     def leave(self) -> None:
-        """Let others have it at once; it runs out by itself where the store fails."""
+        """Free the lease at once; if the store fails, it expires."""
         with suppress(StoreError):
             self._store.replace(self._key, self._content(seconds=0.0), self._etag)
 

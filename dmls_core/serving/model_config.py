@@ -17,22 +17,22 @@ CONFIG_FILE = "config.pbtxt"
 CHECKPOINT_FILE = "checkpoint.tl"
 
 BOOKKEEPING = ".dmls"
-"""Folder of a repository that Triton does not look into."""
+"""Folder of a repository that Triton ignores."""
 
 CANDIDATE = ".candidate"
-"""What the name of a model's candidate adds, which Triton serves beside it until it proved itself."""
+"""Suffix of a candidate's name: Triton serves it next to the model until it is verified."""
 
 CHALLENGER = ".challenger"
-"""What the name of a model's challenger adds, which answers a share of the table endpoint's requests."""
+"""Suffix of a challenger's name: it answers a share of the table endpoint's requests."""
 
 MAX_BATCH_SIZE = 8192
-"""Most rows that one request may carry."""
+"""Maximum number of rows in a request."""
 
 InstanceKind = Literal["KIND_AUTO", "KIND_CPU"]
 
-# A version takes requests once it has answered the warm-up. Requests do not wait to be batched: those are
-# that came while others were answered. output_class is what FIL reads up to release 25.08, is_classifier from
-# 25.09 on, and a classifier without a threshold is refused by both.
+# A version accepts requests once it has answered the warm-up. Batches hold the requests that arrived while
+# others were answered; none waits for a batch. FIL reads output_class up to release 25.08 and is_classifier
+# from 25.09 on; both reject a classifier without a threshold.
 _FOREST_CONFIG = """\
 name: "{name}"
 backend: "fil"
@@ -60,7 +60,7 @@ _VERSIONS = re.compile(r"^version_policy \{ specific \{ versions: \[ ([0-9, ]+) 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What Triton must be told of a model.
+    """A model's inputs and outputs in Triton.
 
     Attributes:
         n_features: columns of ``input__0``.
@@ -82,11 +82,11 @@ BATCHING = "dynamic_batching { }\n"
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How a model answers several requests at once; the defaults are the simplest.
+    """How a model answers concurrent requests; the defaults are the simplest scaling.
 
     Attributes:
-        instances: of the forest, and processes of its table endpoint.
-        batching: whether requests that came while others were answered are answered together.
+        instances: instances of the forest, and processes of its table endpoint.
+        batching: whether requests that arrived meanwhile are answered together.
     """
 
     instances: int = 1
@@ -100,16 +100,16 @@ def check_model_name(name: str) -> str:
     """Return ``name`` if it is ``<team>.<job>``, or its candidate's or challenger's.
 
     Raises:
-        ServingError: it is anything else, so that no name can leave its folder or its quotes.
+        ServingError: it is anything else; so no name can leave its folder or its quotes.
     """
     team, dot, job = name.removesuffix(CANDIDATE).removesuffix(CHALLENGER).partition(".")
     if not (dot and layout.is_name(team) and layout.is_name(job)):
-        raise ServingError(f"{name!r} is no model name: expected <team>.<job>")
+        raise ServingError(f"{name!r} is not a model name: expected <team>.<job>")
     return name
 
 
 def quoted(text: str) -> str:
-    """Return any text as a string of Triton's configuration language, with its quotes."""
+    """Return a text as a quoted string of Triton's configuration language."""
     plain = (chr(b) if 32 <= b < 127 and chr(b) not in '\\"' else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(plain)}"'
 
@@ -122,14 +122,14 @@ def fil_config(
     kind: InstanceKind = "KIND_AUTO",
     scaling: Scaling = SIMPLEST,
 ) -> str:
-    """Write the configuration of a Treelite checkpoint.
+    """Return the configuration of a Treelite checkpoint for the FIL backend.
 
     Args:
         name: ``<team>.<job>``.
         shape: the model's inputs and outputs.
-        versions: the versions to serve; Triton touches no other one.
-        kind: ``KIND_AUTO`` takes a GPU where there is one; ``KIND_GPU`` would fail without.
-        scaling: how it answers several requests at once.
+        versions: the versions to serve; Triton ignores all others.
+        kind: ``KIND_AUTO`` uses a GPU if there is one; ``KIND_GPU`` would fail without.
+        scaling: instances and batching.
 
     Raises:
         ServingError: the name is not allowed, or there is no version.
@@ -157,12 +157,12 @@ def configured_versions(config: str) -> tuple[int, ...]:
     """
     found = _VERSIONS.search(config)
     if not found:
-        raise ServingError("config.pbtxt has no version_policy that DMLS wrote")
+        raise ServingError("config.pbtxt has no version_policy written by DMLS")
     return tuple(int(version) for version in found[1].split(","))
 
 
 SUFFIX = ".table"
-"""What the endpoint's name adds to the forest's: no job's name holds a dot."""
+"""Suffix of the table endpoint's name: no job's name contains a dot."""
 
 LABEL, PROBABILITIES, VALUE, VERSION = "label", "probabilities", "value", "version"
 
@@ -191,18 +191,15 @@ def table_name(model: str) -> str:
     """Return the name of the table endpoint of ``<team>.<job>``.
 
     Raises:
-        ServingError: ``model`` is no such name.
+        ServingError: ``model`` is not such a name.
     """
     return check_model_name(model) + SUFFIX
 
 
 def table_files(encoder: Mapping[str, Any]) -> dict[str, str]:
-    """Return the content of a version's folder of the table endpoint, by file name.
+    """Return the files of a version's folder of the table endpoint, by name.
 
-    The code is DMLS's own, the same for every model; the encoder is data.
-
-    Args:
-        encoder: the version's ``encoder.json``.
+    The code is the same for every model; the version's ``encoder`` is data.
     """
     table = resources.files("dmls_core.serving.table")
     return {
@@ -221,20 +218,19 @@ def table_config(
     scaling: Scaling = SIMPLEST,
     parameters: Mapping[str, str] | None = None,
 ) -> str:
-    """Write the configuration of the table endpoint of a model.
+    """Return the configuration of a model's table endpoint.
 
-    The endpoint answers with whichever of the versions Triton serves of the forest at that moment, and
-    changes from one to another by itself. Its inputs are the columns of all of them, each optional to
-    Triton; the version that answers says which of its own are missing. A column that is a number in one
-    version and a category in another is what ``version`` takes it for. A version of another kind of target
-    cannot give the same outputs and is left out.
+    The endpoint answers with the version of the forest that Triton serves at that moment, and switches with
+    it. Its inputs are the columns of all versions, each optional to Triton; the version that answers reports
+    which of its own are missing. If a column is a number in one version and a category in another,
+    ``version`` decides. A version with another kind of target has other outputs and is left out.
 
     Args:
         model: the forest, ``<team>.<job>``.
         encoders: by version; the folder of each must be in the repository.
-        version: the version to be served, whose folder Triton loads; ``encoders`` holds it.
-        scaling: how it answers several requests at once.
-        parameters: further ones for the endpoint, by key.
+        version: the version to serve, whose folder Triton loads; a key of ``encoders``.
+        scaling: instances and batching.
+        parameters: further parameters of the endpoint, by key.
 
     Raises:
         ServingError: the name is not allowed.
@@ -275,7 +271,7 @@ def table_config(
 
 
 def _outputs(classes: set[int]) -> list[str]:
-    """Return the lines of the outputs; two versions may have different numbers of classes."""
+    """Return the lines of the outputs; versions may differ in their number of classes."""
     wide = classes.pop() if len(classes) == 1 else -1
     tensors = {VERSION: ("TYPE_INT64", 1)}
     if wide == 0:

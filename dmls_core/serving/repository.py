@@ -237,13 +237,13 @@ class Repository:
                 return None
         return max(configured_versions(text))
 
-    def serve(self, name: str, version: int | None, *, beside: int | None = None) -> None:
+    def serve(self, name: str, version: int | None, *, previous: int | None = None) -> None:
         """Write the configurations that serve ``version``, or remove them; Triton reads them when it loads.
 
         Args:
             name: ``<team>.<job>``.
             version: the version to serve.
-            beside: the version that is served until Triton has loaded the other one: the table endpoint
+            previous: the version that is served until Triton has loaded the other one: the table endpoint
                 knows both, and so switches with the forest.
         """
         self._check_lease(name)
@@ -255,9 +255,9 @@ class Repository:
             encoders = {}
             known = self.versions(name)
             options = self.options(name)
-            if options.canary and options.canary.version in (version, beside):
+            if options.canary and options.canary.version in (version, previous):
                 options = replace(options, canary=None)  # it is the served version, or was until now
-            for number in (version, beside, options.canary and options.canary.version):
+            for number in (version, previous, options.canary and options.canary.version):
                 if number in known:
                     self._write_table(name, number, self.read(name, number, "encoder.json"))
                     encoders[number] = self._encoder(name, number)

@@ -1,7 +1,7 @@
-"""A text file that is written in parts, appears whole, and is gone on with after an interruption.
+"""Write a text file in parts: it appears as a whole, and an interrupted write resumes.
 
-Beside ``target`` lie, while it is written, ``.<name>.partial`` with the parts that are done and
-``.<name>.partial.json`` with what they were made of.
+While ``target`` is written, ``.<name>.partial`` next to it holds the finished parts, and
+``.<name>.partial.json`` describes their origin.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dmls_core.errors import DataError, UserError, ValidationIssue
 
 @dataclass(slots=True)
 class Parts:
-    """The parts that are there, and where to write the next one.
+    """The finished parts of a file, and the stream for the next one.
 
     Attributes:
-        out: stands behind the last part that was finished.
+        out: positioned after the last finished part.
         rows: rows in the finished parts.
     """
 
@@ -33,7 +33,7 @@ class Parts:
     _made_of: Mapping[str, Any] | None = None
 
     def finish(self, rows: int) -> None:
-        """Keep what was written: ``rows`` rows more."""
+        """Finish a part with ``rows`` rows."""
         self.rows += rows
         if self._state is None:
             return
@@ -49,12 +49,12 @@ class Parts:
 
 @contextmanager
 def written_in_parts(target: Path, made_of: Mapping[str, Any]) -> Iterator[Parts]:
-    """Open a file's parts; when the block ends well, the file is there.
+    """Open a file's parts; when the block succeeds, they replace the file.
 
     Args:
-        target: the file. What it held before stays until then.
-        made_of: what decides on the content, as plain JSON: parts of anything else are thrown away, and so
-            are all parts when the block raises a ``UserError``.
+        target: the file. Its previous content stays until then.
+        made_of: the origin of the content as plain JSON. Parts with another origin are discarded, and so are
+            all parts if the block raises a ``UserError``.
 
     Raises:
         DataError: the file cannot be written, or is being written by another process.
@@ -79,13 +79,13 @@ def written_in_parts(target: Path, made_of: Mapping[str, Any]) -> Iterator[Parts
 
 
 def _found(state: Path, made_of: Mapping[str, Any], size: int) -> tuple[int, int]:
-    """Return rows and bytes of the finished parts, if they are of the same origin."""
+    """Return rows and bytes of the finished parts, if they have the same origin."""
     try:
         found = json.loads(state.read_bytes())
         if found["schema"] == 1 and found["made_of"] == made_of and found["bytes"] <= size:
             return int(found["rows"]), int(found["bytes"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # none, or damaged: the work is done again
+        pass  # none, or damaged: start again
     return 0, 0
 
 
@@ -101,7 +101,7 @@ def _locked(partial: Path, target: Path) -> Iterator[IO[str]]:
                         "another process is writing this file", file=str(target), hint="wait for it"
                     )
                 ) from None
-            # Another process may have finished its file, this very one, before the lock was ours.
+            # Another process may have finished and renamed this file before the lock was ours.
             if partial.exists() and os.path.samestat(partial.stat(), os.fstat(out.fileno())):
                 yield out
                 return

@@ -1,7 +1,7 @@
-"""``connect``: ask a served model with a DataFrame, over gRPC, and get a DataFrame back.
+"""``connect``: send a DataFrame to a served model over gRPC, and get a DataFrame back.
 
-It needs NumPy and ``tritonclient[grpc]``, and no file of the model: what the table endpoint takes and gives
-is in its configuration, which Triton tells.
+It needs NumPy and ``tritonclient[grpc]``, and no file of the model: Triton returns the table endpoint's
+configuration, which states its inputs and outputs.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dmls_core.serving.tensors import TEXT, Columns, like, read_columns
 
 PREDICTION, PROBABILITY = "prediction", "probability_"
 ROUNDS = 3
-"""How often a frame is asked again when another version goes live meanwhile."""
+"""Attempts for a frame if another version goes live meanwhile."""
 
 REQUEST_BYTES = 64 << 20
-"""Largest table of numbers sent in one request; texts may take more."""
+"""Maximum size of a request's numbers; texts may take more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What the endpoint takes and gives.
+    """Inputs and outputs of a table endpoint.
 
     Attributes:
         kinds: Triton's type of each column.
-        columns: the columns of each version that may answer; the one to be served comes first.
-        labels: its labels; None for a regression.
+        columns: the columns of each version that may answer, the configured one first.
+        labels: the labels of each version; ``None`` for a regression.
     """
 
     kinds: dict[str, str]
@@ -55,13 +55,13 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
         grpc: ``host:port`` of Triton's gRPC endpoint; by default that of ``DMLS_TRITON_GRPC``, or of the
             embedded platform.
         timeout: seconds that a request may take.
-        shared_memory: hand rows to a Triton on this machine by POSIX shared memory, and not in messages.
-            Close the connection then: what was registered stays with Triton otherwise.
+        shared_memory: pass rows to a Triton on this machine by POSIX shared memory instead of messages.
+            Close the connection afterwards, or Triton keeps the region registered.
 
     Raises:
         NotFoundError: Triton serves no such model.
-        ServingError: Triton does not answer, or cannot use this machine's shared memory, or ``model`` is no
-            model's name.
+        ServingError: Triton does not answer, or cannot use this machine's shared memory, or ``model`` is
+            not a model's name.
         PlatformError: no address is given or set.
     """
     address = grpc or _configured_address()
@@ -76,7 +76,7 @@ def _configured_address() -> str:
 
 
 class ServedModel:
-    """A model behind its table endpoint. Not for several threads at once."""
+    """A model behind its table endpoint, for one thread at a time."""
 
     def __init__(self, model: str, address: str, *, timeout: float, shared_memory: bool) -> None:
         """Connect as ``connect`` does."""
@@ -99,7 +99,7 @@ class ServedModel:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, and the shared memory with it."""
+        """Close the connection and its shared memory."""
         if self._shared:
             self._shared.release()
         self._client.close()
@@ -111,20 +111,20 @@ class ServedModel:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in the order of their probabilities; none for a regression."""
+        """The labels in the order of their probabilities; empty for a regression."""
         return next(iter(self._signature.labels.values())) or ()
 
     def predict(self, frame: Any) -> Any:  # noqa: ANN401  a DataFrame of pandas or polars
-        """Predict the rows of a frame; all of them are answered by the same version.
+        """Predict the rows of a frame, all with the same version of the model.
 
         Args:
-            frame: a pandas or polars DataFrame, or a mapping of column names to values. Columns that the
-                model does not know are ignored.
+            frame: a pandas or polars DataFrame, or a mapping of column names to values. Unknown columns
+                are ignored.
 
         Returns:
             A frame of the same library with ``prediction`` and, for a classification,
-            ``probability_<label>`` for each label; rows in the same order, pandas' index kept. For a
-            mapping: a dict of arrays.
+            ``probability_<label>`` for each label, in the order of the rows, with pandas' index; for a
+            mapping, a dict of arrays.
 
         Raises:
             DataError: a column is missing, or a value is not a number where one is needed.
@@ -138,18 +138,18 @@ class ServedModel:
                 self._signature = self._read_signature()
                 if self._signature == known:
                     raise
-                continue  # another version is served meanwhile, with other columns
+                continue  # another version went live meanwhile, with other columns
             versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(known.columns))}
             if len(versions) == 1 and versions <= known.columns.keys():
                 return like(frame, _added(parts, known.labels[versions.pop()]))
             self._signature = self._read_signature()
-        raise ServingError(f"{self.model} changed its version {ROUNDS} times while it was asked: try again")
+        raise ServingError(f"{self.model} changed its version {ROUNDS} times during the request: try again")
 
     def _ask(self, columns: Columns) -> list[Columns]:
-        """Return the outputs for the rows, in parts of as many rows as Triton takes."""
+        """Return the outputs for the rows, in parts of as many rows as Triton accepts."""
         n_rows = len(next(iter(columns.values()), ()))
         parts = []
-        # Where a challenger is tried, requests of one id are answered by the same version.
+        # During a canary, the same version answers all requests with the same id.
         request_id = uuid.uuid4().hex
         size = max(1, min(MAX_BATCH_SIZE, REQUEST_BYTES // (8 * max(1, len(columns)))))
         for start in range(0, n_rows, size):
@@ -165,7 +165,7 @@ class ServedModel:
         return parts
 
     def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str) -> Any:  # noqa: ANN401  untyped
-        """Send one request with Triton's inputs and their values."""
+        """Send one request."""
 
         def send() -> Any:  # noqa: ANN401
             return self._client.infer(
@@ -192,7 +192,7 @@ class ServedModel:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Turn what the client library raises into an error that names the address."""
+        """Turn errors of the client library into errors that name the address."""
         from tritonclient.utils import InferenceServerException
 
         try:
@@ -211,7 +211,7 @@ class ServedModel:
 
 
 def _added(parts: list[Columns], labels: tuple[str, ...] | None) -> Columns:
-    """Return the columns that a prediction adds, of all parts."""
+    """Return the columns that a prediction adds."""
     if labels is None:
         return {PREDICTION: np.concatenate([np.empty(0, np.float32), *(part[VALUE] for part in parts)])}
     chosen = [label.decode() for part in parts for label in part[LABEL]]

@@ -1,4 +1,4 @@
-"""Inputs for a Triton server on the same machine, by POSIX shared memory in the place of messages."""
+"""Pass inputs to a Triton server on the same machine by POSIX shared memory instead of messages."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from dmls_core.errors import ServingError
 
 log = logging.getLogger(__name__)
 
-FOLDER = "/dev/shm"  # noqa: S108 - where POSIX shared memory lies on Linux
+FOLDER = "/dev/shm"  # noqa: S108 - POSIX shared memory on Linux
 
 START_BYTES = 1 << 16
 
 ALIGNMENT = 64
-"""Tensors begin at multiples of so many bytes."""
+"""Tensors begin at multiples of this many bytes."""
 
 RELEASE_SECONDS = 2.0
-"""Longest wait until the server has let go of a region: it answers a request some moments before it does."""
+"""Maximum wait until the server frees a region: it answers a request a moment earlier."""
 
 
 class SharedInputs:
     """One region that a server has open, for the inputs of one request at a time.
 
-    The region is kept between requests, and another takes its place where one needs more room.
+    The region is kept between requests; a larger one replaces it if a request needs more room.
     """
 
     def __init__(self, client: Any, address: str, *, timeout: float) -> None:  # noqa: ANN401  untyped
-        """Open a small region at once, to find out whether it can be done.
+        """Open a small region at once, to check that the server supports it.
 
         Args:
-            client: Triton's own, over gRPC.
+            client: Triton's gRPC client.
             address: of the server, for messages.
             timeout: seconds that a request may take.
 
@@ -55,7 +55,7 @@ class SharedInputs:
         self._open(START_BYTES)
 
     def ask(self, inputs: Mapping[Any, NDArray[Any]], infer: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Put the values of inputs into the region, and return the answer to a request with them.
+        """Copy the inputs into the region, send a request with them, and return the answer.
 
         Args:
             inputs: Triton's ``InferInput`` and its values.
@@ -71,14 +71,14 @@ class SharedInputs:
             try:
                 return infer()
             except BaseException as error:
-                # The server may read on in what it did not answer: the next request takes another region.
+                # The server may still read the region of a failed request: the next one gets another region.
                 self.release()
                 if not (opened_before and "Unable to find shared memory region" in str(error)):
                     raise
-                opened_before = False  # the server was started again since
+                opened_before = False  # the server was restarted since
 
     def release(self) -> None:
-        """Have the server close the region, and remove it; nothing happens where there is none."""
+        """Have the server close the region, if there is one, and remove it."""
         if self._handle is None:
             return
         handle, self._handle, self._size = self._handle, None, 0
@@ -103,7 +103,7 @@ class SharedInputs:
             tensor.set_shared_memory(self._name, size, start)
 
     def _open(self, size: int) -> None:
-        """Make a region and have the server open it."""
+        """Create a region and have the server open it."""
         self._name = f"dmls-{uuid.uuid4().hex}"
         key = f"/{self._name}"
         try:
@@ -142,10 +142,10 @@ class SharedInputs:
                         time.sleep(0.01)
                         continue
                     log.warning("Triton at %s keeps a region of memory: %s", self._address, error)
-            return  # a server that is gone, or lets nobody register memory, has nothing to close
+            return  # a server that is gone, or rejects registration, has nothing to close
 
 
 def _is_silent(error: Any) -> bool:  # noqa: ANN401
-    """Tell a server that does not answer from one that refuses."""
+    """Return whether the server did not answer, rather than reject the request."""
     status: str = error.status() or ""
     return status.endswith(("UNAVAILABLE", "DEADLINE_EXCEEDED")) and "restricted" not in error.message()

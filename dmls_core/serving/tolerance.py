@@ -1,4 +1,4 @@
-"""When answers to the same rows agree: one rule for the training's export and for what is served."""
+"""The tolerance within which predictions for the same rows agree: at the export, and of the served model."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 PROBABILITY_TOLERANCE = 1e-6
-"""Largest difference of a probability."""
+"""Maximum difference of a probability."""
 
 VALUE_TOLERANCE = 1e-5
-"""Largest difference of a value, as a share of the largest.
+"""Maximum difference of a value, relative to the largest value.
 
-A value near zero is the difference of larger ones: their size decides what float32 can hold.
+A value near zero is a difference of larger ones, whose size limits the precision of float32.
 """
 
 
 def rows_that_differ(expected: NDArray[Any], got: NDArray[Any], *, classification: bool) -> NDArray[np.intp]:
-    """Return the rows in which answers differ.
+    """Return the indices of rows whose predictions differ.
 
-    The class must be the very same one: a row whose two best probabilities tie must tie in both. A NaN
+    The class must be the same: if the two highest probabilities of a row tie, they must tie in both. NaN
     agrees with nothing.
 
     Args:
-        expected: (n_rows, n_outputs).
-        got: of the same shape.
-        classification: whether the outputs are probabilities, else values.
+        expected: shape (n_rows, n_outputs).
+        got: the same shape.
+        classification: whether the outputs are probabilities; otherwise they are values.
     """
     difference = np.abs(got - expected)
     if not classification:

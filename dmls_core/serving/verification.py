@@ -73,7 +73,7 @@ class GoldenRows:
             NotFoundError: the repository has no such version.
         """
         golden = repository.read(model, version, "golden.json")
-        encoder = Encoder.from_json(repository.read(model, version, "encoder.json"))
+        encoder_json = repository.read(model, version, "encoder.json")
         encoded = np.asarray(golden["encoded"], dtype=np.float32)
         expected = np.asarray(golden["expected"], dtype=np.float32)
         if not len(encoded) or len(expected) != len(encoded) or not np.isfinite(expected).all():
@@ -82,6 +82,7 @@ class GoldenRows:
                 "is not a finite number"
             )
         expected = expected.reshape(len(encoded), -1)
+        encoder = Encoder.from_json(encoder_json)
         rows = cls(model, version, encoder, golden["columns"], encoded, expected, golden["labels"])
         rows._check_encoder()
         return rows

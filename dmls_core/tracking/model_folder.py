@@ -1,4 +1,4 @@
-"""A run's ``model/`` folder as MLflow keeps a model: no pickle, code and data apart."""
+"""Log a run's ``model/`` folder as an MLflow model: without pickle, with code and data in separate files."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ ARTIFACTS = {
     "model": "model.json",
     "card": "card.html",
 }
-"""What MLflow keeps of a run's ``model/`` folder; runs of earlier releases have no card."""
+"""Files of a run's ``model/`` folder in the MLflow model; runs of earlier releases have no card."""
 
 
 def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[str, str]) -> str:
-    """Upload the model of ``run`` and return its id; an upload that broke off is done again.
+    """Upload the model of ``run`` and return its id; an interrupted upload is repeated.
 
     Args:
         client: the tracking server.
@@ -68,12 +68,12 @@ def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
 
 @contextmanager
 def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iterator[Path]:
-    """Build the folder that MLflow loads a model from; it is gone afterwards.
+    """Yield a temporary folder from which MLflow loads a model.
 
     Args:
         folder: a run's ``model/`` folder.
-        about: what MLflow knows of the model already: its id and its run.
-        versions: versions of the libraries that trained it, as far as known.
+        about: the model's id and run in MLflow.
+        versions: known versions of the libraries that trained it.
     """
     import mlflow.pyfunc
 
@@ -100,11 +100,11 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
 
 
 def signature(encoder: Encoder) -> ModelSignature:
-    """Describe the user's columns and what comes back.
+    """Return the signature: the user's columns, and the prediction's.
 
-    Columns are required but of any type. MLflow refuses whole numbers (``int64``) where a signature says
-    ``double``, and numbers where it says ``string``; a frame read from a CSV has either, by chance of its
-    rows. The encoder knows which values fit and says so itself.
+    Columns are required but of any type. MLflow rejects integers (``int64``) if a signature says ``double``,
+    and numbers if it says ``string``; the types in a frame read from a CSV depend on its rows. The encoder
+    checks the values itself.
     """
     from mlflow.models import ModelSignature
     from mlflow.types.schema import AnyType, ColSpec, Schema
@@ -130,7 +130,7 @@ def example(encoder: Encoder, columns: Mapping[str, list[Any]]) -> pd.DataFrame:
 
 
 def requirements(versions: Mapping[str, str]) -> list[str]:
-    """Return what loading the model needs; a library's version at the training counts, then the one here."""
+    """Return the packages needed to load the model, in their versions at the training, or those installed."""
     from mlflow.version import VERSION
 
     known = {"mlflow": VERSION, **versions}
@@ -139,7 +139,7 @@ def requirements(versions: Mapping[str, str]) -> list[str]:
 
 @contextmanager
 def _without_remarks() -> Iterator[None]:
-    """Keep MLflow from logging what it is doing and what it misses of pip and conda."""
+    """Silence MLflow's log messages about its steps, pip and conda."""
     logger = logging.getLogger("mlflow")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
 """The model that MLflow loads: the user's columns in, the user's labels out.
 
-MLflow keeps this file with every logged model and runs it to load one, where DMLS need not be installed.
-The encoder's file lies beside it as ``dmls_model/encoder.py``.
+MLflow stores this file with every logged model and runs it to load the model, without DMLS installed. The
+encoder is in ``dmls_model/encoder.py`` next to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TableModel(PythonModel):
 
     def load_context(self, context: PythonModelContext) -> None:
         """Read the checkpoint and the encoder that was fitted with it."""
-        # Only now is the model's own code on the path.
+        # The model's own code is on the path only now.
         encoder = import_module("dmls_model.encoder").Encoder
         self.encoder = encoder.from_json(json.loads(Path(context.artifacts["encoder"]).read_bytes()))
         self.model = treelite.Model.deserialize(context.artifacts["checkpoint"])

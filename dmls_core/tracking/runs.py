@@ -1,4 +1,4 @@
-"""Record a finished training run in MLflow, as often as it takes, once."""
+"""Record a finished training run in MLflow; repeated calls complete what is missing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 COMPARED = ("champion_score", "challenger_score", "difference", "probability")
-"""Numbers of the comparison with the champion that are metrics of the run."""
+"""Figures of the comparison with the champion that become metrics of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """Where a training run is found in MLflow.
+    """A training run in MLflow.
 
     Attributes:
         run_id: MLflow's id of the run.
@@ -52,20 +52,20 @@ def log_run(
 ) -> TrackedRun:
     """Record a run, its trials and its model in MLflow, and make the model the challenger.
 
-    A run is known by its key: repeating this finds what is there and completes what is missing.
+    The run is identified by its key: a repeated call completes what is missing.
 
     Args:
         uri: the MLflow server.
         result: the run's ``result.json``.
-        folder: a copy of the run's folder: ``trials/``, ``model/``, and what else the trainer left.
+        folder: a copy of the run's folder with ``trials/``, ``model/`` and the trainer's other files.
         spec: the canonical spec.
         airflow_url: page of the run in Airflow.
-        public_uri: the MLflow server as a browser reaches it, where that differs.
+        public_uri: the MLflow server as a browser reaches it, if that differs.
         tags: more tags for the run and its model.
-        challenger: whether the model becomes the challenger; else it gets no alias.
+        challenger: whether the model becomes the challenger; otherwise it gets no alias.
 
     Raises:
-        TrackingError: MLflow does not answer, or not as it should.
+        TrackingError: MLflow does not answer, or rejects a request.
     """
     client = connect(uri)
     with reaching(uri, f"record run {result['run_key']}"):
@@ -91,7 +91,7 @@ def log_run(
 
 
 def _experiment(client: MlflowClient, result: Mapping[str, Any]) -> str:
-    """Return the id of the job's experiment, made or brought back from MLflow's bin if need be."""
+    """Return the id of the job's experiment; create or restore it if needed."""
     from mlflow.exceptions import MlflowException
 
     name = f"dmls/{result['team']}/{result['job']}"
@@ -103,7 +103,7 @@ def _experiment(client: MlflowClient, result: Mapping[str, Any]) -> str:
             raise
     found = client.get_experiment_by_name(name)
     if found is None:
-        raise TrackingError(f"MLflow has an experiment {name} and does not show it")
+        raise TrackingError(f"MLflow has an experiment {name} but does not list it")
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
     return str(found.experiment_id)
@@ -147,7 +147,7 @@ def _tags(result: Mapping[str, Any], airflow_url: str) -> dict[str, str]:
 def _log_content(
     client: MlflowClient, run: Run, result: Mapping[str, Any], folder: Path, spec: Mapping[str, Any]
 ) -> None:
-    """Log parameters, metrics, trials and files; logging them again changes nothing."""
+    """Log parameters, metrics, trials and files; a repeated call changes nothing."""
     from mlflow.entities import Metric, Param
 
     run_id, at = run.info.run_id, run.info.start_time
@@ -166,7 +166,7 @@ def _log_content(
 
 
 def _metrics(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the run's metrics: those on the holdout by their own names, ``score`` and times besides."""
+    """Return the run's metrics: those on the holdout by their names, ``score``, and times."""
     metrics = {
         result["metric"]: result["score"],
         "score": result["score"],

@@ -1,4 +1,4 @@
-"""Trials in MLflow: child runs of a training run, in a bounded number of requests."""
+"""Trials in MLflow: every trial's score in the parent run, and child runs of the best trials."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 TRIAL_TAG = "dmls.trial"
 
 MAX_CHILDREN = 200
-"""Trials that get a child run: the best ones. A child costs three requests; every trial is in the parent's
-``trial_score`` as well, for one request per thousand, and in ``trials.json``."""
+"""Number of trials with a child run: the best ones. A child run takes three requests. Every trial is in the
+parent's metric ``trial_score``, which takes one request per thousand, and in ``trials.json``."""
 
 THREADS = 6
 PAGE = 1000
@@ -25,18 +25,18 @@ MESSAGE_CHARACTERS = 2000
 def log_trials(
     client: MlflowClient, parent: Run, trials: Sequence[Mapping[str, Any]], direction: str
 ) -> None:
-    """Record a run's trials; what an earlier attempt recorded is completed, not repeated.
+    """Record a run's trials; a repeated call completes what is missing.
 
     Args:
         client: the tracking server.
         parent: the training run.
-        trials: what ``trials/*.json`` hold, by number.
+        trials: the contents of ``trials/*.json``, by number.
         direction: "maximize" or "minimize".
     """
     from mlflow.entities import Metric
 
-    # Trials follow each other from the parent's start on. Derived and not read from a clock, so that a
-    # repeat logs the same points again, and MLflow keeps a point once.
+    # Times are derived from the parent's start, one trial after the other: so a repeated call logs the same
+    # points, which MLflow keeps once.
     ends = accumulate((1000 * t["seconds"] for t in trials), initial=float(parent.info.start_time))
     starts = {trial["number"]: int(start) for trial, start in zip(trials, ends, strict=False)}
     scored = [trial for trial in trials if trial["value"] is not None]
@@ -53,14 +53,14 @@ def log_trials(
 
 
 def _best(trials: Sequence[Mapping[str, Any]], direction: str) -> list[Mapping[str, Any]]:
-    """Return the trials that get a child run; failed ones only where there is room."""
+    """Return the trials that get a child run; failed ones only if there is room."""
     sign = -1.0 if direction == "maximize" else 1.0
     ranked = sorted(trials, key=lambda t: (t["value"] is None, sign * (t["value"] or 0.0)))
     return ranked[:MAX_CHILDREN]
 
 
 def _children(client: MlflowClient, parent: Run) -> dict[str, Run]:
-    """Return the child runs that are there already, by the number in their tag."""
+    """Return the existing child runs by the number in their tag."""
     found = client.search_runs(
         [parent.info.experiment_id],
         f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'",

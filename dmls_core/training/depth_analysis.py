@@ -12,7 +12,7 @@ from dmls_core.evaluate.bootstrap import paired_bootstrap
 from dmls_core.models.metrics import compute
 from dmls_core.search import SearchTask
 from dmls_core.serving import checkpoint
-from dmls_core.serving.depth_predictions import TREES, answers_by_depth
+from dmls_core.serving.depth_predictions import TREES, predictions_by_depth
 from dmls_core.serving.forest_size import SIZE_FILE
 from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.training.prepare import Prepared
@@ -69,7 +69,7 @@ def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: 
     one standard error: Breiman and others, "Classification and regression trees", 1984). Depths are halved
     until one is found: a score that falls and rises again with the depth is not searched through.
     """
-    found = answers_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
+    found = predictions_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
     if found is None:
         return None
     answers = [depth if data.labels else depth[:, 0] for depth in found]

@@ -147,7 +147,7 @@ def test_a_shadow_is_compared_and_logged_while_the_live_version_answers(triton, 
 def test_what_does_not_prove_itself_or_is_served_is_not_tried(triton, client, served, tmp_path):
     repository = triton.repository
     deployment = Deployment(repository, client, served.name)
-    with pytest.raises(UserError, match="which is served already"):
+    with pytest.raises(UserError, match="which is already served"):
         deployment.start_canary(tmp_path / "a/model", share=0.5, shadow=False)
     trained_run(tmp_path / "numbers", regression=True)
     with pytest.raises(UserError, match="is a classification, and the challenger a regression"):

@@ -230,7 +230,7 @@ def test_what_is_not_there_is_said(parts):
     address = parts.client.addresses["grpc"]
     with pytest.raises(NotFoundError, match=r"does not serve lab\.none\.table: deploy lab\.none first"):
         connect("lab.none", grpc=address)
-    with pytest.raises(ServingError, match="no model name"):
+    with pytest.raises(ServingError, match="not a model name"):
         connect("lab.none.table", grpc=address)
     (port,) = free_ports(1)
     with pytest.raises(ServingError, match=f"127.0.0.1:{port} does not answer"):

@@ -1,1 +1,1 @@
-"""The tasks of a job's DAG other than the search itself."""
+"""The tasks of a job's DAG except the search; each module is named after its task id."""

@@ -1,4 +1,4 @@
-"""``evaluate``: is the candidate whole, and good enough to be considered?"""
+"""``evaluate``: check that the run's files are complete and the score reaches ``[deploy] min_metric``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class EvaluateOperator(JobTask):
     """Checks the run's files against their checksums and the score against ``[deploy] min_metric``."""
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the candidate's gist: score, metric, and whether it is good enough to deploy.
+        """Return the candidate's score, metric and comparison, and whether it is good enough to deploy.
 
         Raises:
-            RunnerError: a file of the result is missing or is not what the trainer wrote.
+            RunnerError: a file of the run is missing or differs in size from the trainer's.
         """
         result = read_result(run.job, run.store)
         for artifact in result["artifacts"]:
             found = run.store.head(run.job.run_file(artifact["name"]))
             if found is None or found.size != artifact["bytes"]:
                 raise RunnerError(
-                    f"{artifact['name']} of the run is not as the trainer left it; clear `search`"
+                    f"{artifact['name']} of the run is not the file that the trainer wrote; clear `search`"
                 )
         floor = run.job.spec.deploy.min_metric
         score, metric = result["score"], result["metric"]

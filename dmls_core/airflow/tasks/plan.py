@@ -1,4 +1,4 @@
-"""``plan``: which engine trains, how many workers search, and whom the candidate is compared with."""
+"""``plan``: choose the engine, the workers of the search, and the champion to compare with."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from dmls_core.store.waiting_queue import enqueue
 
 
 class PlanOperator(JobTask):
-    """Decides the engine and whom to compare with, and shares the search out.
-
-    ``search`` is mapped over what it returns.
-    """
+    """Chooses the engine and the champion to compare with; ``search`` is mapped over its result."""
 
     def run_job(self, run: JobRun) -> list[dict[str, Any]]:
-        """Return one entry for each worker of the search; the first leads.
+        """Return one entry for each worker of the search; the first is the leader.
 
         Raises:
-            SpecError: the spec asks for several, and the platform cannot have them share a search.
+            SpecError: the spec asks for several workers, but the platform has no study database.
         """
         spec = run.job.spec
-        # Asked here, so that a spec that this platform cannot run fails before it waits for a slot.
+        # Checked here, so that a spec that this platform cannot run fails before it waits for a slot.
         study_environment(run.job)
         engine = choose_engine(spec, run.settings.gpus)
         models = ", ".join(search.name for search in spec.models)
@@ -31,13 +28,13 @@ class PlanOperator(JobTask):
         self.log.info("%s trials of %s on the %s engine by %s", spec.n_trials, models, engine, workers)
         plan: list[dict[str, Any]] = [{"worker": worker, "engine": engine} for worker in range(workers)]
         if champion := _champion(run):
-            plan[0]["champion"] = champion  # the leader alone scores on the holdout
+            plan[0]["champion"] = champion  # only the leader scores on the holdout
         enqueue(run.store, engine, run.job.team, run.job.name, run.job.run_key)
         return plan
 
 
 def _champion(run: JobRun) -> dict[str, Any] | None:
-    """Return whom the candidate is to be compared with: version and run key; ``None``: there is none."""
+    """Return version and run key of the champion to compare with; ``None`` if there is none."""
     from dmls_core.tracking import champion_of
 
     found = champion_of(run.settings.mlflow_uri, run.job.model_name)

@@ -14,16 +14,16 @@ from dmls_core.airflow.tasks.base import JobRun, JobTask
 from dmls_core.tracking.registry import INTERVAL_END_TAG
 
 CHANGES_TAG = "dmls.changes"
-"""Tag with what a user changed for a run, JSON as it was given."""
+"""Tag with a user's changes for the run, as JSON."""
 
 
 class RegisterOperator(JobTask):
-    """Logs the run, its trials and its model to MLflow; the model's version becomes the challenger."""
+    """Logs the run, its trials and its model to MLflow, and makes the model's version the challenger."""
 
     operator_extra_links = LINKS
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the MLflow run's id, its address and its report's, and the registered model's version."""
+        """Return the MLflow run's id, the addresses of its page and report, and the model's version."""
         from dmls_core.tracking import log_run, report_url
 
         result = read_result(run.job, run.store)
@@ -50,7 +50,7 @@ class RegisterOperator(JobTask):
 
 
 def interval_tags(job: Job) -> dict[str, str]:
-    """Return the tags that say which data a run was trained on, and what of it a user asked for."""
+    """Return tags for the run's interval, its data, and a user's changes."""
     tags = {CHANGES_TAG: json.dumps(dict(job.changes))[:5000]} if job.changed else {}
     if job.interval is None:
         return tags

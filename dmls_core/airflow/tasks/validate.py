@@ -1,4 +1,4 @@
-"""``validate``: is the data there that the run is to train on?"""
+"""``validate``: check that the run's data exists, or choose it by the interval."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ from dmls_core.settings import IntakeLimits
 from dmls_core.store import layout
 
 POLL_SECONDS = 10.0
-"""Time between two looks for a partition; more where the platform lists less often."""
+"""Interval between two checks for a partition, unless the platform polls less often."""
 
 
 class ValidateOperator(JobTask):
     """Checks that the data objects are those of the admitted version, or chooses those of the interval.
 
-    Where a partition has not arrived, the task waits for it in the triggerer, without a worker slot.
-
-    The content is checked by Great Expectations in the trainer, side by side with the search: it costs
-    seconds to import and would otherwise delay every run.
+    If a partition has not arrived, the task waits for it in the triggerer, without a worker slot. Great
+    Expectations checks the content in the trainer, parallel to the search: its import takes seconds, which
+    would delay every run.
     """
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return the number of objects and bytes.
 
         Raises:
-            DataError: an object is gone or was replaced since its admission.
+            DataError: an object was removed or replaced since its admission.
         """
         run.reporter.running("validating the data")
         inputs = self._choose(run)
@@ -57,17 +56,17 @@ class ValidateOperator(JobTask):
         return {"objects": len(sizes), "bytes": sum(sizes)}
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on after the wait for a partition."""
+        """Continue after the wait for a partition."""
         if not event["arrived"]:
             timeout = open_run(context).job.spec.data.timeout
             raise AirflowFailException(
-                f"no partition of the interval arrived within [data] timeout ({timeout:g} s): drop it and "
-                "clear this task, or raise the timeout"
+                f"no partition of the interval arrived within [data] timeout ({timeout:g} s): upload it "
+                "and clear this task, or raise the timeout"
             )
         return self.execute(context)
 
     def _choose(self, run: JobRun) -> RunInputs | None:
-        """Return what this run reads where it is not simply what was admitted; wait for it if need be."""
+        """Return the run's inputs if they differ from the admitted data; wait for them if needed."""
         record, spec, intervals = run.job.record_of_run, run.job.spec, run.job.intervals
         selector = InputSelector(run.store, record, spec, intervals) if intervals else None
         interval = _interval(run, selector) if selector else None
@@ -76,10 +75,10 @@ class ValidateOperator(JobTask):
         return select_without_interval(run.store, record, spec) if run.job.changed else None
 
     def _wait(self, run: JobRun, selector: InputSelector, interval: DataInterval) -> NoReturn:
-        """Leave the worker until a partition of the interval is there."""
+        """Defer the task until a partition of the interval arrives."""
         spec, pattern = run.job.spec, run.job.spec.partitions
         if pattern is None:
-            raise ValueError("only partitions are waited for")
+            raise ValueError("only partitions can be waited for")
         deadline = datetime.now(UTC) + timedelta(seconds=spec.data.timeout)
         name = pattern.example(interval.start.in_timezone(spec.timezone))
         message = f"waiting for {name}, until {deadline:%Y-%m-%d %H:%M} UTC"
@@ -101,7 +100,7 @@ class ValidateOperator(JobTask):
         )
 
     def _keep(self, run: JobRun, inputs: RunInputs) -> None:
-        """Tell the other tasks, and write into the run's folder, what the run reads."""
+        """Record the run's inputs for the other tasks and in the run's folder."""
         for item in inputs.data:
             self.log.info("reading %s, ETag %s", item.key, item.etag)
         run.context["task_instance"].xcom_push(INPUTS, inputs.as_json())
@@ -114,15 +113,14 @@ class ValidateOperator(JobTask):
         try:
             run.store.create(folder + layout.RUN, json.dumps(document, indent=1).encode())
         except ConflictError:
-            self.log.info("the run %s was begun before: it goes on where it was", inputs.run_key)
+            self.log.info("the run %s was started before: it resumes", inputs.run_key)
 
 
 def _interval(run: JobRun, selector: InputSelector) -> DataInterval | None:
-    """Return the interval that the run is for.
+    """Return the run's interval: that of the schedule, a backfill, or the user's date.
 
-    That is the one which the schedule, a backfill or the user's date gave it. The run of an admission,
-    or one that is started by hand without a date, takes the newest data; it has none where the data was
-    admitted as a whole.
+    The run of an admission, and one started by hand without a date, use the newest data. They have no
+    interval if the data was admitted as a whole.
     """
     dag_run = run.context["dag_run"]
     start, end = dag_run.data_interval_start, dag_run.data_interval_end

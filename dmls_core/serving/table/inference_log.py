@@ -1,11 +1,11 @@
-"""The inference log within Triton: a sample of the rows that were asked, with the answers, in files.
+"""The inference log inside Triton: a sample of the requested rows, with the answers, in files.
 
-A copy of this file lies beside ``model.py`` in every version of a table endpoint. It imports nothing else of
-DMLS. Requests hand rows over and go on; a thread writes them. What does not fit is dropped and counted: no
-request waits, and none fails.
+Every version folder of a table endpoint holds a copy of this file. It imports nothing else of DMLS. A thread
+writes the rows, so no request waits for it or fails because of it; rows beyond its limits are discarded and
+counted.
 
-A file is JSON Lines: one object for each request of which rows were drawn. It is called
-``<UTC time>-<random>-<rows>.jsonl`` once it is whole, ``.part`` before, and lies in a folder of the model.
+A file is JSON Lines: one object for each request with sampled rows. A finished file is called
+``<UTC time>-<random>-<rows>.jsonl``, an unfinished one ``.part``; each model has a folder.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from typing import Any
 import numpy as np
 
 REQUEST_ROWS = 100
-"""Rows of one request that are logged at most."""
+"""Maximum number of logged rows of a request."""
 
 WAITING_ROWS = 5_000
-"""Rows in memory that are not written yet; further ones are dropped."""
+"""Maximum number of rows in memory that are not written yet; further rows are discarded."""
 
 TEXT = 500
-"""Characters of a text that are logged."""
+"""Maximum length of a logged text, in characters."""
 
 FILE_BYTES = 4 << 20
 FILE_SECONDS = 300.0
-"""A file is whole when it has so many bytes, or is so old."""
+"""A file is finished at this size or age."""
 
 FOLDER_BYTES = 64 << 20
-"""Bytes of a model's whole files; the oldest ones go when nobody fetches them."""
+"""Maximum size of a model's finished files; beyond it the oldest are removed."""
 
 OWN_REQUESTS = "dmls."
-"""How the ids of DMLS's own requests begin: golden rows are no data of users."""
+"""Prefix of the ids of DMLS's own requests: golden rows are not user data."""
 
 
 class RequestLog:
-    """Samples rows and writes them from a thread of its own."""
+    """Samples rows and writes them in its own thread."""
 
     def __init__(self, folder: Path, share: float, leave_out: list[str]) -> None:
-        """Start the thread; the folder is made when there is something to write.
+        """Start the thread; the folder is created with the first file.
 
         Args:
-            folder: the model's own.
+            folder: the model's folder.
             share: probability that a row is logged.
             leave_out: columns that are never written.
         """
@@ -61,7 +61,7 @@ class RequestLog:
         self.written = 0
         """Rows written so far."""
         self.dropped = 0
-        """Rows that were drawn and not kept."""
+        """Sampled rows that were discarded."""
         self._thread = threading.Thread(target=self._write, name="inference log", daemon=True)
         self._thread.start()
 
@@ -74,15 +74,15 @@ class RequestLog:
         outputs: Any,  # noqa: ANN401  the server's Python has no types of NumPy's
         shadow: tuple[int, list[str] | None, Any] | None = None,
     ) -> None:
-        """Draw rows of an answered request and hand them to the thread.
+        """Sample rows of an answered request and pass them to the thread.
 
         Args:
-            request_id: as the client gave it; an id is made up where it gave none.
+            request_id: the client's; without one, an id is generated.
             version: the version that answered.
             table: the columns, each of shape (n_rows,); texts are bytes.
             labels: of the outputs; None for a regression.
             outputs: shape (n_rows, n_outputs).
-            shadow: version, labels and outputs of a challenger that was asked as well.
+            shadow: version, labels and outputs of a shadow challenger.
         """
         drawn = np.flatnonzero(self._random.random(len(outputs)) < self._share)
         if not len(drawn) or request_id.startswith(OWN_REQUESTS):
@@ -111,19 +111,19 @@ class RequestLog:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write the remaining rows, and end the thread."""
         with self._changed:
             self._ended = True
             self._changed.notify()
         self._thread.join(timeout=10.0)
 
     def _write(self) -> None:
-        """Write one file after the other, until the end."""
+        """Write files until the log is closed."""
         while (entry := self._next(None)) is not None:
             self._write_file(entry)
 
     def _write_file(self, entry: dict[str, Any] | None) -> None:
-        """Write a file that begins with ``entry``; what cannot be written is dropped."""
+        """Write a file that begins with ``entry``; if it fails, its rows are discarded."""
         end = time.monotonic() + FILE_SECONDS
         started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         stem = f"{started}-{uuid.uuid4().hex[:12]}"
@@ -132,7 +132,7 @@ class RequestLog:
         try:
             if not self._folder.is_dir():
                 self._folder.mkdir(parents=True)
-                self._folder.chmod(0o770)  # the group may fetch the files; nobody else may read them
+                self._folder.chmod(0o770)  # the group may fetch the files; others may not read them
             with part.open("xb") as file:
                 while entry is not None:
                     line = _line(entry)
@@ -142,13 +142,13 @@ class RequestLog:
             part.replace(self._folder / f"{stem}-{written}.jsonl")
             self.written += written
             self._make_room()
-        except Exception:  # noqa: BLE001  the next file may do
+        except Exception:  # noqa: BLE001  the next file may succeed
             self.dropped += written + (len(entry["rows"]) if entry else 0)
             with suppress(OSError):
                 part.unlink(missing_ok=True)
 
     def _next(self, end: float | None) -> dict[str, Any] | None:
-        """Return what waits longest; None where nothing comes until ``end``, or ever."""
+        """Return the oldest entry; ``None`` if none comes until ``end``, or the log is closed."""
         with self._changed:
             while not self._waiting and not self._ended:
                 left = None if end is None else end - time.monotonic()
@@ -162,7 +162,7 @@ class RequestLog:
             return entry
 
     def _make_room(self) -> None:
-        """Remove the oldest files where they are more than a folder may hold."""
+        """Remove the oldest files beyond the folder's maximum size."""
         files = sorted(self._folder.glob("*.jsonl"))
         sizes = [file.stat().st_size for file in files]
         excess = sum(sizes) - FOLDER_BYTES
@@ -175,7 +175,7 @@ class RequestLog:
 
 
 def _line(entry: dict[str, Any]) -> bytes:
-    """Return an entry as a line of JSON, in which NaN stands for a missing number."""
+    """Return an entry as a line of JSON; NaN is a missing number."""
     plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in entry.items()}
     plain["columns"] = {
         name: [_plain(value) for value in values.tolist()] for name, values in entry["columns"].items()
@@ -184,5 +184,5 @@ def _line(entry: dict[str, Any]) -> bytes:
 
 
 def _plain(value: bytes | float) -> str | float:
-    """Return a text, cut where it is long, or a number."""
+    """Return a number, or a text of limited length."""
     return value.decode(errors="replace")[:TEXT] if isinstance(value, bytes) else value

@@ -28,16 +28,16 @@ import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 
 ROUNDS = 3
-"""How often all versions are asked: one may go while another comes."""
+"""Rounds through all versions: one may disappear while another appears."""
 
 LOG_FOLDER = "DMLS_INFERENCE_LOG"
-"""Names the folder of the inference log to Triton's processes; without it nothing is logged."""
+"""Environment variable with the folder of the inference log; without it nothing is logged."""
 
 OWN_REQUESTS = "dmls."
-"""How the ids of DMLS's own requests begin, which ask for the live version and are not logged."""
+"""Prefix of the ids of DMLS's own requests, which the live version answers and the log leaves out."""
 
 COUNT_SECONDS = 5.0
-"""Between two times that Triton is told what was logged."""
+"""Interval between two updates of Triton's metrics."""
 
 _LENGTH = struct.Struct("<I").unpack_from
 
@@ -46,8 +46,8 @@ class TritonPythonModel:
     """One instance of the endpoint of one model."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Read the encoder of every version that may be live; an old one may have been removed."""
-        # Triton's own takes three times as long for each text. It is looked up there for each tensor.
+        """Read the encoder of every version that may be live, unless its folder was removed."""
+        # Triton's own function takes three times as long. It is looked up there for each tensor.
         pb_utils.deserialize_bytes_tensor = _texts
         config = json.loads(args["model_config"])
         parameters = {key: value["string_value"] for key, value in config["parameters"].items()}
@@ -74,12 +74,12 @@ class TritonPythonModel:
         labels = {"model": self.forest}
         text = "Rows written into the inference log."
         self.counts.add("dmls_logged_rows_total", text, labels, log, "written")
-        text = "Rows drawn for the inference log and dropped."
+        text = "Rows sampled for the inference log and discarded."
         self.counts.add("dmls_log_dropped_rows_total", text, labels, log, "dropped")
         return log
 
     def _canary(self, options: str | None) -> Challenger | None:
-        """Return the challenger, where there is one: it is no version that may be live."""
+        """Return the challenger, if there is one; it is not a version that may be live."""
         if not options:
             return None
         canary = Challenger(self.versions, **json.loads(options))
@@ -89,16 +89,20 @@ class TritonPythonModel:
             ("dmls_canary_rows_total", "Rows that a challenger answered.", "answered"),
             (
                 "dmls_canary_different_rows_total",
-                "Of them, answered otherwise by the live version.",
+                "Of them, rows that the live version answered differently.",
                 "differed",
             ),
-            ("dmls_canary_missed_total", "Requests drawn for a challenger that it did not answer.", "missed"),
+            (
+                "dmls_canary_missed_total",
+                "Requests for a challenger that it did not answer.",
+                "missed",
+            ),
         ):
             self.counts.add(name, text, labels, canary, attribute)
         return canary
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer requests, all their rows by one call of the forest."""
+        """Answer requests with one call of the forest for all their rows."""
         tables = [_columns(request) for request in requests]
         ids = [request.request_id() for request in requests] if self.log or self.canary else []
         tried = self.canary.answer(ids, tables) if self.canary else {}
@@ -112,16 +116,16 @@ class TritonPythonModel:
                 self.canary.compare(answers[i], shadow)  # type: ignore[union-attr]
             for i, request_id in enumerate(ids if self.log else ()):
                 self._note(request_id, tables[i], answers[i], shadows.get(i))
-            self.counts.tell_sometimes()
-        except Exception as error:  # noqa: BLE001  requests are answered whatever is noted of them
-            pb_utils.Logger.log_warn(f"{self.forest}: requests were not noted: {error}")
+            self.counts.update_sometimes()
+        except Exception as error:  # noqa: BLE001  logging must not fail a request
+            pb_utils.Logger.log_warn(f"{self.forest}: requests were not logged: {error}")
         return [answer.response() for answer in answers]
 
     def finalize(self) -> None:
-        """Write what is to be logged yet."""
+        """Write the remaining log entries and metrics."""
         if self.log:
             self.log.close()
-        self.counts.tell()
+        self.counts.update()
 
     def _note(self, request_id: str, table: Any, answer: Answer, shadow: Answer | None) -> None:  # noqa: ANN401
         version = answer.version
@@ -133,28 +137,28 @@ class TritonPythonModel:
         self.log.add(request_id, version.number, table, version.texts, answer.outputs, other)
 
     def _answer(self, tables: list[Any]) -> list[Answer]:
-        """Return the answer of the version that is live to each table."""
+        """Return the live version's answer to each table."""
         refused: str = ""
         for _ in range(ROUNDS):
             unfit: list[Any] = []
             for version in list(self.versions):
                 encoded = [version.encode(table) for table in tables]
                 if all(isinstance(part, str) for part in encoded):
-                    unfit = unfit or encoded  # unless another version is live, whose columns they are
+                    unfit = unfit or encoded  # unless they are the columns of another live version
                     continue
                 outputs, refused = version.ask(self.forest, encoded)
                 if outputs is None:
                     continue
-                if version is not self.versions[0]:  # the next requests ask it first
+                if version is not self.versions[0]:  # the next requests go to it first
                     self.versions = [version, *(other for other in self.versions if other is not version)]
-                return version.deal(encoded, outputs)
+                return version.split(encoded, outputs)
             if unfit:
                 return [Answer(error=error) for error in unfit]
         return [Answer(error=refused, code=pb_utils.TritonError.UNAVAILABLE) for _ in tables]
 
 
 class Answer:
-    """What comes of one request: a version's outputs, or what is wrong."""
+    """The answer to one request: a version's outputs, or an error."""
 
     def __init__(
         self,
@@ -173,7 +177,7 @@ class Answer:
         return version.labels[self.outputs.argmax(axis=1)]
 
     def response(self) -> Any:  # noqa: ANN401
-        """Return it as Triton takes it."""
+        """Return the answer as Triton's response."""
         if self.version is None:
             code = pb_utils.TritonError.INVALID_ARG if self.code is None else self.code
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(self.error, code))
@@ -196,7 +200,7 @@ class Version:
             self.fills = np.array([[f.fill] for _, f in self.numbers], np.float64).astype(np.float32)
 
     def encode(self, table: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Return the matrix of a table, or a text that says what is wrong with it."""
+        """Return the encoded matrix of a table, or an error message."""
         if missing := [name for name in self.encoder.feature_names if name not in table]:
             return f"columns are missing: {', '.join(map(repr, missing))}"
         shape = len(self.encoder.features), len(next(iter(table.values())))
@@ -210,7 +214,7 @@ class Version:
         return np.ascontiguousarray(columns.T)
 
     def _encode_numbers(self, table: dict[str, Any], columns: Any) -> None:  # noqa: ANN401
-        """Encode all columns of numbers at once; one by one where another version has one of categories."""
+        """Encode all numbers at once; one by one if another version has the column as a category."""
         found = [table[feature.name] for _, feature in self.numbers]
         if any(values.dtype != np.float64 for values in found):
             for (position, feature), values in zip(self.numbers, found, strict=True):
@@ -222,14 +226,14 @@ class Version:
             columns[[position for position, _ in self.numbers]] = encoded
 
     def ask(self, forest: str, encoded: list[Any]) -> tuple[Any, str]:
-        """Return the forest's outputs for all rows; or None and why Triton does not serve this version."""
+        """Return the forest's outputs for all rows; or ``None`` and why this version is not served."""
         good = [part for part in encoded if not isinstance(part, str)]
         request = pb_utils.InferenceRequest(
             model_name=forest,
             model_version=self.number,
             requested_output_names=["output__0"],
             inputs=[pb_utils.Tensor("input__0", np.concatenate(good) if len(good) > 1 else good[0])],
-            # On a GPU the forest's answer would stay there.
+            # The answer of a forest on a GPU would stay there.
             preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
         )
         response = request.exec()
@@ -238,8 +242,8 @@ class Version:
         outputs = pb_utils.get_output_tensor_by_name(response, "output__0").as_numpy()
         return outputs.reshape(sum(map(len, good)), -1), ""
 
-    def deal(self, encoded: list[Any], outputs: Any) -> list[Answer]:  # noqa: ANN401
-        """Deal the outputs out to the requests that they belong to."""
+    def split(self, encoded: list[Any], outputs: Any) -> list[Answer]:  # noqa: ANN401
+        """Split the outputs by request."""
         answers, start = [], 0
         for part in encoded:
             if isinstance(part, str):
@@ -264,7 +268,7 @@ class Version:
 
 
 class Category:
-    """A feature of categories as ``encoder.py`` encodes it, quick for texts that are known."""
+    """A categorical feature as ``encoder.py`` encodes it, fast for known texts."""
 
     def __init__(self, code: Any, feature: Any) -> None:  # noqa: ANN401
         self.name = feature.name
@@ -287,7 +291,7 @@ class Category:
 
 
 class Challenger:
-    """A version that a share of the requests is sent to; where it does not answer, the live one does."""
+    """A version that receives a share of the requests; if it does not answer, the live version does."""
 
     def __init__(self, versions: list[Version], model: str, version: int, share: float, shadow: bool) -> None:
         self.forest, self.number, self.share, self.shadow = model, version, share, shadow
@@ -295,30 +299,30 @@ class Challenger:
         self.answered = self.differed = self.missed = 0
 
     def answer(self, request_ids: list[str], tables: list[Any]) -> dict[int, Answer]:
-        """Return the challenger's answers to the requests that are drawn, by position, where it has one."""
-        drawn = [i for i, request_id in enumerate(request_ids) if self._draws(request_id)]
+        """Return the challenger's answers to its share of the requests, by position."""
+        drawn = [i for i, request_id in enumerate(request_ids) if self._selects(request_id)]
         answers: dict[int, Answer] = {}
         if self.version is not None and drawn:
             encoded = [self.version.encode(tables[i]) for i in drawn]
             if not all(isinstance(part, str) for part in encoded):
                 outputs, _ = self.version.ask(self.forest, encoded)
                 if outputs is not None:
-                    dealt = zip(drawn, self.version.deal(encoded, outputs), strict=True)
-                    answers = {i: answer for i, answer in dealt if not answer.error}
+                    parts = zip(drawn, self.version.split(encoded, outputs), strict=True)
+                    answers = {i: answer for i, answer in parts if not answer.error}
         self.missed += len(drawn) - len(answers)
         self.answered += sum(len(answer.outputs) for answer in answers.values())
         return answers
 
     def compare(self, live: Answer, challenger: Answer) -> None:
-        """Count the rows with another label, or with a value that is more than a hundredth away."""
+        """Count the rows with another label, or with a value that differs by more than 1 %."""
         if live.version is None:
             return
         ours, theirs = live.chosen(), challenger.chosen()
         differ = ours != theirs if live.version.texts else np.abs(theirs - ours) > np.abs(ours) / 100
         self.differed += int(np.count_nonzero(differ))
 
-    def _draws(self, request_id: str) -> bool:
-        """Draw by the request's id, where it has one: requests of one id go the same way."""
+    def _selects(self, request_id: str) -> bool:
+        """Select by the request's id, if it has one: requests with the same id go to the same version."""
         if request_id.startswith(OWN_REQUESTS):
             return False
         drawn = zlib.crc32(request_id.encode()) / 2**32 if request_id else random.random()  # noqa: S311
@@ -326,40 +330,40 @@ class Challenger:
 
 
 class Counts:
-    """Counters among Triton's own metrics."""
+    """Counters in Triton's own metrics."""
 
     def __init__(self) -> None:
         self._counters: list[list[Any]] = []
         self._next = 0.0
 
     def add(self, name: str, text: str, labels: dict[str, str], of: Any, attribute: str) -> None:  # noqa: ANN401
-        """Tell Triton from now on how far ``attribute`` of an object has been counted."""
+        """Export ``attribute`` of an object as a counter."""
         with suppress(pb_utils.TritonModelException):  # a server without metrics
             family = pb_utils.MetricFamily(name=name, description=text, kind=pb_utils.MetricFamily.COUNTER)
             self._counters.append([family, family.Metric(labels=labels), of, attribute, 0])
 
-    def tell_sometimes(self) -> None:
-        """Tell Triton, unless it was told just now: each word to it takes a part of a millisecond."""
+    def update_sometimes(self) -> None:
+        """Update the metrics unless that was done recently: an update takes a fraction of a millisecond."""
         if self._counters and time.monotonic() >= self._next:
             self._next = time.monotonic() + COUNT_SECONDS
-            self.tell()
+            self.update()
 
-    def tell(self) -> None:
-        """Tell Triton what is new."""
+    def update(self) -> None:
+        """Add what has changed since the last update."""
         for counter in self._counters:
-            _, metric, of, attribute, told = counter
-            if new := getattr(of, attribute) - told:
+            _, metric, of, attribute, exported = counter
+            if new := getattr(of, attribute) - exported:
                 metric.increment(new)
                 counter[4] += new
 
 
 def _module(path: Path) -> Any:  # noqa: ANN401
-    """Import a file that lies beside this one."""
+    """Import a file from this folder."""
     spec = importlib.util.spec_from_file_location(f"dmls_table_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise pb_utils.TritonModelException(f"{path} is no Python file")
+        raise pb_utils.TritonModelException(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look themselves up
+    sys.modules[spec.name] = module  # dataclasses look up their own module
     spec.loader.exec_module(module)
     return module
 
@@ -370,7 +374,7 @@ def _columns(request: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _texts(encoded: Any) -> Any:  # noqa: ANN401
-    """Return the texts of a tensor's memory, bytes each: their lengths as uint32, each before its text."""
+    """Return a tensor's texts as bytes: in memory each text follows its length as uint32."""
     data = encoded.tobytes()
     texts, end = [], 0
     while end < len(data):
@@ -383,7 +387,7 @@ def _texts(encoded: Any) -> Any:  # noqa: ANN401
 
 
 def _decoded(name: str, values: Any) -> Any:  # noqa: ANN401
-    """Return texts of a column as ``encoder.py`` takes them; numbers stay as they are.
+    """Return texts of a column as ``encoder.py`` expects them; numbers stay as they are.
 
     Raises:
         ValueError: one is not UTF-8.

@@ -192,7 +192,7 @@ def test_an_interrupted_file_is_gone_on_with(predictor, tmp_path, long_file):
     predictor._client.sizes, said = [], []
     assert predict_file(predictor, long_file, target, say=said.append) == 10_000
     assert predictor._client.sizes == [10_000 - 2 * 4096]
-    assert said == ["going on behind row 8,192, where an earlier call was interrupted"]
+    assert said == ["resuming after row 8,192, where an earlier call was interrupted"]
     assert target.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob(".out.csv*"))
 

@@ -8,7 +8,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, Rando
 from treelite.sklearn import import_model
 
 from dmls_core.serving import checkpoint, depth_predictions
-from dmls_core.serving.depth_predictions import answers_by_depth
+from dmls_core.serving.depth_predictions import predictions_by_depth
 
 
 def data(n_rows, seed=0):
@@ -39,7 +39,7 @@ def test_each_depth_answers_as_the_trees_nodes_there(kind, tmp_path):
     # As a server loads it: thresholds in single precision, read from a file.
     model = checkpoint.export(import_model(forest), tmp_path / "checkpoint.tl")
     rows = data(50, seed=1)[0]
-    found = answers_by_depth(model, rows)
+    found = predictions_by_depth(model, rows)
     assert len(found) - 1 == max(estimator.tree_.max_depth for estimator in forest.estimators_)
     for depth in (0, 1, 4, len(found) - 1):
         assert np.allclose(found[depth], cut(forest, rows, depth), rtol=0, atol=1e-12)
@@ -50,20 +50,20 @@ def test_a_missing_value_goes_where_the_tree_sends_it():
     x, value = data(400)
     x[::3, 0] = np.nan
     forest = RandomForestClassifier(6, random_state=0).fit(x, value > 0)
-    found = answers_by_depth(import_model(forest), x[:50])
+    found = predictions_by_depth(import_model(forest), x[:50])
     assert np.allclose(found[-1], forest.predict_proba(x[:50]), rtol=0, atol=1e-12)
 
 
 def test_rows_and_trees_are_bounded(monkeypatch):
     x, value = data(400)
     forest = RandomForestClassifier(6, random_state=0).fit(x, value > 0)
-    found = answers_by_depth(import_model(forest), x, trees=1)
+    found = predictions_by_depth(import_model(forest), x, trees=1)
     assert np.allclose(found[-1], forest.estimators_[0].predict_proba(x))
     monkeypatch.setattr(depth_predictions, "VALUES", len(found) * 2 * 30)
-    assert answers_by_depth(import_model(forest), x, trees=1).shape == (len(found), 30, 2)
+    assert predictions_by_depth(import_model(forest), x, trees=1).shape == (len(found), 30, 2)
 
 
 def test_boosted_trees_have_no_answer_at_a_depth():
     x, value = data(100)
     fitted = xgboost.XGBRegressor(n_estimators=3).fit(x, value)
-    assert answers_by_depth(treelite.frontend.from_xgboost(fitted.get_booster()), x) is None
+    assert predictions_by_depth(treelite.frontend.from_xgboost(fitted.get_booster()), x) is None

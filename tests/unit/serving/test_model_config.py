@@ -85,7 +85,7 @@ def test_no_other_name_reaches_a_configuration(name):
     ],
 )
 def test_names_that_could_leave_their_place_are_refused(name):
-    with pytest.raises(ServingError, match="no model name"):
+    with pytest.raises(ServingError, match="not a model name"):
         fil_config(name, ModelShape(2, 2, classifier=True), versions=[1])
 
 

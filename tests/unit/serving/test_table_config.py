@@ -83,9 +83,9 @@ def test_a_version_that_predicts_something_else_is_left_out():
 
 @pytest.mark.parametrize("name", ["iris", "lab.iris.table", "../lab.iris", 'lab.i"ris'])
 def test_only_a_models_name_gets_an_endpoint(name):
-    with pytest.raises(ServingError, match="no model name"):
+    with pytest.raises(ServingError, match="not a model name"):
         table_name(name)
-    with pytest.raises(ServingError, match="no model name"):
+    with pytest.raises(ServingError, match="not a model name"):
         table_config(name, {1: encoder({"a": None})}, version=1)
 
 
