@@ -13,11 +13,10 @@ import numpy as np
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
-from dmls_core.search import Fold, SearchTask, Space, Trial
-from dmls_core.search.candidate import ModelCandidate
-from dmls_core.search.shared import Member, SharedSearch, SharedStudy, StudyDatabase, remove_studies
-from dmls_core.search.strategies import SearchStrategy
-from dmls_core.spec.hyperparameters import Range
+from dmls_core.search import Fold, ModelCandidate, Objective, SearchStrategy, SearchTask, Space, Trial
+from dmls_core.search.database import StudyDatabase
+from dmls_core.search.study import SearchStudy, Worker, optimize, remove_studies
+from dmls_core.spec.hyperparameters import Choice, Range
 from dmls_core.store import layout, open_store
 from dmls_core.training.run_folder import RunFolder
 
@@ -28,20 +27,16 @@ class Engine(SklearnForestEngine):
     libraries = ()
 
 
-class Costly:
-    """An evaluator whose three steps take time; the fewest trees are best, and random forests."""
+class Costly(Objective):
+    """An objective whose three steps take time; 300 trees are best, and random forests."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
+    def __init__(self, task: SearchTask, space: Space, folder: Path, seconds: float) -> None:
+        super().__init__(task, space)
         self._folder = folder
         self._seconds = seconds
 
-    def suggested(self, space: Space) -> Space:
-        return space
-
     def evaluate(
         self,
-        task: SearchTask,
-        space: Space,  # noqa: ARG002 - as the protocol has it
         number: int,
         params: Mapping[str, Any],
         *,
@@ -49,7 +44,7 @@ class Costly:
         stop: Callable[[], bool],  # noqa: ARG002
     ) -> Trial:
         (self._folder / f"{number}.{os.getpid()}").touch()
-        score = -abs(params["n_estimators"] - 300) / 1e6 - (task.model.family == "extra-trees")
+        score = -abs(params["n_estimators"] - 300) / 1e6 - (self.task.model.family == "extra-trees")
         intermediate_values: list[float] = []
         for step in range(1, 4):
             time.sleep(self._seconds / 3)
@@ -71,7 +66,7 @@ class Costly:
         )
 
 
-def candidate(model: str, plan: SearchStrategy, folder: Path, seconds: float) -> ModelCandidate:
+def costly(model: str, strategy: SearchStrategy, folder: Path, seconds: float) -> ModelCandidate:
     rows = np.arange(6)
     task = SearchTask(
         model=CATALOGUE[model],
@@ -86,9 +81,42 @@ def candidate(model: str, plan: SearchStrategy, folder: Path, seconds: float) ->
         seed=0,
         threads=1,
     )
-    return ModelCandidate(
-        task, Space({"n_estimators": Range(min=50, max=1_000_000)}, {}), plan, Costly(folder, seconds)
+    space = Space({"n_estimators": Range(min=50, max=1_000_000)}, {})
+    return ModelCandidate(Costly(task, space, folder, seconds), strategy)
+
+
+def forest(n_trials: int) -> ModelCandidate:
+    """Return a real forest whose whole space is tried, so that nothing depends on the clock."""
+    from dmls_core.evaluate import scorer
+    from dmls_core.models.catalogue import load_engine
+    from dmls_core.search import make_candidate, make_folds
+
+    model = CATALOGUE["random-forest-classifier"]
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(300, 6)).astype(np.float32)
+    target = (features[:, 0] + features[:, 1] ** 2 + generator.normal(size=300) > 1).astype(np.int32)
+    task = SearchTask(
+        model=model,
+        engine=load_engine("cpu", model.name),
+        features=features,
+        target=target,
+        truth=target,
+        n_classes=2,
+        folds=make_folds(target, 3, n_classes=2, seed=0),
+        score=scorer("accuracy"),
+        direction="maximize",
+        seed=0,
+        threads=1,
     )
+    space = Space.of(
+        {
+            "n_estimators": Range(min=40, max=200),
+            "max_depth": Range(min=2, max=8),
+            "max_features": Choice(values=(0.17, 0.34, 0.5, 0.67, 0.84, 1.0)),
+            "min_samples_leaf": Choice(values=(1, 5)),
+        }
+    )
+    return make_candidate("auto", task, space, n_trials)
 
 
 def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
@@ -104,29 +132,34 @@ def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
     fits.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(open_store(str(out)))
     folder.claim("key")
-    plan = SearchStrategy(wanted.get("sampler", "tpe"), wanted.get("pruning", "none"))
+    strategy = SearchStrategy(wanted.get("sampler", "tpe"), wanted.get("pruner", "none"))
     models = wanted.get("models", ["random-forest-classifier"])
-    candidates = [candidate(model, plan, fits, wanted.get("seconds", 0.05)) for model in models]
-    database = StudyDatabase(url, beat=1, grace=wanted.get("grace", 4))
-    study = SharedStudy(database, wanted.get("name", "key"), candidates, wanted["n_trials"])
-    member = Member(wanted["worker"], wanted["workers"])
+    candidates = (
+        [forest(wanted["n_trials"])]
+        if wanted.get("forest")
+        else [costly(model, strategy, fits, wanted.get("seconds", 0.05)) for model in models]
+    )
+    database = StudyDatabase(url, heartbeat_interval=1, grace_period=wanted.get("grace", 4))
+    worker = Worker(wanted["worker"], wanted["workers"])
+    name = wanted.get("name", "key")
+    study = SearchStudy(
+        database,
+        name,
+        candidates,
+        wanted["n_trials"],
+        kept=lambda: folder.trials("cpu"),
+        keep=folder.keep,
+    )
 
-    def kept() -> list[Trial]:
-        return folder.trials("cpu")
-
-    def finished() -> bool:
-        return (out / layout.RESULT).exists()
-
-    if study.join(kept, finished=finished, leader=member.leads):
-        search = SharedSearch(study, member, kept)
-        search.run(
+    if study.join(finished=(out / layout.RESULT).exists, leader=worker.leads):
+        optimize(
+            study,
+            worker,
             timeout=wanted.get("timeout"),
-            on_trial=folder.keep,
-            on_slots=lambda _: None,
             stop=(out / "stop").exists,
             leave=(out / "leave").exists,
         )
-        if member.leads and wanted.get("remove"):
+        if worker.leads and wanted.get("remove"):
             (out / layout.RESULT).write_text("{}")
-            remove_studies(database, wanted.get("name", "key"), models)
+            remove_studies(database, name, models)
     database.close()

@@ -1,34 +1,56 @@
-"""When a search has found enough: no better score for long, a target reached, or convergence."""
+"""Callbacks of a search: early stopping, and progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Direction
 from dmls_core.spec.tables import EarlyStop
 
 ShouldStop = Callable[[Sequence[Trial]], bool]
-"""(all trials so far, by number) -> whether no further one need be started."""
+"""(all trials so far, by number) -> whether to start no further trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """How far a search by successive halving is.
+
+    Attributes:
+        remaining_seconds: estimated upper bound.
+        forests: forests that are still in the search.
+        trees: trees of each of them.
+        best: score of the best one; ``None`` while configurations still get their first trees.
+    """
+
+    remaining_seconds: float
+    forests: int
+    trees: int
+    best: float | None = None
+
+
+def ignore_progress(_: SearchProgress) -> None:
+    """Do nothing."""
 
 
 def never_stop(_trials: Sequence[Trial]) -> bool:
-    """Say that every trial asked for is wanted."""
+    """Return ``False``: every trial runs."""
     return False
 
 
 def early_stopping(rules: EarlyStop | None, direction: Direction) -> ShouldStop:
-    """Return what says whether the trials satisfy one of ``rules``.
+    """Return a callback that ends the search once the trials satisfy one of ``rules``.
 
-    It depends on nothing but the trials: a resumed search ends where an unbroken one would have.
+    Its answer depends on the trials alone: a resumed search ends where an uninterrupted one would.
     """
     if rules is None:
         return never_stop
     sign = 1.0 if direction == "maximize" else -1.0
 
-    def enough(trials: Sequence[Trial]) -> bool:
+    def should_stop(trials: Sequence[Trial]) -> bool:
         scored = [trial for trial in trials if trial.state != "failed"]
-        # Trials given up early are no measure, unless there are no others yet.
+        # Pruned trials count as scores only while no trial is complete.
         compared = [trial for trial in scored if trial.state == "complete"] or scored
         scores = {trial.number: sign * trial.value for trial in compared if trial.value is not None}
         return bool(scores) and (
@@ -37,7 +59,7 @@ def early_stopping(rules: EarlyStop | None, direction: Direction) -> ShouldStop:
             or _converged(rules, [scores[trial.number] for trial in compared if trial.same_as is None])
         )
 
-    return enough
+    return should_stop
 
 
 def _target_reached(rules: EarlyStop, scores: dict[int, float], sign: float) -> bool:

@@ -8,24 +8,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dmls_core.errors import DataError
-from dmls_core.search.objective import ShouldPrune
-from dmls_core.search.space import Space
-from dmls_core.search.task import SearchTask
+from dmls_core.search.objective import Objective, ShouldPrune
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
 
 
-class CrossValidation:
+class CrossValidation(Objective):
     """Fits and scores every fold; its steps are folds. See ``Objective``."""
-
-    def suggested(self, space: Space) -> Space:
-        """Return all of ``space``; see ``Objective.suggested``."""
-        return space
 
     def evaluate(
         self,
-        task: SearchTask,
-        space: Space,
         number: int,
         params: Mapping[str, Scalar],
         *,
@@ -34,6 +26,7 @@ class CrossValidation:
     ) -> Trial | None:
         """Score one trial; see ``Objective.evaluate``."""
         started = time.monotonic()
+        task, space = self.task, self.space
         engine = task.engine
         values: list[float] = []
         intermediate_values: list[float] = []
@@ -76,7 +69,7 @@ class CrossValidation:
             value=intermediate_values[-1],
             values=tuple(values),
             seconds=time.monotonic() - started,
-            message=f"given up after {len(values)} of {len(task.folds)} folds" if pruned else "",
+            message=f"pruned after {len(values)} of {len(task.folds)} folds" if pruned else "",
             steps=len(values),
             intermediate_values=tuple(intermediate_values),
         )

@@ -1,145 +1,497 @@
-"""Suggestions from an Optuna study in memory."""
+"""The search: one loop over a study, whatever the number of workers and models.
+
+A worker claims a trial, scores it and records it, until nothing is left to claim. The next claim follows from
+the study alone, under its lock: a trial of a dead worker first, then a new trial of the model whose turn it
+is (``allocation.py``), then a promotion of successive halving (``forest/halving.py``). So every worker runs
+the same algorithm; with a single worker, the lock is always free and no other worker's trial is running.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Literal
 
-import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import TrialState
 
-from dmls_core.search.objective import ShouldPrune
-from dmls_core.search.space import Space
-from dmls_core.search.strategies import REDUCTION, SearchStrategy
-from dmls_core.search.task import SearchTask
-from dmls_core.search.trial import Trial
-from dmls_core.spec.definitions import Scalar
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter
+from dmls_core.errors import DataError
+from dmls_core.search.allocation import Entry, next_turn
+from dmls_core.search.callbacks import SearchProgress, ShouldStop, ignore_progress, never_stop
+from dmls_core.search.candidate_study import CandidateStudy, TrialRecord, scored_values
+from dmls_core.search.claims import TrialClaims
+from dmls_core.search.forest.halving import Decision, Promotion
+from dmls_core.search.promotions import Promotions, promotions_of
+from dmls_core.search.storage import LocalStorage, StudyStorage
+from dmls_core.search.strategies import ModelCandidate
+from dmls_core.search.task import SearchOutcome, best_trial
+from dmls_core.search.trial import Trial, contiguous_trials
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+MAX_FAILURES = 10
+"""Failed trials in a row after which a model gets no further trial."""
 
-STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+POLL_SECONDS = 1.0
+"""Seconds between two looks at the trials of other workers."""
+
+STOPPED = "dmls:stopped"
+"""Attribute of a study: the search was stopped, and no trial starts."""
+
+CLOSED = "dmls:closed"
+"""Attribute of a study: the time was up, or early stopping ended the search."""
+
+Kept = Callable[[], Sequence[Trial]]
+"""Returns the trials in the run's folder: these are true, whatever the storage says."""
+
+OnTrial = Callable[[Trial], None]
 
 
-class StudySuggestions:
-    """Iterates over what the sampler suggests after all ``trials`` there are at that moment.
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A trial, or a promotion of one, that is this worker's to run."""
 
-    Each suggestion is drawn with a seed of its own, made of the task's seed and the trial's number, and
-    trials of an earlier attempt are told again step by step: so a resumed search suggests what an unbroken
-    one would have, and gives up the same trials.
+    study: CandidateStudy
+    claims: TrialClaims
+    asked: optuna.Trial
+    number: int
+    bracket: int = 0
+    repeats: Trial | None = None
+    promotion: Promotion | None = None
 
-    Args:
-        plan: which sampler, and what gives trials up.
-        task: gives the seed and the direction.
-        space: what to suggest from; it has at least one searched hyperparameter.
-        trials: all trials so far; the caller appends each suggestion's outcome.
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One of the trainers of a run.
+
+    Attributes:
+        number: from 0; the leader, number 0, waits for the trials of the others.
+        workers: number of trainers that the spec asks for.
     """
 
-    def __init__(self, plan: SearchStrategy, task: SearchTask, space: Space, trials: list[Trial]) -> None:
-        self._plan = plan
-        self._seed = task.seed
-        self._words = {name: words_of(wanted) for name, wanted in space.searched.items()}
-        self._distributions = {
-            name: distribution_of(wanted, self._words[name]) for name, wanted in space.searched.items()
+    number: int = 0
+    workers: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether it waits for the others, refits and writes the result."""
+        return self.number == 0
+
+
+class SearchStudy:
+    """The trials of one search.
+
+    Args:
+        storage: where the studies are kept.
+        name: the search's name, the same for all workers.
+        candidates: the models.
+        n_trials: wanted number of trials with a value.
+        kept: see ``Kept``.
+        keep: writes a trial to the run's folder.
+    """
+
+    def __init__(
+        self,
+        storage: StudyStorage,
+        name: str,
+        candidates: Sequence[ModelCandidate],
+        n_trials: int,
+        *,
+        kept: Kept,
+        keep: OnTrial,
+    ) -> None:
+        self._storage = storage
+        self._name = name
+        self._candidates = candidates
+        self._n_trials = n_trials
+        self._kept = kept
+        self._keep = keep
+        self._studies: dict[str, CandidateStudy] = {}
+        self.progress: SearchProgress | None = None
+
+    def join(self, *, finished: Callable[[], bool] = lambda: False, leader: bool = True) -> bool:
+        """Take part; the first worker creates the study. Return ``False`` if the run is over.
+
+        Args:
+            finished: whether the run's result is written.
+            leader: whether this worker leads: only it revokes that the search was stopped.
+        """
+        with self._storage.locked(self._name):
+            if finished():
+                return False
+            self._studies = {
+                candidate.model: CandidateStudy(
+                    candidate, self._storage, study_of(self._name, candidate.model)
+                )
+                for candidate in self._candidates
+            }
+            records = self._records()
+            for trial in sorted(self._kept(), key=lambda trial: trial.number):
+                known = records.get(trial.number)
+                model = trial.model or self._candidates[0].model
+                if model in self._studies and (known is None or known.state == "stale"):
+                    self._studies[model].adopt(replace(trial, model=model))
+            if leader:
+                self._first.set_user_attr(STOPPED, False)
+        return True
+
+    def claim(
+        self, *, late: bool, should_stop: ShouldStop = never_stop
+    ) -> tuple[Mapping[int, TrialRecord], Claim | Literal["wait", "others", "end"]]:
+        """Take the next trial or promotion.
+
+        Args:
+            late: whether the time is up: no trial starts once every model has one.
+            should_stop: called with the ended trials once every model has one.
+
+        Returns:
+            The record of each number, and the claim. In its place: ``wait`` if it depends on running trials
+            whether there is one; ``others`` if there is none, but other workers still run trials; ``end`` if
+            all trials have ended.
+        """
+        with self._storage.locked(self._name):
+            while True:
+                try:
+                    records = self._records()
+                except KeyError:
+                    # Another worker has removed the study: the run is over.
+                    return {}, "end"
+                found = self._next(records, late=late, should_stop=should_stop)
+                if found is not None:
+                    return records, found
+
+    def _next(
+        self, records: Mapping[int, TrialRecord], *, late: bool, should_stop: ShouldStop
+    ) -> Claim | Literal["wait", "others", "end"] | None:
+        """Return the next claim; ``None`` if the records have changed."""
+        running = any(record.state == "running" for record in records.values())
+        rest: Literal["others", "end"] = "others" if running else "end"
+        if self._first.user_attrs.get(STOPPED):
+            return rest
+        turn: Literal["wait", "others", "end"] = rest
+        if not self._closing(records, late=late, should_stop=should_stop):
+            stale = sorted(number for number, record in records.items() if record.state == "stale")
+            if stale:
+                return self._take_over(stale, records)
+            entries = [self._entry(study, records) for study in self._studies.values()]
+            found = next_turn(entries, self._n_trials, self._candidates[0].task.better)
+            if not isinstance(found, str):
+                number = max(records, default=-1) + 1
+                return self._claim_trial(self._studies[found.model], number, records, None)
+            turn = rest if found == "end" else found
+        # No new trial starts before successive halving has decided.
+        for study in self._studies.values():
+            if study.promotions and not _running(study, records):
+                decided = self._promote(study, study.promotions, records, late=late)
+                if decided is None or isinstance(decided, Claim):
+                    return decided
+                turn = max(turn, decided, key=("end", "others", "wait").index)
+        return turn
+
+    def _promote(
+        self,
+        study: CandidateStudy,
+        promotions: Promotions,
+        records: Mapping[int, TrialRecord],
+        *,
+        late: bool,
+    ) -> Claim | Literal["wait", "others", "end"] | None:
+        """Return the next promotion, as ``_next`` does."""
+        first = [trial for trial in study.pending(records) if trial.same_as is None]
+        decision = promotions.decide(first, late=late)
+        if decision.leaders and len(self._studies) == 1:
+            self.progress = promotions.objective.halving.progress(decision)
+        if self._end(promotions, decision, records):
+            return None
+        if not decision.promotions:
+            return "end"
+        free = promotions.unclaimed(decision)
+        if not free:
+            # The winner of a bracket grows alone; other rungs may be followed by promotions for others.
+            return "wait" if len(decision.leaders) > 1 or len(self._studies) > 1 else "others"
+        asked = promotions.claim(free[0])
+        return Claim(study, promotions.claims, asked, free[0].first.number, promotion=free[0])
+
+    def _end(
+        self, promotions: Promotions, decision: Decision, records: Mapping[int, TrialRecord]
+    ) -> list[Trial]:
+        """Keep the trials whose end is new, and those that repeat them; return the former."""
+        new = [trial for trial in decision.ended if not _same_end(trial, records[trial.number].trial)]
+        structural = promotions.objective.suggested.searched
+        for trial in new:
+            for record in records.values():
+                if record.trial and record.trial.same_as == trial.number:
+                    asked = {name: record.trial.params[name] for name in structural}
+                    again = replace(trial.repeated(record.number, asked), bracket=record.trial.bracket)
+                    self._keep(again)
+                    promotions.end(again)
+            # Last, and the winner after all others: once it is complete, the bracket has ended.
+            self._keep(trial)
+            promotions.end(trial)
+        return new
+
+    def run(self, claim: Claim, stop: Callable[[], bool]) -> None:
+        """Run a claimed trial or promotion, and record it unless another worker has taken it over."""
+        with self._at_work(claim):
+            if claim.promotion and claim.study.promotions:
+                self._run_promotion(claim, claim.promotion, claim.study.promotions)
+            else:
+                self._run_trial(claim, stop)
+
+    def _run_trial(self, claim: Claim, stop: Callable[[], bool]) -> None:
+        study = claim.study
+        params = study.params(claim.asked)
+        trial = (
+            claim.repeats.repeated(claim.number, params)
+            if claim.repeats
+            else study.objective.evaluate(
+                claim.number, params, should_prune=study.should_prune(claim.asked), stop=stop
+            )
+        )
+        if trial is None:
+            return
+        trial = replace(trial, model=study.candidate.model, bracket=claim.bracket)
+        with self._storage.locked(self._name):
+            if claim.claims.owned(claim.asked):
+                self._keep(trial)
+                study.finish(claim.asked, trial)
+
+    def _run_promotion(self, claim: Claim, promotion: Promotion, promotions: Promotions) -> None:
+        rung = promotions.objective.promote(promotion)
+        first = promotion.first
+        rung = replace(rung, trial=replace(rung.trial, model=first.model, bracket=first.bracket))
+        with self._storage.locked(self._name):
+            if claim.claims.owned(claim.asked):
+                promotions.finish(claim.asked, rung)
+
+    @contextmanager
+    def _at_work(self, claim: Claim) -> Iterator[None]:
+        """Record heartbeats while the block runs; leave a claim that it does not end to other workers."""
+        try:
+            with self._storage.heartbeat(claim.claims.id_of(claim.asked.number)):
+                yield
+        finally:
+            with self._storage.locked(self._name):
+                claim.claims.release(claim.asked)
+
+    def records(self) -> dict[int, TrialRecord]:
+        """Return the record of each number."""
+        with self._storage.locked(self._name):
+            return self._records()
+
+    def trials(self) -> list[Trial]:
+        """Return the ended trials, by number."""
+        return [record.trial for _, record in sorted(self.records().items()) if record.trial]
+
+    def stop(self) -> None:
+        """Let no worker start a further trial."""
+        with self._storage.locked(self._name):
+            self._first.set_user_attr(STOPPED, True)
+
+    def first_progress(self) -> SearchProgress | None:
+        """Return the progress of a first rung of successive halving; ``None`` for other searches."""
+        (study, *others) = self._studies.values()
+        if others or not study.promotions:
+            return None
+        return study.promotions.objective.halving.first_progress(self.trials())
+
+    @property
+    def _first(self) -> optuna.Study:
+        return next(iter(self._studies.values())).study
+
+    def _records(self) -> dict[int, TrialRecord]:
+        return {
+            number: record for study in self._studies.values() for number, record in study.records().items()
         }
-        self._trials = trials
-        # In memory, a tenth of what a journal or a database costs; the trials' own files are what stays.
-        self._study = optuna.create_study(direction=task.direction, pruner=make_pruner(plan))
 
-    def __iter__(self) -> Iterator[tuple[int, dict[str, Scalar], ShouldPrune]]:
-        for number, trial in enumerate(self._trials):
-            # CMA-ES learns from its own suggestions alone: they are made again, and are the same.
-            if self._plan.sampler != "cma-es":
-                words = {name: self._word(name, trial.params[name]) for name in self._words}
-                self._study.enqueue_trial(words)
-            asked = self._ask(number)
-            self._tell(asked, trial, again=True)
-        while True:
-            number = len(self._trials)
-            asked = self._ask(number)
-            params = {name: self._value(name, word) for name, word in asked.params.items()}
-            yield number, params, partial(reported, asked)
-            outcome = self._trials[number]
-            self._tell(asked, outcome, again=outcome.same_as is not None)
+    def _closing(self, records: Mapping[int, TrialRecord], *, late: bool, should_stop: ShouldStop) -> bool:
+        if self._first.user_attrs.get(CLOSED):
+            return True
+        if len({record.model for record in records.values()}) < len(self._studies):
+            return False
+        ended = [record.trial for _, record in sorted(records.items()) if record.trial]
+        if late or (len({trial.model for trial in ended}) == len(self._studies) and should_stop(ended)):
+            # For good: the trials that successive halving ends must not open the search again.
+            self._first.set_user_attr(CLOSED, True)
+            return True
+        return False
 
-    def _ask(self, number: int) -> optuna.Trial:
-        seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        self._study.sampler = make_sampler(self._plan, seed)
-        return self._study.ask(self._distributions)
+    def _take_over(self, stale: Sequence[int], records: Mapping[int, TrialRecord]) -> Claim | None:
+        known = {trial.number: trial for trial in self._kept()}
+        for number in stale:
+            study = self._studies[records[number].model]
+            if number not in known:
+                return self._claim_trial(study, number, records, records[number])
+            # Its worker died between writing the trial's file and recording it.
+            study.adopt(known[number])
+        return None
 
-    def _tell(self, asked: optuna.Trial, outcome: Trial, *, again: bool) -> None:
-        if again:
-            for steps, score in enumerate(outcome.intermediate_values, start=1):
-                reported(asked, steps, score)
-        value = outcome.value if outcome.state == "complete" else None
-        self._study.tell(asked, value, STATES[outcome.state])
+    def _claim_trial(
+        self,
+        study: CandidateStudy,
+        number: int,
+        records: Mapping[int, TrialRecord],
+        stale: TrialRecord | None,
+    ) -> Claim:
+        model = study.candidate.model
+        position = sum(r.model == model and r.number < number for r in records.values())
+        bracket = study.bracket(records)
+        asked = study.claim(number, position, stale)
+        repeats = study.same_as(study.params(asked), records)
+        return Claim(study, study.claims, asked, number, bracket, repeats)
 
-    def _value(self, name: str, word: Scalar) -> Scalar:
-        words = self._words[name]
-        return words[str(word)] if words else word
+    def _entry(self, study: CandidateStudy, records: Mapping[int, TrialRecord]) -> Entry:
+        model = study.candidate.model
+        own = [record for _, record in sorted(records.items()) if record.model == model]
+        failed = [record.state == "failed" for record in own if record.state != "running"]
+        hopeless = sum(failed) > self._n_trials or sum(failed[-MAX_FAILURES:]) == MAX_FAILURES
+        pending = {trial.number for trial in study.pending(records)}
+        ended = [record.trial for record in own if record.trial and record.number not in pending]
+        return Entry(
+            model=model,
+            values=scored_values(ended),
+            running=len(pending) + sum(record.state == "running" for record in own),
+            closed=hopeless or self._exhausted(study, records, len(own)),
+        )
 
-    def _word(self, name: str, value: Scalar) -> Scalar:
-        return repr(value) if self._words[name] else value
+    def _exhausted(self, study: CandidateStudy, records: Mapping[int, TrialRecord], taken: int) -> bool:
+        alone = len(self._studies) == 1
+        # A search of one model is a single bracket: it has ended with its winner.
+        return study.exhausted(taken, repeat=alone) or (alone and study.bracket(records) > 0)
 
 
-def reported(asked: optuna.Trial, steps: int, value: float) -> bool:
-    """Tell the study how far a trial is; return whether to give it up."""
-    # Each step of an evaluator is a rung of successive halving, and those are powers of its factor.
-    asked.report(value, REDUCTION ** (steps - 1))
-    return asked.should_prune()
+def optimize(
+    study: SearchStudy,
+    worker: Worker,
+    *,
+    timeout: float | None = None,
+    should_stop: ShouldStop = never_stop,
+    on_progress: Callable[[SearchProgress], None] = ignore_progress,
+    on_records: Callable[[Mapping[int, TrialRecord]], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+    leave: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run trials until none is left to claim; the leader returns when all trials have ended.
 
-
-def make_sampler(plan: SearchStrategy, seed: int, *, together: bool = False) -> optuna.samplers.BaseSampler:
-    """Return the sampler that suggests the next trial.
+    A helper returns while others are still running theirs. The leader does not wait for workers, only for
+    trials whose heartbeat has not expired; it takes over the other ones.
 
     Args:
-        plan: which one.
-        seed: of its random numbers.
-        together: whether other trials are under way at the same time, which it keeps away from.
+        study: what the worker has joined.
+        worker: which worker this is.
+        timeout: seconds after which no trial starts. Trials of earlier attempts count, as if all workers had
+            shared them evenly.
+        should_stop: see ``early_stopping``.
+        on_progress: called by a search of one model with successive halving.
+        on_records: called with all records before each claim.
+        stop: called between steps; the search ends once it returns ``True``.
+        leave: called after each trial of a helper: whether another run waits for its place.
     """
-    match plan.sampler:
-        case "random":
-            return optuna.samplers.RandomSampler(seed=seed)
-        case "cma-es":
-            return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
-        case _:
-            return optuna.samplers.TPESampler(seed=seed, constant_liar=together)
+    records: Mapping[int, TrialRecord] = study.records()
+    paid = sum(record.trial.seconds for record in records.values() if record.trial) / worker.workers
+    started = time.monotonic() - paid
+    on_records(records)
+    while True:
+        if stop():
+            study.stop()
+            return
+        late = timeout is not None and time.monotonic() - started >= timeout
+        records, claim = study.claim(late=late, should_stop=should_stop)
+        on_records(records)
+        if study.progress and (not isinstance(claim, Claim) or claim.promotion):
+            on_progress(study.progress)
+        if isinstance(claim, Claim):
+            study.run(claim, stop)
+            if not claim.promotion and (progress := study.first_progress()):
+                on_progress(progress)
+            if not worker.leads and leave():
+                return
+        elif claim == "wait" or (claim == "others" and worker.leads):
+            time.sleep(POLL_SECONDS)
+        else:
+            return
 
 
-def make_pruner(plan: SearchStrategy) -> optuna.pruners.BasePruner:
-    """Return what gives trials up."""
-    if plan.pruning == "halving":
-        return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
-    return optuna.pruners.NopPruner()
+def search(
+    candidates: Sequence[ModelCandidate],
+    n_trials: int,
+    *,
+    done: Sequence[Trial] = (),
+    timeout: float | None = None,
+    should_stop: ShouldStop = never_stop,
+    on_trial: OnTrial = lambda _: None,
+    on_progress: Callable[[SearchProgress], None] = ignore_progress,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[ModelCandidate, SearchOutcome]:
+    """Search with one worker; return the best model and the outcome.
+
+    The same tasks, spaces and seeds give the same outcome, in one go or resumed.
+
+    Args:
+        candidates: the models.
+        n_trials: wanted number of trials with a value, ``done`` and pruned ones included.
+        done: trials of an earlier attempt; they do not run again.
+        timeout: see ``optimize``.
+        should_stop: see ``early_stopping``.
+        on_trial: called with each trial as it ends, and again if it has reached a further rung.
+        on_progress: see ``optimize``.
+        stop: see ``optimize``.
+
+    Raises:
+        DataError: no trial is complete.
+    """
+    kept = contiguous_trials(done)
+    study = SearchStudy(LocalStorage(), "search", candidates, n_trials, kept=lambda: kept, keep=on_trial)
+    study.join()
+    optimize(study, Worker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop)
+    return pick_winner(candidates, study.trials())
 
 
-def words_of(wanted: Hyperparameter) -> dict[str, Scalar]:
-    """Return a word for each value of a choice that Optuna could not tell apart (1, 1.0, true)."""
-    if not isinstance(wanted, Choice) or len(set(wanted.values)) == len(wanted.values):
-        return {}
-    return {repr(value): value for value in wanted.values}
+def pick_winner(
+    candidates: Sequence[ModelCandidate], trials: Sequence[Trial]
+) -> tuple[ModelCandidate, SearchOutcome]:
+    """Return the model with the best trial, and the outcome; of equal models the first one.
+
+    Raises:
+        DataError: no trial is complete; the message says why the last one failed.
+    """
+    ordered = sorted(trials, key=lambda trial: trial.number)
+    won: tuple[ModelCandidate, Trial] | None = None
+    for candidate in candidates:
+        best = best_trial(candidate.task, [trial for trial in ordered if trial.model == candidate.model])
+        if best is None or best.value is None:
+            continue
+        if won is None or won[1].value is None or candidate.task.better(best.value, won[1].value):
+            won = candidate, best
+    if won is None:
+        reason = ordered[-1].message if ordered else "the search was stopped before the first one ended"
+        raise DataError(f"no trial is complete: {reason}")
+    candidate, best = won
+    params = {**candidate.space.fixed, **best.params}
+    return candidate, SearchOutcome(tuple(ordered), best, params, candidate.objective.fitted(best))
 
 
-def distribution_of(wanted: Hyperparameter, words: dict[str, Scalar]) -> BaseDistribution:
-    """Return what Optuna suggests values from."""
-    if isinstance(wanted, Choice):
-        return CategoricalDistribution(tuple(words) or wanted.values)
-    if wanted.log:
-        kind = IntDistribution if wanted.integer else FloatDistribution
-        return kind(wanted.min, wanted.max, log=True)
-    if wanted.size is None:
-        return FloatDistribution(wanted.min, wanted.max)
-    step = wanted.step or 1
-    high = wanted.min + step * (wanted.size - 1)
-    return (
-        IntDistribution(wanted.min, high, step=step)
-        if wanted.integer
-        else FloatDistribution(wanted.min, high, step=step)
+def study_of(name: str, model: str) -> str:
+    """Return the name of the Optuna study of one model of a search."""
+    return f"{name}/{model}"
+
+
+def remove_studies(storage: StudyStorage, name: str, models: Sequence[str]) -> None:
+    """Remove the studies of a finished run, whose written result keeps them from coming back."""
+    with storage.locked(name), storage.reaching():
+        for model in models:
+            for study in (study_of(name, model), promotions_of(study_of(name, model))):
+                with suppress(KeyError):
+                    optuna.delete_study(study_name=study, storage=storage.optuna)
+
+
+def _running(study: CandidateStudy, records: Mapping[int, TrialRecord]) -> bool:
+    model = study.candidate.model
+    return any(record.model == model and record.state == "running" for record in records.values())
+
+
+def _same_end(trial: Trial, known: Trial | None) -> bool:
+    return known is not None and (known.state, known.message, known.steps) == (
+        trial.state,
+        trial.message,
+        trial.steps,
     )

@@ -1,22 +1,21 @@
-"""What every search strategy is given and what it answers."""
+"""What a search optimizes: data, folds, metric; and its outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
 from dmls_core.models.engines import Engine, Fitted
-from dmls_core.search.callbacks import ShouldStop, never_stop
-from dmls_core.search.space import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Direction, ModelDefinition, Scalar
 
 Score = Callable[[NDArray[Any], NDArray[Any]], float]
-"""(truth, prediction) -> score; raises ``DataError`` where the metric is not defined for these rows."""
+"""(truth, prediction) -> score; raises ``DataError`` if the metric is undefined for these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +28,20 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """What a trial is scored on.
+    """The data and the metric that trials of one model are scored on.
 
     Attributes:
-        model: the model searched.
-        engine: what fits it.
+        model: the model to search.
+        engine: the engine that fits it.
         features: (n_rows, n_features) float32 on the engine's device: the training rows only.
         target: (n_rows,) on the device, as ``Engine.fit`` takes it.
         truth: the same target in the CPU's memory.
         n_classes: 0 for a regression.
-        folds: the folds of the cross-validation.
+        folds: folds of the cross-validation.
         score: the metric.
-        direction: whether more of it is better.
-        seed: seed of everything random.
-        threads: CPU threads to use at most.
+        direction: whether to maximize or minimize it.
+        seed: seed of all random numbers.
+        threads: maximum number of CPU threads.
     """
 
     model: ModelDefinition
@@ -57,20 +56,26 @@ class SearchTask:
     seed: int
     threads: int
 
+    @property
+    def sign(self) -> int:
+        """1 if a higher score is better, else -1."""
+        return 1 if self.direction == "maximize" else -1
+
     def better(self, one: float, other: float) -> bool:
-        """Say whether the score ``one`` beats ``other``."""
+        """Return whether the score ``one`` beats ``other``."""
         return one > other if self.direction == "maximize" else one < other
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        trials: all of them, in the order of their numbers.
-        best: the best finished one; of equals the first.
-        params: its hyperparameters, the fixed ones included: what to refit with.
-        fitted: a model with these that has grown on all rows already; ``None`` where one must be fitted.
+        trials: all trials, by number.
+        best: the best complete trial; of equal ones the first.
+        params: its hyperparameters and the fixed ones: what to refit with.
+        fitted: the model with these hyperparameters, if the search has grown it on all training rows; else
+            ``None``, and the model must be fitted.
     """
 
     trials: tuple[Trial, ...]
@@ -79,88 +84,59 @@ class SearchOutcome:
     fitted: Fitted | None = None
 
     @property
-    def finished(self) -> int:
-        """How many trials were taken to their end."""
+    def complete(self) -> int:
+        """Number of complete trials."""
         return sum(trial.state == "complete" for trial in self.trials)
 
     @property
     def scored(self) -> int:
-        """How many trials have a value, those given up early included: what ``n_trials`` counts."""
+        """Number of trials with a value, pruned ones included: what ``n_trials`` counts."""
         return sum(trial.state != "failed" for trial in self.trials)
 
-    @classmethod
-    def of(cls, task: SearchTask, space: Space, trials: Sequence[Trial]) -> SearchOutcome:
-        """Pick the best of ``trials``.
 
-        Raises:
-            DataError: none finished; the message says why the last one failed.
-        """
-        best: Trial | None = None
-        for trial in trials:
-            if trial.state != "complete" or trial.value is None:
-                continue
-            if best is None or best.value is None or task.better(trial.value, best.value):
-                best = trial
-        if best is None:
-            reason = trials[-1].message if trials else "the search was stopped before the first one ended"
-            raise DataError(f"no trial finished: {reason}")
-        return cls(tuple(trials), best, {**space.fixed, **best.params})
+def best_trial(task: SearchTask, trials: Sequence[Trial]) -> Trial | None:
+    """Return the best complete trial, of equal ones the first; ``None`` if no trial is complete."""
+    best: Trial | None = None
+    for trial in trials:
+        if trial.state != "complete" or trial.value is None:
+            continue
+        if best is None or best.value is None or task.better(trial.value, best.value):
+            best = trial
+    return best
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """How far a search has come that grows several trials side by side.
+def make_folds(target: NDArray[Any], folds: int, *, n_classes: int, seed: int) -> tuple[Fold, ...]:
+    """Assign rows to folds at random, stratified by class.
 
-    Attributes:
-        seconds: that it still takes, about, and rather too many than too few.
-        forests: how many of them are left.
-        trees: that each of these has.
-        best: score of the best one; ``None`` before they can be compared.
+    There are fewer folds if the smallest class has fewer rows, but at least two. A class with a single row
+    is in the training rows of every fold and scored in none.
+
+    Args:
+        target: (n_rows,): class codes from 0, or values.
+        folds: wanted number of folds.
+        n_classes: 0 for a regression.
+        seed: the same seed gives the same folds.
+
+    Raises:
+        DataError: there are fewer than two rows to score on.
     """
-
-    seconds: float
-    forests: int
-    trees: int
-    best: float | None = None
-
-
-def ignore_progress(_: Step) -> None:
-    """Tell nobody of a step."""
-
-
-class Searcher(Protocol):
-    """A search strategy."""
-
-    def run(
-        self,
-        task: SearchTask,
-        space: Space,
-        n_trials: int,
-        *,
-        done: Sequence[Trial] = (),
-        timeout: float | None = None,
-        enough: ShouldStop = never_stop,
-        on_trial: Callable[[Trial], None],
-        on_step: Callable[[Step], None] = ignore_progress,
-        stop: Callable[[], bool],
-    ) -> SearchOutcome:
-        """Search until ``n_trials`` trials have a value, the space is exhausted or the time is up.
-
-        The same task, space and seed give the same outcome, whether in one go or resumed.
-
-        Args:
-            task: what to score trials on.
-            space: what to search.
-            n_trials: trials wanted in all, ``done`` and those given up early included, failed ones not.
-            done: trials of an earlier attempt, by number; they are not paid again.
-            timeout: seconds after which no trial is started, those of ``done`` included. The first trial
-                always runs.
-            enough: asked before each trial but the first; no further one is started once it says so.
-            on_trial: called right after each new trial; it keeps it.
-            on_step: called by a searcher whose time is not told by the number of trials that are left.
-            stop: asked between fits; the search ends early once it says so.
-
-        Raises:
-            DataError: no trial finished.
-        """
-        ...
+    generator = np.random.default_rng(seed)
+    groups = (
+        [np.flatnonzero(target == code) for code in range(n_classes)]
+        if n_classes
+        else [np.arange(len(target))]
+    )
+    groups = [rows for rows in groups if len(rows) > 1]
+    if not groups:
+        raise DataError("too few rows for a cross-validation: every class has a single row")
+    count = max(2, min(folds, *(len(rows) for rows in groups)))
+    # Each class continues at the fold where the previous one ended, so that folds differ by one row at most.
+    assigned = np.full(len(target), -1)
+    start = 0
+    for rows in groups:
+        assigned[generator.permutation(rows)] = (start + np.arange(len(rows))) % count
+        start += len(rows)
+    return tuple(
+        Fold(train=np.flatnonzero(assigned != number), test=np.flatnonzero(assigned == number))
+        for number in range(count)
+    )

@@ -1,23 +1,25 @@
-"""One trial, as it is kept on disk."""
+"""One trial, as the run's folder keeps it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from dmls_core.spec.definitions import Scalar
 
 SCHEMA = 1
 
+State = Literal["complete", "pruned", "failed"]
+
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """Scores of many settings that one grown model answers.
+    """Scores of all settings that one model yields.
 
     Attributes:
-        axes: the settings' hyperparameters, each with its values: ``{"n_estimators": (50, 100), ...}``.
-        values: one score per setting, the last axis running fastest.
+        axes: hyperparameter -> its values: ``{"n_estimators": (50, 100), ...}``.
+        values: one score for each setting; the last axis runs fastest.
     """
 
     axes: Mapping[str, tuple[Scalar, ...]]
@@ -29,25 +31,26 @@ class Trial:
     """One evaluated set of hyperparameters.
 
     Attributes:
-        number: from 0, in the order in which they were suggested.
-        state: ``failed`` where the library refused the hyperparameters: it has no value. ``pruned`` where
-            it was given up early: its value is what it had then, and it is never the best.
-        engine: what fitted it.
-        params: the searched hyperparameters by the spec's names.
+        number: from 0, in the order of suggestion.
+        state: Optuna's word. A ``failed`` trial has no value: the library refused its hyperparameters. The
+            value of a ``pruned`` trial is the score of its last step; it is never the best trial.
+        engine: name of the engine that fitted it.
+        params: the searched hyperparameters, by the spec's names.
         value: mean of ``values``.
         values: score on each fold.
-        seconds: how long it took.
-        same_as: number of the earlier trial with the same hyperparameters, whose value it has.
-        message: why it failed, or when it was given up.
-        steps: how far it was taken (trees, rounds or folds), where a search takes trials in steps.
-        surface: what else the same model answered; ``params`` is its best setting.
-        intermediate_values: the score after each step, where there are steps; pruning compares them. Equal
+        seconds: wall-clock seconds.
+        same_as: number of the earlier trial with the same hyperparameters, whose scores it repeats.
+        message: why it failed, or when it was pruned.
+        steps: trees, rounds or folds that it reached, if its objective works in steps.
+        surface: all scores that its model yields; ``params`` is the best setting of it.
+        intermediate_values: the score after each step, where there are steps; pruning compares these. Equal
             scores may differ by a tie break.
-        model: the model that it tries, where several compete or several trainers search.
+        model: name of its model.
+        bracket: which successive halving of its model it takes part in, from 0.
     """
 
     number: int
-    state: Literal["complete", "pruned", "failed"]
+    state: State
     engine: str
     params: Mapping[str, Scalar]
     value: float | None = None
@@ -59,17 +62,18 @@ class Trial:
     surface: Surface | None = None
     intermediate_values: tuple[float, ...] = field(default=())
     model: str = ""
+    bracket: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``trials/NNNNN.json`` holds."""
+        """Return the content of ``trials/NNNNN.json``."""
         return {"schema": SCHEMA, **asdict(self), "values": list(self.values)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Trial:
-        """Read what ``as_json`` returned.
+        """Read the output of ``as_json``.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: ``data`` is something else.
         """
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError("not a trial of this release")
@@ -87,9 +91,19 @@ class Trial:
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a trial: {error!r}") from error
 
+    def repeated(self, number: int, params: Mapping[str, Scalar]) -> Trial:
+        """Return the trial that suggests the same hyperparameters again, and so has the same scores.
+
+        Args:
+            number: its number.
+            params: the suggestion, which may spell the same hyperparameters differently.
+        """
+        first = self.number if self.same_as is None else self.same_as
+        return replace(self, number=number, params={**self.params, **params}, seconds=0.0, same_as=first)
+
 
 def contiguous_trials(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials from number 0 up to the first gap: what follows one depends on what is missing."""
+    """Return the trials from number 0 to the first gap: later ones depend on the missing one."""
     ordered = sorted(trials, key=lambda trial: trial.number)
     return [trial for position, trial in enumerate(ordered) if trial.number == position]
 

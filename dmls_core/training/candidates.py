@@ -1,4 +1,4 @@
-"""The models of a run, each with its data, its space and its searcher."""
+"""The models of a run, each with its data, its search space and its objective."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from dmls_core.hardware import available_cpus
 from dmls_core.models import METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import Engine
-from dmls_core.search import (
-    Searcher,
-    SearchTask,
-    Space,
-    choose_searcher,
-    make_folds,
-)
-from dmls_core.search.candidate import ModelCandidate
+from dmls_core.search import ModelCandidate, SearchTask, Space, make_candidate, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.training.champion import fetch_champion
 from dmls_core.training.prepare import Prepared, prepare
@@ -25,31 +18,28 @@ from dmls_core.training.request import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
-    """One model of a run.
+class PreparedModel:
+    """One model of a run, ready to be searched.
 
     Attributes:
-        task: what its trials are scored on.
-        space: what is searched.
-        searcher: what searches it where it is the only one.
-        data: encoded as it needs it.
+        candidate: the model as the search takes it.
+        data: its encoded data.
     """
 
-    task: SearchTask
-    space: Space
-    searcher: Searcher
+    candidate: ModelCandidate
     data: Prepared
 
-    def candidate(self) -> ModelCandidate:
-        """Return the model as a search takes it that has several models or several trainers."""
-        return ModelCandidate.of(self.task, self.space, self.searcher)
+    @property
+    def task(self) -> SearchTask:
+        """Data and metric of its trials."""
+        return self.candidate.task
 
 
-def enter(job: Job) -> list[Entrant]:
-    """Read the data and make every model of the spec ready.
+def prepare_models(job: Job) -> list[PreparedModel]:
+    """Read the data and prepare every model of the spec.
 
     Models that take missing values and models that do not have matrices of their own; models of one kind on
-    one engine share them.
+    one engine share a matrix.
 
     Raises:
         DataError: the data does not fit the spec, or there is too little of it.
@@ -59,7 +49,7 @@ def enter(job: Job) -> list[Entrant]:
     paths = [file.path for file in job.files]
     prepared: dict[bool, Prepared] = {}
     tasks: dict[tuple[bool, str], SearchTask] = {}
-    entrants: list[Entrant] = []
+    models: list[PreparedModel] = []
     for requested in job.models:
         model, kind = requested.model, requested.model.missing_values
         if kind not in prepared:
@@ -68,22 +58,22 @@ def enter(job: Job) -> list[Entrant]:
         shared = tasks.get((kind, requested.engine))
         task = replace(shared, model=model, engine=engine) if shared else make_task(spec, model, engine, data)
         tasks[kind, requested.engine] = task
-        searcher = choose_searcher(spec.search.strategy, engine)
-        entrants.append(Entrant(task, Space.of(requested.hyperparameters), searcher, data))
-    return entrants
+        space = Space.of(requested.hyperparameters)
+        models.append(PreparedModel(make_candidate(spec.search.strategy, task, space, spec.n_trials), data))
+    return models
 
 
-def describe(entrants: Sequence[Entrant]) -> str:
-    """Say what is searched: ``searching max_depth of xgboost-classifier``."""
+def describe_search(models: Sequence[PreparedModel]) -> str:
+    """Return what is searched: ``searching max_depth of xgboost-classifier``."""
     parts = (
-        f"{', '.join(entrant.space.searched) or 'nothing'} of {entrant.task.model.name}"
-        for entrant in entrants
+        f"{', '.join(model.candidate.space.searched) or 'nothing'} of {model.task.model.name}"
+        for model in models
     )
     return f"searching {'; '.join(parts)}"
 
 
 def make_task(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared) -> SearchTask:
-    """Put the training rows on the engine's device and deal out the folds."""
+    """Put the training rows on the engine's device and assign them to folds."""
     return SearchTask(
         model=model,
         engine=engine,

@@ -1,4 +1,4 @@
-"""Champion against challenger, once both have answered the held-out rows."""
+"""Compare champion and challenger on the held-out rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dmls_core.training.champion import ChampionPredictions
 from dmls_core.training.prepare import Prepared
 
 
-def contest(
+def compare_with_champion(
     spec: Spec, data: Prepared, served: NDArray[Any], predicted: ChampionPredictions | None
 ) -> dict[str, Any] | None:
     """Return ``comparison`` of ``result.json``; ``None`` where there is no champion.
 
-    Classes that only one of the two knows count for both: the other one gives them no chance.
+    A class that only one of the two knows has probability 0 in the predictions of the other.
 
     Args:
         spec: the challenger's.

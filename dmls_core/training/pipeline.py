@@ -17,16 +17,16 @@ from dmls_core.search import SearchOutcome, SearchTask
 from dmls_core.serving.card import write_card
 from dmls_core.spec import Spec
 from dmls_core.store import layout
-from dmls_core.training.candidates import describe, enter
-from dmls_core.training.compare import contest
+from dmls_core.training.candidates import describe_search, prepare_models
+from dmls_core.training.compare import compare_with_champion
 from dmls_core.training.depth_analysis import describe_size
-from dmls_core.training.distributed_search import remove_study, search_models, share
 from dmls_core.training.model_folder import export_checkpoint, write_companions
 from dmls_core.training.prepare import Prepared
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import Job
 from dmls_core.training.result import describe_run
 from dmls_core.training.run_folder import RunFolder
+from dmls_core.training.search import remove_study, run_worker, search_models
 
 if TYPE_CHECKING:
     from dmls_core.training.run import BackgroundValidation
@@ -40,9 +40,9 @@ def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, An
         PlatformError: a service or the machine failed.
     """
     with progress.phase("load"):
-        entrants = enter(job)
-    progress.enter("searching", describe(entrants))
-    share(job, [entrant.candidate() for entrant in entrants], folder, progress, stop=lambda: False)
+        models = prepare_models(job)
+    progress.enter("searching", describe_search(models))
+    run_worker(job, [model.candidate for model in models], folder, progress, stop=lambda: False)
     return {"schema": 1, "status": "helped", "run_key": job.key, "worker": job.request.worker}
 
 
@@ -63,13 +63,13 @@ def run_pipeline(
     """
     spec = job.spec
     with progress.phase("load"):
-        entrants = enter(job)
-    for warning in entrants[0].data.warnings:
+        models = prepare_models(job)
+    for warning in models[0].data.warnings:
         progress.warn(warning)
     with progress.phase("search"):
-        progress.enter("searching", describe(entrants))
+        progress.enter("searching", describe_search(models))
         try:
-            winner, outcome = search_models(job, entrants, folder, progress, stop=validation.failed)
+            winner, outcome = search_models(job, models, folder, progress, stop=validation.failed)
         finally:
             # A failed validation stops the search: report that failure, not the stopped search.
             validation.check()
@@ -89,7 +89,7 @@ def run_pipeline(
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, served, model, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, task, outcome, fitted, scores)
-        result["comparison"] = contest(spec, data, served, entrants[0].data.champion)
+        result["comparison"] = compare_with_champion(spec, data, served, models[0].data.champion)
     with progress.phase("report"):
         insight = examine_model(spec, data, task, fitted, served, result)
         result["size"] = describe_size(data, task, spec.search.metric, model_folder)

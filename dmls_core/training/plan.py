@@ -17,8 +17,8 @@ from typing import Any
 from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search import Searcher, Space, choose_searcher
-from dmls_core.search.forest import NestedForestSearcher
+from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
+from dmls_core.search import Space
 from dmls_core.spec import Spec
 from dmls_core.spec.spec import ModelSearch
 from dmls_core.training.cost_estimate import largest_fit, sizes_of
@@ -123,7 +123,7 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
     space = Space.of(hyperparameters)
     fitter = load_engine(engine, model.name)
     cost = largest_fit(fitter, model, space, data, spec.search.seed)
-    fits = _fits(choose_searcher(spec.search.strategy, fitter), spec, sizes_of(model, space))
+    fits = _fits(fitter, spec, sizes_of(model, space))
     return ModelPlan(
         name=model.name,
         engine=engine,
@@ -135,13 +135,13 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
     )
 
 
-def _fits(searcher: Searcher, spec: Spec, sizes: tuple[int, ...]) -> float:
+def _fits(engine: Engine, spec: Spec, sizes: tuple[int, ...]) -> float:
     """Return what a search costs, in fits of the largest model on all training rows."""
-    if isinstance(searcher, NestedForestSearcher):
+    if isinstance(engine, ForestEngine):
         return NESTED_FITS
     mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
-    plain = spec.n_trials * (spec.search.folds - 1) * mean
-    return BOOSTED_SHARE * plain
+    share = BOOSTED_SHARE if isinstance(engine, BoostingEngine) else 1.0
+    return share * spec.n_trials * (spec.search.folds - 1) * mean
 
 
 def _peak_bytes() -> int:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
-from dmls_core.search import SearchTask, Step, Trial
+from dmls_core.search import SearchTask, Trial
+from dmls_core.search.callbacks import SearchProgress
 from dmls_core.training.run_folder import RunFolder
 
 SCHEMA = 1
@@ -104,9 +105,9 @@ class Progress:
         """Take the seconds after which the search ends, if it does: no longer time left is told."""
         self._until = None if seconds is None else time.monotonic() + seconds
 
-    def step(self, step: Step) -> None:
+    def step(self, step: SearchProgress) -> None:
         """Take what a search foresees; tell how far it is if there was no line for a while."""
-        self._foreseen = step.seconds
+        self._foreseen = step.remaining_seconds
         if step.best is None or time.monotonic() - self._said < QUIET:
             return
         who = "the winner has" if step.forests == 1 else f"{step.forests} forests have"

@@ -24,7 +24,8 @@ from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search import SearchTask, Space, Trial, choose_searcher, make_folds
+from dmls_core.search import SearchTask, Space, make_candidate, make_folds
+from dmls_core.search.study import search
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
 
@@ -145,11 +146,8 @@ def ours(setting: Setting) -> tuple[float, Any]:
         threads=available_cpus(),
     )
 
-    def ignore(_: Trial) -> None:
-        return
-
-    searcher = choose_searcher("auto", load_engine("cpu", model.name))
-    outcome = searcher.run(task, Space.of(case.space), setting.trials, on_trial=ignore, stop=lambda: False)
+    candidate = make_candidate("auto", task, Space.of(case.space), setting.trials)
+    _, outcome = search([candidate], setting.trials)
     fitted = outcome.fitted or task.engine.fit(
         model,
         outcome.params,

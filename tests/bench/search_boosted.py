@@ -27,7 +27,8 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score, tra
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search import SearchTask, Space, choose_searcher, make_folds
+from dmls_core.search import SearchTask, Space, make_candidate, make_folds
+from dmls_core.search.study import search
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
 
@@ -74,9 +75,7 @@ def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: in
         threads=threads,
     )
     started, cpu = time.perf_counter(), time.process_time()
-    outcome = choose_searcher("auto", engine).run(
-        task, Space.of(space_of(model)), trials, on_trial=lambda _: None, stop=lambda: False
-    )
+    _, outcome = search([make_candidate("auto", task, Space.of(space_of(model)), trials)], trials)
     spent = time.perf_counter() - started, time.process_time() - cpu
     options = {"n_classes": classes, "seed": seed, "threads": threads}
     fitted = engine.fit(model, outcome.params, x, y, **options)
@@ -128,8 +127,8 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
                 split = train_test_split(
                     x, y, test_size=0.2, random_state=seed, stratify=y if classes else None
                 )
-                for search, results in found.items():
-                    results.append(search(model, split, classes, seed, arguments.trials, arguments.threads))
+                for method, results in found.items():
+                    results.append(method(model, split, classes, seed, arguments.trials, arguments.threads))
                 print(name, family, seed, *(results[-1] for results in found.values()), file=sys.stderr)
             rows.append(_row(name, family, len(x), found[ours], found[plain]))
     return rows

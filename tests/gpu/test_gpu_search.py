@@ -1,4 +1,4 @@
-"""The nested search of forests on a GPU: the data stays there, and cuts are forests that were limited so."""
+"""The nested search of forests on a GPU: the data stays there, and prunings equal forests with that limit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search import SearchTask, Space, choose_searcher, make_folds
+from dmls_core.search import SearchTask, Space, make_candidate, make_folds
 from dmls_core.search.forest.block_forest import BlockForest, seed_of_block
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space
+from dmls_core.search.study import search as find
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Choice, Range
 from dmls_core.testing.engines import make_data
@@ -46,8 +47,7 @@ def search(task: SearchTask):
         },
         {},
     )
-    searcher = choose_searcher("auto", task.engine)
-    return searcher.run(task, space, 2, on_trial=lambda _: None, stop=lambda: False)
+    return find([make_candidate("auto", task, space, 2)], 2)[1]
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -55,15 +55,15 @@ def test_a_cut_is_the_forest_that_cuml_grows_with_that_limit(name: str):
     task = make_task(name)
     sizes, depths = (5, 20), (1, 3, 6, 10)
     space = Space({"n_estimators": Choice(values=sizes), "max_depth": Choice(values=depths)}, {})
-    layout = partition_space(task, space)
-    split = prepare_scoring(task, space, len(layout.cuts)).splits[0]
-    forest = BlockForest(task, layout, split, {}, threads=4)
+    parts = partition_space(task, space)
+    split = prepare_scoring(task, space, len(parts.limits)).splits[0]
+    forest = BlockForest(task, parts, split, {}, threads=4)
     assert not isinstance(split.probe, np.ndarray)
-    sums = [0.0 for _ in layout.cuts]
+    sums = [0.0 for _ in parts.limits]
 
     for before, size in ((0, sizes[0]), sizes):
         forest.grow(size)
-        for cut, setting in enumerate(layout.cuts):
+        for cut, setting in enumerate(parts.limits):
             real = task.engine.fit(
                 task.model,
                 {"n_estimators": size - before, **setting},
@@ -85,7 +85,7 @@ def test_a_search_ends_with_a_model_that_is_exported_as_it_was_fitted(name: str,
     outcome, again = search(task), search(task)
 
     assert not isinstance(task.features, np.ndarray)
-    assert outcome.finished == 1
+    assert outcome.complete == 1
     assert outcome.best.value > 0.5
     assert set(outcome.best.surface.axes) == {"n_estimators", "max_depth"}
     assert [trial.params for trial in again.trials] == [trial.params for trial in outcome.trials]

@@ -17,8 +17,9 @@ import pytest
 
 from dmls_core.devstack.doctor.services import check_own_study
 from dmls_core.devstack.postgres import make_databases, superuser
+from dmls_core.search.study import search
 from tests.services.postgres_server import PostgresServer
-from tests.shared_worker import work
+from tests.shared_worker import forest, work
 
 # Each worker is a process of its own, forked from one that has imported what all of them need: that import
 # takes longer than most of these searches.
@@ -157,12 +158,24 @@ def test_the_study_goes_with_the_result_and_no_late_helper_brings_it_back(
 
 
 def test_workers_prune_by_each_others_trials(start: Start, tmp_path: Path):
-    ended(tmp_path, *(start(worker, 2, 16, pruning="halving", sampler="random") for worker in range(2)))
+    ended(tmp_path, *(start(worker, 2, 16, pruner="halving", sampler="random") for worker in range(2)))
 
     states = Counter(trial["state"] for trial in trials(tmp_path))
     assert states["complete"] >= 1
     assert states["pruned"] >= 4
     assert states.total() == 16
+
+
+def test_two_workers_search_a_forest_as_one_does(start: Start, tmp_path: Path):
+    ended(tmp_path, *(start(worker, 2, 12, forest=True) for worker in range(2)))
+
+    _, alone = search([forest(12)], 12)
+    kept = trials(tmp_path)
+    assert [(t["number"], t["state"], t["params"], t["value"], t["message"]) for t in kept] == [
+        (t.number, t.state, t.params, t.value, t.message) for t in alone.trials
+    ]
+    assert Counter(trial["state"] for trial in kept)["complete"] == 1
+    assert max(trial["steps"] for trial in kept) > 24
 
 
 def test_two_models_compete_over_two_workers(start: Start, tmp_path: Path):

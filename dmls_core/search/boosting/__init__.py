@@ -1,4 +1,4 @@
-"""Trials of boosted trees: one booster answers every smaller number of rounds."""
+"""Search of boosted trees: one booster also yields the scores of all smaller numbers of rounds."""
 
 from __future__ import annotations
 

@@ -17,19 +17,17 @@ KEPT = 6
 class BinnedFolds:
     """Bins a fold at its first use; the least recently used one goes where there are too many."""
 
-    def __init__(self) -> None:
-        self._task: SearchTask | None = None
+    def __init__(self, task: SearchTask) -> None:
+        self._task = task
         self._kept: OrderedDict[tuple[Scalar, ...], Binned] = OrderedDict()
 
-    def get(self, task: SearchTask, number: int, params: Mapping[str, Scalar]) -> Binned:
-        """Return the fold ``number`` of ``task`` in the bins that ``params`` ask for.
+    def get(self, number: int, params: Mapping[str, Scalar]) -> Binned:
+        """Return the fold ``number`` in the bins that ``params`` ask for.
 
         Raises:
             DataError: the library refuses the hyperparameters on this data.
         """
-        if self._task is not task:
-            self._task = task
-            self._kept.clear()
+        task = self._task
         engine = cast("BoostingEngine", task.engine)
         key = (number, *engine.binning(task.model, params))
         if key not in self._kept:

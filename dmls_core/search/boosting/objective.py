@@ -11,7 +11,7 @@ from dmls_core.models.engines import Growing
 from dmls_core.search.boosting.binned_folds import BinnedFolds
 from dmls_core.search.boosting.learning_curve import Curve, loss_share
 from dmls_core.search.boosting.rounds import ROUNDS, compared, grown_enough, readings
-from dmls_core.search.objective import ShouldPrune
+from dmls_core.search.objective import Objective, ShouldPrune
 from dmls_core.search.space import Space
 from dmls_core.search.task import SearchTask
 from dmls_core.search.trial import Trial
@@ -25,25 +25,21 @@ class _StoppedError(Exception):
     """The search was stopped within a trial."""
 
 
-class BoostingObjective:
+class BoostingObjective(Objective):
     """Reads ``n_estimators`` from boosters that grow; see ``Objective``.
 
     A trial's first two steps are the first fold's booster after few and after more rounds; then follow the
     first fold grown to the end, and each further fold. The first fold decides how far the others are grown.
     """
 
-    def __init__(self) -> None:
-        self._binned = BinnedFolds()
-
-    def suggested(self, space: Space) -> Space:
-        """Return ``space`` without ``n_estimators``; see ``Objective.suggested``."""
+    def __init__(self, task: SearchTask, space: Space) -> None:
+        super().__init__(task, space)
         searched = {name: wanted for name, wanted in space.searched.items() if name != ROUNDS}
-        return Space(searched, space.fixed)
+        self.suggested = Space(searched, space.fixed)
+        self._binned = BinnedFolds(task)
 
     def evaluate(
         self,
-        task: SearchTask,
-        space: Space,
         number: int,
         params: Mapping[str, Scalar],
         *,
@@ -52,6 +48,7 @@ class BoostingObjective:
     ) -> Trial | None:
         """Score one trial; see ``Objective.evaluate``."""
         started = time.monotonic()
+        task, space = self.task, self.space
         read = readings(task.model, space)
         curve = Curve(read, task)
         intermediate_values: list[float] = []
@@ -59,7 +56,7 @@ class BoostingObjective:
         engine = task.engine.device
         pruned = False
         try:
-            for _ in self._steps(task, {**space.fixed, **params}, read, curve, stop):
+            for _ in self._steps({**space.fixed, **params}, read, curve, stop):
                 intermediate_values.append(curve.compared())
                 if len(intermediate_values) < steps and (
                     pruned := should_prune(len(intermediate_values), intermediate_values[-1])
@@ -86,7 +83,7 @@ class BoostingObjective:
             value=curve.score(),
             values=curve.at_best(),
             seconds=time.monotonic() - started,
-            message=f"given up after {curve.reached()}" if pruned else "",
+            message=f"pruned after {curve.reached()}" if pruned else "",
             steps=len(intermediate_values),
             surface=curve.surface(ROUNDS) if searched else None,
             intermediate_values=tuple(intermediate_values),
@@ -94,41 +91,40 @@ class BoostingObjective:
 
     def _steps(
         self,
-        task: SearchTask,
         settings: dict[str, Scalar],
         read: tuple[int, ...],
         curve: Curve,
         stop: Callable[[], bool],
     ) -> Iterator[None]:
         """Grow and score step by step; ``curve`` holds what was found."""
+        task = self.task
         rate = float(task.engine.effective(task.model, settings)["learning_rate"])
         last = read[-1]
         targets = (*compared(rate, last), last)
         # Between values that ``n_estimators`` may take, growing stops at the last one: it is compared there.
         ahead = deque(sorted({*read, *(target for target in targets if target < read[0])}))
         grown: list[int] = []
-        growing = self._start(task, 0, settings)
+        growing = self._start(0, settings)
         for target in targets:
             while ahead and ahead[0] <= target:
                 rounds = ahead.popleft()
-                self._score(task, 0, growing, rounds, curve, stop)
+                self._score(0, growing, rounds, curve, stop)
                 if rounds in read:
                     grown.append(rounds)
                     if grown_enough(rounds, curve.earliest(), rate):
                         ahead.clear()
             yield
         for fold in range(1, len(task.folds)):
-            growing = self._start(task, fold, settings)
+            growing = self._start(fold, settings)
             for rounds in grown:
-                self._score(task, fold, growing, rounds, curve, stop)
+                self._score(fold, growing, rounds, curve, stop)
             yield
 
-    def _start(self, task: SearchTask, fold: int, settings: Mapping[str, Scalar]) -> Growing:
-        return self._binned.get(task, fold, settings).start(settings)
+    def _start(self, fold: int, settings: Mapping[str, Scalar]) -> Growing:
+        return self._binned.get(fold, settings).start(settings)
 
     def _score(
         self,
-        task: SearchTask,
         fold: int,
         growing: Growing,
         rounds: int,
@@ -137,6 +133,6 @@ class BoostingObjective:
     ) -> None:
         if stop():
             raise _StoppedError
-        truth = task.truth[task.folds[fold].test]
+        truth = self.task.truth[self.task.folds[fold].test]
         prediction = growing.grow(rounds)
-        curve.add(fold, rounds, task.score(truth, prediction), loss_share(truth, prediction))
+        curve.add(fold, rounds, self.task.score(truth, prediction), loss_share(truth, prediction))

@@ -1,8 +1,7 @@
-"""Nested search of forests: one forest that has grown large answers for every smaller one."""
+"""Nested search of forests: one large forest also yields the scores of all smaller ones."""
 
 from __future__ import annotations
 
 from dmls_core.search.forest.objective import ForestObjective
-from dmls_core.search.forest.searcher import NestedForestSearcher
 
-__all__ = ["ForestObjective", "NestedForestSearcher"]
+__all__ = ["ForestObjective"]

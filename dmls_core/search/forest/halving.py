@@ -1,51 +1,217 @@
-"""How configurations are dropped: few trees for all of them, more for those that remain."""
+"""Synchronous successive halving: a few trees for every configuration, more for the best of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.search.strategies import REDUCTION
+from dmls_core.search.callbacks import SearchProgress
+from dmls_core.search.objective import REDUCTION
+from dmls_core.search.trial import Trial
 
-LEAST_TREES = 10
-"""Trees of the first rung at least: each row is then out of bag for three or four of them."""
+MIN_FIRST_TREES = 10
+"""Minimum trees of the first rung: each row is then out of bag for three or four of them."""
 
-FIRST_ROWS = 36_000
-"""Trees times rows of the first rung at least: few rows tell little, and trees are cheap there."""
+MIN_FIRST_ROWS = 36_000
+"""Minimum of trees times rows of the first rung: on few rows scores are noisy, and trees are cheap."""
 
-MOST_FIRST = 24
-"""Trees of the first rung at most, for the few rows' sake."""
+MAX_FIRST_TREES = 24
+"""Trees up to which ``MIN_FIRST_ROWS`` raises the first rung."""
 
-SURE = 1.645
-"""Standard errors between two scores that make 95 % sure which one is better."""
+CONFIDENCE = 1.645
+"""Standard errors between two scores at which the better one is better with 95 % confidence."""
+
+NEGLIGIBLE_GAIN = 0.05
+"""A forest stops growing once its expected gain is below this share of its score's standard error."""
 
 
-WORTH = 0.05
-"""A forest grows on while that may change its score by more than this share of its standard error."""
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What one rung found out about a trial.
+
+    Attributes:
+        trial: the trial so far; ``steps`` is the number of trees, the last of ``intermediate_values`` the
+            extrapolated score.
+        jackknife: the extrapolated score without each group of rows.
+        converged: whether more trees would not improve the score noticeably.
+    """
+
+    trial: Trial
+    jackknife: tuple[float, ...]
+    converged: bool
 
 
-def first_rung(trees: int, configurations: int, rows: int) -> int:
-    """Return the trees that every configuration gets: together about a third of one full forest.
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """A trial that goes on to the next rung.
+
+    Attributes:
+        first: the trial after the first rung.
+        path: trees after each rung so far, ascending; their growth is repeated by a worker that lacks them.
+        trees: trees of the next rung.
+        survivors: numbers of all trials that are still in the search.
+    """
+
+    first: Trial
+    path: tuple[int, ...]
+    trees: int
+    survivors: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows from the rungs so far.
+
+    Attributes:
+        promotions: trials to promote now, the best first.
+        ended: trials whose end is decided, the winner last.
+        leaders: the latest state of the surviving trials, the best first.
+    """
+
+    promotions: tuple[Promotion, ...]
+    ended: tuple[Trial, ...]
+    leaders: tuple[Trial, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessiveHalving:
+    """Decides which configurations go on.
+
+    It keeps no state: every decision follows from the trials and their rungs, whichever worker asks.
+
+    Attributes:
+        sizes: numbers of trees that are scored, ascending.
+        first_trees: trees of the first rung.
+        configurations: expected number of configurations.
+        sign: 1 if a higher score is better, else -1.
+    """
+
+    sizes: tuple[int, ...]
+    first_trees: int
+    configurations: int
+    sign: int
+
+    def decide(self, first: Sequence[Trial], rungs: Mapping[int, Sequence[Rung]], *, late: bool) -> Decision:
+        """Return what follows from a complete first rung.
+
+        Args:
+            first: the trials of the first rung, without failed and repeated ones.
+            rungs: of each promoted trial, by number.
+            late: whether the time is up: the best trial wins after the current rung, and grows to the next
+                size of the space only.
+        """
+        ended: list[Trial] = []
+        ordered = sorted(first, key=lambda trial: (-self.sign * trial.intermediate_values[0], trial.number))
+        if not ordered:
+            return Decision((), (), ())
+        known = {number: {rung.trial.steps: rung for rung in own} for number, own in rungs.items()}
+        alive = ordered[: 1 if late and not known else max_survivors(len(ordered))]
+        path: tuple[int, ...] = (self.first_trees,)
+        while len(alive) > 1:
+            trees = next_size(self.sizes, path[-1])
+            if missing := [trial for trial in alive if trees not in known.get(trial.number, {})]:
+                return self._promote(missing, alive, path, trees, ended, known)
+            found = [known[trial.number][trees] for trial in alive]
+            kept, confidence = survivors(
+                [self.sign * rung.trial.intermediate_values[-1] for rung in found],
+                [self.sign * np.array(rung.jackknife) for rung in found],
+            )
+            further = any(steps is not None and steps > trees for own in known.values() for steps in own)
+            if trees == self.sizes[-1] or (late and not further):
+                kept = kept[:1]
+            best = alive[kept[0]].number
+            for position in sorted(set(range(len(alive))) - set(kept)):
+                sure = f"{confidence[position]:.0%} confidence"
+                why = f"pruned after {trees} trees: trial {best} is better with {sure}"
+                ended.append(replace(found[position].trial, state="pruned", message=why))
+            alive = [alive[position] for position in kept]
+            path = path if trees == path[-1] else (*path, trees)
+        return self._grow_winner(alive[0], path, ended, known, late=late)
+
+    def _grow_winner(
+        self,
+        winner: Trial,
+        path: tuple[int, ...],
+        ended: list[Trial],
+        known: Mapping[int, Mapping[int | None, Rung]],
+        *,
+        late: bool,
+    ) -> Decision:
+        own = known.get(winner.number, {})
+        for size in (size for size in self.sizes if size > path[-1]):
+            if size not in own and path[-1] in self.sizes:
+                if late:
+                    break
+                if path[-1] not in own:
+                    # Only the trees of the first rung have grown: their convergence is still unknown.
+                    return self._promote([winner], [winner], path, path[-1], ended, known)
+                if own[path[-1]].converged:
+                    break
+            if size not in own:
+                return self._promote([winner], [winner], path, size, ended, known)
+            path = (*path, size)
+        latest = own[path[-1]].trial if path[-1] in own else winner
+        complete = replace(latest, state="complete", message="")
+        return Decision((), (*ended, complete), (complete,))
+
+    def _promote(
+        self,
+        missing: Sequence[Trial],
+        alive: Sequence[Trial],
+        path: tuple[int, ...],
+        trees: int,
+        ended: Sequence[Trial],
+        known: Mapping[int, Mapping[int | None, Rung]],
+    ) -> Decision:
+        numbers = frozenset(trial.number for trial in alive)
+        promotions = tuple(Promotion(trial, path, trees, numbers) for trial in missing)
+        latest = (known.get(trial.number, {}).get(path[-1]) for trial in alive)
+        leaders = [rung.trial if rung else trial for rung, trial in zip(latest, alive, strict=True)]
+        return Decision(promotions, tuple(ended), tuple(leaders))
+
+    def first_progress(self, trials: Sequence[Trial]) -> SearchProgress:
+        """Return the progress after some trials of the first rung."""
+        fresh = [trial.seconds for trial in trials if trial.same_as is None]
+        left = max(0, self.configurations - len(fresh))
+        further = max_survivors(self.configurations)
+        ahead = left * self.first_trees + remaining_trees(further, self.first_trees, self.sizes)
+        each = sum(fresh) / max(1, len(fresh)) / self.first_trees
+        return SearchProgress(ahead * each, left + further, self.first_trees)
+
+    def progress(self, decision: Decision) -> SearchProgress:
+        """Return the progress after some promotions."""
+        best = decision.leaders[0]
+        trees = best.steps or self.first_trees
+        if not decision.promotions:
+            return SearchProgress(0.0, 1, trees, best.value)
+        each = max(trial.seconds / trees for trial in decision.leaders)
+        ahead = remaining_trees(len(decision.leaders), trees, self.sizes)
+        return SearchProgress(ahead * each, len(decision.leaders), trees, best.value)
+
+
+def first_rung_trees(trees: int, configurations: int, rows: int) -> int:
+    """Return the trees of the first rung: all configurations together cost about a third of a full forest.
 
     Args:
-        trees: of a full forest.
-        configurations: how many there will be.
-        rows: rows to grow on.
+        trees: trees of a full forest.
+        configurations: expected number of configurations.
+        rows: training rows.
     """
-    few = min(MOST_FIRST, FIRST_ROWS // max(1, rows))
-    return min(trees, max(LEAST_TREES, few, trees // (3 * configurations)))
+    few = min(MAX_FIRST_TREES, MIN_FIRST_ROWS // max(1, rows))
+    return min(trees, max(MIN_FIRST_TREES, few, trees // (3 * configurations)))
 
 
-def room(count: int) -> int:
+def max_survivors(count: int) -> int:
     """Return how many of ``count`` configurations go on at most."""
     return math.ceil(count / REDUCTION) if count > 1 else 1
 
 
 def next_size(sizes: Sequence[int], trees: int) -> int:
-    """Return how many trees follow: three times as many, or the nearest larger size of the space."""
+    """Return the trees of the next rung: three times as many, or the nearest larger size of the space."""
     wanted = trees * REDUCTION
     if wanted < sizes[0]:
         return wanted
@@ -53,37 +219,38 @@ def next_size(sizes: Sequence[int], trees: int) -> int:
     return min(larger, key=lambda size: abs(size - wanted), default=sizes[-1])
 
 
-def trees_ahead(forests: int, trees: int, sizes: Sequence[int]) -> int:
-    """Return how many trees are still to be grown, at most, by forests of ``trees`` trees that go on."""
+def remaining_trees(forests: int, trees: int, sizes: Sequence[int]) -> int:
+    """Return an upper bound of the trees that ``forests`` forests of ``trees`` trees still grow."""
     ahead = 0
     while forests > 1 and trees < sizes[-1]:
         larger = next_size(sizes, trees)
         ahead += forests * (larger - trees)
-        forests, trees = room(forests), larger
+        forests, trees = max_survivors(forests), larger
     return ahead + max(0, sizes[-1] - trees)
 
 
-def standard_error(parts: NDArray[np.float64]) -> float:
+def standard_error(jackknife: NDArray[np.float64]) -> float:
     """Return the standard error of a score from its values without each group of rows.
 
-    The delete-a-group jackknife (Kott, 2001): for a score, or for the difference of two on the same rows.
+    This is the delete-a-group jackknife (Kott, 2001). It also holds for the difference of two scores on the
+    same rows.
     """
-    groups = len(parts)
-    return float(np.sqrt((groups - 1) / groups * ((parts - parts.mean()) ** 2).sum()))
+    groups = len(jackknife)
+    return float(np.sqrt((groups - 1) / groups * ((jackknife - jackknife.mean()) ** 2).sum()))
 
 
-def still_gained(scores: Mapping[int, float], last: int) -> float | None:
-    """Return what a forest's score gains yet until ``last`` trees.
+def remaining_gain(scores: Mapping[int, float], last: int) -> float | None:
+    """Return the expected gain of a forest's score up to ``last`` trees.
 
-    That falls as one over the number of trees (Probst and Boulesteix, 2018, "To tune or not to tune the
-    number of trees in random forest"): the gain since a third of its trees tells it.
+    The gain falls as one over the number of trees (Probst and Boulesteix, 2018, "To tune or not to tune the
+    number of trees in random forest"), so the gain since a third of the trees yields it.
 
     Args:
         scores: by number of trees.
         last: the largest number of trees.
 
     Returns:
-        To be added to the score; ``None`` where no forest of a third of the trees was scored.
+        The gain; ``None`` if no forest of a third of the trees was scored.
     """
     trees = max(scores)
     before = [size for size in scores if size <= trees / 3]
@@ -93,55 +260,59 @@ def still_gained(scores: Mapping[int, float], last: int) -> float | None:
     return (scores[trees] - scores[third]) * (1 / trees - 1 / last) / (1 / third - 1 / trees)
 
 
-def foretold(scores: Mapping[int, float], last: int) -> float:
-    """Return the score that a forest will have with ``last`` trees; see ``still_gained``."""
-    return scores[max(scores)] + (still_gained(scores, last) or 0.0)
+def extrapolate(scores: Mapping[int, float], last: int) -> float:
+    """Return the expected score with ``last`` trees; see ``remaining_gain``."""
+    return scores[max(scores)] + (remaining_gain(scores, last) or 0.0)
 
 
 def converged(scores: Mapping[int, float], last: int, error: float, share: float) -> bool:
-    """Say whether a forest is as good as a larger one would be.
+    """Return whether a larger forest would not be noticeably better.
 
-    All trees answer for a new row. A scored one is answered by a share
-    of them, as if by a smaller forest: the model has only that share of the gain before it.
+    All trees vote on a new row, but only a share of them on a scored row: the score is that of a smaller
+    forest, and the model has only this share of the remaining gain ahead of it.
 
     Args:
-        scores: by number of trees; more is better.
+        scores: by number of trees; higher is better.
         last: the largest number of trees.
-        error: standard error of the score, 0 or more.
-        share: of the trees that answer a scored row.
+        error: standard error of the score.
+        share: share of the trees that vote on a scored row.
     """
-    left = still_gained(scores, last)
-    return left is not None and share * left <= WORTH * error
+    left = remaining_gain(scores, last)
+    return left is not None and share * left <= NEGLIGIBLE_GAIN * error
 
 
-def certainty(ahead: float, parts: NDArray[np.float64]) -> float:
-    """Return how sure it is, from 0.5 to 1, that a score that is ``ahead`` of another is better.
+def confidence_of(ahead: float, jackknife: NDArray[np.float64]) -> float:
+    """Return the confidence, from 0.5 to 1, that the better of two scores is really better.
 
     Args:
-        ahead: by how much it is better, 0 or more.
-        parts: the same without each group of rows.
+        ahead: difference of the scores, 0 or more.
+        jackknife: the difference without each group of rows.
     """
-    error = standard_error(parts)
+    error = standard_error(jackknife)
     if error == 0:
         return 1.0 if ahead > 0 else 0.5
     return 0.5 * (1 + math.erf(ahead / error / math.sqrt(2)))
 
 
-def remaining(scores: Sequence[float], parts: Sequence[NDArray[np.float64]]) -> tuple[list[int], list[float]]:
-    """Say which configurations go on.
-
-    Those go on of which it is not sure that the best one is better, but a third of all at most.
+def survivors(
+    scores: Sequence[float], jackknifes: Sequence[NDArray[np.float64]]
+) -> tuple[list[int], list[float]]:
+    """Return which configurations go on: a third at most, without those that are worse with 95 % confidence.
 
     Args:
-        scores: of each configuration; more is better.
-        parts: of each, its score without each group of rows.
+        scores: of each configuration; higher is better.
+        jackknifes: of each configuration, its score without each group of rows.
 
     Returns:
-        Positions of those that go on, the best first; and of each configuration how sure it is that the
-        best one is better.
+        Positions of those that go on, the best first; and of each configuration the confidence that the best
+        one is better.
     """
     order = sorted(range(len(scores)), key=lambda position: -scores[position])
     best = order[0]
-    sure = [certainty(scores[best] - scores[one], parts[best] - parts[one]) for one in range(len(scores))]
-    limit = 0.5 * (1 + math.erf(SURE / math.sqrt(2)))
-    return [one for one in order[: room(len(order))] if sure[one] < limit], sure
+    confidence = [
+        confidence_of(scores[best] - scores[one], jackknifes[best] - jackknifes[one])
+        for one in range(len(scores))
+    ]
+    limit = 0.5 * (1 + math.erf(CONFIDENCE / math.sqrt(2)))
+    kept = [one for one in order[: max_survivors(len(order))] if confidence[one] < limit]
+    return kept, confidence

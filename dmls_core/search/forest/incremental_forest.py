@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from dmls_core.models.engines import GrowingForestEngine
 from dmls_core.models.engines.base import refusal
-from dmls_core.search.forest.scorer import ForestScorer
-from dmls_core.search.forest.scoring import ScoringSplit
+from dmls_core.search.forest.scoring import ForestScorer, ScoringSplit
 from dmls_core.search.forest.space import PartitionedSpace
-from dmls_core.search.forest.tree_builder import TreeBuilder, grow_all
+from dmls_core.search.forest.tree_builder import TreeBuilder, build_trees
 from dmls_core.search.forest.tree_pruning import Nodes, Tree
 from dmls_core.search.task import SearchTask
 from dmls_core.spec.definitions import Scalar
@@ -32,20 +31,20 @@ CHECKED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class TreePredictions:
     """What one tree says of the rows that it is scored on.
 
     Attributes:
         tree: the tree.
         rows: (n_answered,) positions among the scored rows.
         leaves: (n_answered,) the node in which each ends.
-        landings: (n_nodes, n_cuts); see ``Nodes.landings``.
+        pruned_leaves: (n_nodes, n_cuts); see ``Nodes.pruned_leaves``.
     """
 
     tree: Tree
     rows: NDArray[np.int64]
     leaves: NDArray[np.int64]
-    landings: NDArray[np.int32]
+    pruned_leaves: NDArray[np.int32]
 
 
 class IncrementalForest(ForestScorer):
@@ -57,24 +56,24 @@ class IncrementalForest(ForestScorer):
     def __init__(
         self,
         task: SearchTask,
-        layout: PartitionedSpace,
+        parts: PartitionedSpace,
         split: ScoringSplit,
         params: dict[str, Scalar],
         *,
         threads: int,
     ) -> None:
         super().__init__(task, split, split.target)
-        self._layout = layout
+        self._parts = parts
         self._threads = threads
         engine = cast("GrowingForestEngine", task.engine)
-        settings = engine.effective(task.model, layout.grown(params, 1))
+        settings = engine.effective(task.model, parts.growth_params(params, 1))
         self._forest: Any = engine.unfitted(task.model, settings, seed=task.seed, threads=threads)
         self._forest.set_params(warm_start=True, n_estimators=0)
         self._builder: TreeBuilder | None = None
         self._trees: list[Tree] = []
-        # (n_scored, n_slots, outputs): cuts that have made no difference to any tree so far share a slot.
+        # (n_scored, n_slots, outputs): limits that have made no difference to any tree so far share a slot.
         self._sums = np.zeros((len(split.truth), 1, self.outputs))
-        self._slots = [0] * len(layout.cuts)
+        self._slots = [0] * len(parts.limits)
         self._counts = np.zeros(len(split.truth), np.int64)
 
     @property
@@ -101,10 +100,10 @@ class IncrementalForest(ForestScorer):
             self._builder = TreeBuilder.of(self._forest, self._split.features, self._split.target)
         if self._builder is None:
             for tree, counts in self._fit(trees):
-                self._add(self._answers(tree, counts))
+                self._add(self._predictions(tree, counts))
         else:
             seeds = self._builder.seeds(self.trees, trees)
-            for answers in grow_all(self._builder, seeds, self._threads, self._answers):
+            for answers in build_trees(self._builder, seeds, self._threads, self._predictions):
                 self._add(answers)
 
     def _fit(self, trees: int) -> list[tuple[Tree, NDArray[np.int64] | None]]:
@@ -133,9 +132,9 @@ class IncrementalForest(ForestScorer):
         ]
         return [(one.tree_, counts) for one, counts in zip(new.estimators_, drawn, strict=True)]
 
-    def _answers(self, tree: Tree, counts: NDArray[np.int64] | None) -> Answers:
+    def _predictions(self, tree: Tree, counts: NDArray[np.int64] | None) -> TreePredictions:
         split = self._split
-        landings = Nodes.of(tree).landings(self._layout.cuts, len(split.features))
+        pruned_leaves = Nodes.of(tree).pruned_leaves(self._parts.limits, len(split.features))
         scored = np.arange(len(split.truth))
         if split.out_of_bag and counts is not None:
             scored = np.flatnonzero(counts[split.scored] == 0)
@@ -144,30 +143,30 @@ class IncrementalForest(ForestScorer):
         leaves = [
             tree.apply(split.probe[probed[start : start + step]]) for start in range(0, len(probed), step)
         ]
-        return Answers(tree, scored, np.concatenate([*leaves, np.empty(0, np.int64)]), landings)
+        return TreePredictions(tree, scored, np.concatenate([*leaves, np.empty(0, np.int64)]), pruned_leaves)
 
-    def _add(self, answers: Answers) -> None:
+    def _add(self, answers: TreePredictions) -> None:
         self._trees.append(answers.tree)
         self._counts[answers.rows] += 1
         values = answers.tree.value[:, 0, :]
-        self._part(answers.landings)
+        self._part(answers.pruned_leaves)
         slots = self._sums.shape[1]
-        landings = answers.landings[:, [self._slots.index(slot) for slot in range(slots)]]
+        pruned_leaves = answers.pruned_leaves[:, [self._slots.index(slot) for slot in range(slots)]]
         step = max(1, CHUNK // (slots * self.outputs))
         for start in range(0, len(answers.rows), step):
             chunk = slice(start, start + step)
-            ends = np.take(landings, answers.leaves[chunk], axis=0)
+            ends = np.take(pruned_leaves, answers.leaves[chunk], axis=0)
             self._sums[answers.rows[chunk]] += np.take(values, ends, axis=0)
 
-    def _part(self, landings: NDArray[np.int32]) -> None:
-        """Give cuts sums of their own from the first tree on to which they do different things."""
+    def _part(self, pruned_leaves: NDArray[np.int32]) -> None:
+        """Give limits sums of their own from the first tree on to which they do different things."""
         places: dict[tuple[int, bytes], int] = {}
         before = self._sums.shape[1]
         # Of each slot the one that its sums are copied from.
         source = list(range(before))
         taken: set[int] = set()
         for cut, slot in enumerate(self._slots):
-            key = slot, landings[:, cut].tobytes()
+            key = slot, pruned_leaves[:, cut].tobytes()
             if key not in places:
                 places[key] = slot
                 if slot in taken:
@@ -178,7 +177,7 @@ class IncrementalForest(ForestScorer):
         if len(source) > before:
             self._sums = self._sums[:, source]
 
-    def hand_over(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
+    def release_forest(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
         """Return scikit-learn's forest with all its trees; they are not held here any more."""
         template = self._forest.estimators_[0]
         if self._builder is not None:
@@ -192,11 +191,11 @@ class IncrementalForest(ForestScorer):
         self._trees.clear()
         return self._forest
 
-    def answered(self) -> NDArray[np.bool_]:
+    def has_votes(self) -> NDArray[np.bool_]:
         """Say of each scored row whether any tree has answered it."""
         return self._counts > 0
 
-    def share(self) -> float:
+    def voting_share(self) -> float:
         """Return the share of the trees that answer a scored row; see ``ForestScorer.share``."""
         return float(self._counts.mean() / self.trees)
 

@@ -25,10 +25,10 @@ ENGINES: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
 They grow level by level; a node's draw of columns depends on how many nodes were split before it, so that
 of depth no draw depends at all."""
 
-TREE_POINTS = 10
+SIZE_POINTS = 10
 """Sizes of the forest that are scored, where the space holds more."""
 
-CUT_POINTS = {1: 20, 2: 6, 3: 4}
+LIMIT_POINTS = {1: 20, 2: 6, 3: 4}
 """Values of each pruning hyperparameter that are scored, by how many of these are searched."""
 
 
@@ -40,24 +40,24 @@ class PartitionedSpace:
         structural: what needs a forest of its own: the sampler suggests from its ``searched``.
         sizes: numbers of trees that are scored, ascending; the last is what a forest grows to.
         axes: pruning hyperparameters that are searched -> the values that are scored.
-        cuts: every combination of these, in the order of a surface; one empty one where there are none.
-        loosest: the values to grow with, so that every cut is a pruning of what has grown.
+        limits: every combination of these, in the order of a surface; one empty one where there are none.
+        least_restrictive: the values to grow with, so that every cut is a pruning of what has grown.
     """
 
     structural: Space
     sizes: tuple[int, ...]
     axes: Mapping[str, tuple[Scalar, ...]]
-    cuts: tuple[Mapping[str, Scalar], ...]
-    loosest: Mapping[str, Scalar]
+    limits: tuple[Mapping[str, Scalar], ...]
+    least_restrictive: Mapping[str, Scalar]
 
     @property
-    def searched_sizes(self) -> bool:
+    def sizes_searched(self) -> bool:
         """Whether the number of trees is searched at all."""
         return TREES not in self.structural.fixed
 
-    def grown(self, params: Mapping[str, Scalar], trees: int) -> dict[str, Scalar]:
+    def growth_params(self, params: Mapping[str, Scalar], trees: int) -> dict[str, Scalar]:
         """Return the hyperparameters to grow a forest with."""
-        return {**self.structural.fixed, **params, **self.loosest, TREES: trees}
+        return {**self.structural.fixed, **params, **self.least_restrictive, TREES: trees}
 
 
 def structural(space: Space, engine: str) -> Space:
@@ -84,22 +84,22 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
     """Take ``space`` apart; see ``structural``."""
     split = structural(space, task.engine.device)
     pruning = [name for name in PRUNING if name in space.searched and name not in split.searched]
-    points = CUT_POINTS.get(len(pruning), 1)
+    points = LIMIT_POINTS.get(len(pruning), 1)
     axes = {name: axis(space.searched[name], points) for name in pruning}
-    cuts = tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
+    limits = tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
     rows = len(task.truth)
     fixed = dict(split.fixed)
     if TREES in space.searched:
-        found = axis(space.searched[TREES], TREE_POINTS)
+        found = axis(space.searched[TREES], SIZE_POINTS)
         sizes = tuple(sorted({int(value) for value in found}))
     else:
         sizes = (int(task.engine.effective(task.model, fixed)[TREES]),)
         fixed[TREES] = sizes[0]
-    loosest = {
+    least_restrictive = {
         name: min(values, key=lambda value: restrictiveness(name, value, rows))
         for name, values in axes.items()
     }
-    return PartitionedSpace(Space(split.searched, fixed), sizes, axes, cuts, loosest)
+    return PartitionedSpace(Space(split.searched, fixed), sizes, axes, limits, least_restrictive)
 
 
 def restrictiveness(name: str, value: Scalar, rows: int) -> float:

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 _own = threading.local()
 
-_agreed: dict[str, bool] = {}
+_verified: dict[str, bool] = {}
 """By kind of forest, whether a tree that was grown here was the one that scikit-learn grows."""
 
 
@@ -58,17 +58,17 @@ class TreeBuilder:
         builder = cls(forest, features, np.ascontiguousarray(codes.reshape(-1, 1), np.float64))
         weights = getattr(forest, "class_weight", None)
         kind = str((type(forest), template.criterion, forest.bootstrap, weights))
-        if kind not in _agreed:
-            _agreed[kind] = builder.agrees()
-        return builder if _agreed[kind] else None
+        if kind not in _verified:
+            _verified[kind] = builder.matches_scikit_learn()
+        return builder if _verified[kind] else None
 
-    def agrees(self) -> bool:
+    def matches_scikit_learn(self) -> bool:
         """Say whether the forest's second tree comes out the same here."""
         try:
             tree, _ = self.grow(self.seeds(1, 2)[0])
         except (ImportError, AttributeError, TypeError, ValueError):
             return False
-        return same_tree(tree, self.forest.estimators_[1].tree_)
+        return trees_equal(tree, self.forest.estimators_[1].tree_)
 
     def seeds(self, first: int, last: int) -> list[int]:
         """Return the seeds of the trees from ``first`` up to ``last``."""
@@ -129,7 +129,7 @@ class TreeBuilder:
         return np.asarray(counts * each[self.target[:, 0].astype(np.intp)])
 
 
-def grow_all(
+def build_trees(
     builder: TreeBuilder,
     seeds: Sequence[int],
     threads: int,
@@ -171,7 +171,7 @@ def _grow_then(
     return then(*builder.grow(seed))
 
 
-def same_tree(one: Tree, other: Tree) -> bool:
+def trees_equal(one: Tree, other: Tree) -> bool:
     """Say whether two trees are equal in every node."""
     mine, theirs = one.__getstate__(), other.__getstate__()
     nodes, others = mine["nodes"], theirs["nodes"]

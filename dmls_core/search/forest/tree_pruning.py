@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.search.forest.bins import Bins
 from dmls_core.search.forest.space import restrictiveness
-from dmls_core.spec.definitions import Scalar
+from dmls_core.spec.definitions import Direction, Scalar
 
 EPSILON = float(np.finfo(np.double).eps)
 """What scikit-learn adds to a split's gain before it asks whether that is enough."""
+
+LEAF = -1
+NO_FEATURE = -2
+"""What scikit-learn writes into a leaf's children, and into its feature and threshold."""
 
 Tree = Any
 """``sklearn.tree._tree.Tree``."""
@@ -58,38 +63,101 @@ class Nodes:
         gains[inner] = weight[inner] / weight[0] * (impurity[inner] - kept)
         return cls(parents, depths, tree.n_node_samples, gains, tuple(levels))
 
-    def stops(self, cuts: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.bool_]:
+    def stops(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.bool_]:
         """Say of each node whether a tree that is cut so would not have split it.
 
         Args:
-            cuts: each has values of the same hyperparameters of ``PRUNING``.
+            limits: each has values of the same hyperparameters of ``PRUNING``.
             rows: rows of the matrix that the tree was grown on.
 
         Returns:
             (n_nodes, n_cuts).
         """
-        stopped = np.zeros((len(self.parents), len(cuts)), np.bool_)
-        for name in cuts[0]:
-            limits = np.array([restrictiveness(name, cut[name], rows) for cut in cuts])
+        stopped = np.zeros((len(self.parents), len(limits)), np.bool_)
+        for name in limits[0]:
+            bounds = np.array([restrictiveness(name, cut[name], rows) for cut in limits])
             if name == "max_depth":
-                stopped |= self.depths[:, None] >= -limits
+                stopped |= self.depths[:, None] >= -bounds
             elif name == "min_samples_split":
-                stopped |= self.rows[:, None] < limits
+                stopped |= self.rows[:, None] < bounds
             else:
-                stopped |= self.gains[:, None] + EPSILON < limits
+                stopped |= self.gains[:, None] + EPSILON < bounds
         return stopped
 
-    def landings(self, cuts: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.int32]:
+    def pruned_leaves(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.int32]:
         """Return the node in which a row that ends in a node would end under each cut.
 
         Returns:
             (n_nodes, n_cuts): the first stopped node on the way from the root, or the node itself.
         """
-        stops = self.stops(cuts, rows)
-        landing = np.zeros(stops.shape, np.int32)
+        stops = self.stops(limits, rows)
+        leaf_of = np.zeros(stops.shape, np.int32)
         for nodes in self.levels[1:]:
             above = self.parents[nodes]
-            ahead = landing[above]
+            ahead = leaf_of[above]
             stopped = (ahead != above[:, None]) | stops[above]
-            landing[nodes] = np.where(stopped, ahead, nodes[:, None])
-        return landing
+            leaf_of[nodes] = np.where(stopped, ahead, nodes[:, None])
+        return leaf_of
+
+
+def prune_forest(
+    forest: Any,  # noqa: ANN401 - scikit-learn is not typed
+    trees: int,
+    cut: Mapping[str, Scalar],
+    rows: int,
+    bins: Bins | None,
+) -> None:
+    """Cut a forest in place.
+
+    Args:
+        forest: a grown forest of scikit-learn.
+        trees: how many of its trees to keep, from the first.
+        cut: where its trees stop.
+        rows: rows that it was grown on.
+        bins: turns thresholds between codes into such between values.
+    """
+    forest.estimators_ = forest.estimators_[:trees]
+    for estimator in forest.estimators_:
+        estimator.tree_ = prune_tree(estimator.tree_, cut, rows, bins)
+
+
+def prune_tree(tree: Tree, cut: Mapping[str, Scalar], rows: int, bins: Bins | None) -> Tree:
+    """Return the tree that would have grown if it had been stopped so; see ``prune_forest``."""
+    found = Nodes.of(tree)
+    stops = found.stops([cut], rows)[:, 0]
+    leaf_of = found.pruned_leaves([cut], rows)[:, 0]
+    kept = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
+    place = np.full(len(leaf_of), LEAF)
+    place[kept] = np.arange(len(kept))
+    state = tree.__getstate__()
+    nodes = state["nodes"][kept].copy()
+    leaf = stops[kept] | (nodes["left_child"] == LEAF)
+    for side in ("left_child", "right_child"):
+        nodes[side] = np.where(leaf, LEAF, place[nodes[side]])
+    nodes["feature"][leaf] = NO_FEATURE
+    nodes["threshold"][leaf] = NO_FEATURE
+    if bins:
+        nodes["threshold"] = bins.decode(nodes["feature"], nodes["threshold"])
+    smaller = type(tree)(tree.n_features, np.asarray(tree.n_classes, dtype=np.intp), tree.n_outputs)
+    smaller.__setstate__(
+        {
+            "max_depth": int(found.depths[kept].max()),
+            "node_count": len(kept),
+            "nodes": nodes,
+            "values": state["values"][kept].copy(),
+        }
+    )
+    return smaller
+
+
+def best_limits(scores: NDArray[np.float64], direction: Direction) -> int:
+    """Return the cut with the best mean score over the larger half of the sizes; of equals the first.
+
+    Forests of similar size differ by chance: their mean tells limits apart better than the best of them.
+
+    Args:
+        scores: (n_sizes, n_cuts), the sizes ascending.
+        direction: whether more is better.
+    """
+    means = scores[len(scores) // 2 :].mean(axis=0)
+    return int(means.argmax() if direction == "maximize" else means.argmin())

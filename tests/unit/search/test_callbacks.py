@@ -1,13 +1,13 @@
-"""When a search has found enough."""
+"""Early stopping."""
 
 from __future__ import annotations
 
 import pytest
 
-from dmls_core.search import SequentialSearcher, Space, Trial
+from dmls_core.search import ModelCandidate, SearchStrategy, Space, Trial
 from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.cross_validation import CrossValidation
-from dmls_core.search.strategies import SearchStrategy
+from dmls_core.search.study import search
 from dmls_core.spec import Range
 from dmls_core.spec.tables import EarlyStop, Search
 from tests.unit.search.conftest import make_task
@@ -30,7 +30,7 @@ def trials(
 
 
 @pytest.mark.parametrize(
-    ("rules", "values", "enough"),
+    ("rules", "values", "should_stop"),
     [
         ({"trials": 3}, (0.5, 0.9, 0.8, 0.7), False),
         ({"trials": 3}, (0.5, 0.9, 0.8, 0.7, 0.9), True),
@@ -46,25 +46,25 @@ def trials(
         ({"trials": 1}, (None, None), False),
     ],
 )
-def test_each_rule(rules, values, enough):
-    assert early_stopping(EarlyStop(**rules), "maximize")(trials(*values)) is enough
+def test_each_rule(rules, values, should_stop):
+    assert early_stopping(EarlyStop(**rules), "maximize")(trials(*values)) is should_stop
     mirrored = EarlyStop(**rules | ({"target": -rules["target"]} if "target" in rules else {}))
     negated = [None if value is None else -value for value in values]
-    assert early_stopping(mirrored, "minimize")(trials(*negated)) is enough
+    assert early_stopping(mirrored, "minimize")(trials(*negated)) is should_stop
 
 
-def test_trials_given_up_count_but_are_no_measure():
-    enough = early_stopping(EarlyStop(trials=2, target=0.95), "maximize")
+def test_pruned_trials_count_but_their_scores_do_not():
+    should_stop = early_stopping(EarlyStop(trials=2, target=0.95), "maximize")
 
-    assert not enough(trials(0.9, 0.99, pruned=(1,)))
-    assert enough(trials(0.9, 0.99, 0.98, pruned=(1, 2)))
-    assert not enough(trials(0.7, 0.8, 0.9, pruned=(0, 1, 2)))
+    assert not should_stop(trials(0.9, 0.99, pruned=(1,)))
+    assert should_stop(trials(0.9, 0.99, 0.98, pruned=(1, 2)))
+    assert not should_stop(trials(0.7, 0.8, 0.9, pruned=(0, 1, 2)))
 
 
 def test_one_trial_and_its_repeats_are_no_convergence():
-    enough = early_stopping(EarlyStop(converged=2), "maximize")
+    should_stop = early_stopping(EarlyStop(converged=2), "maximize")
 
-    assert not enough(trials(0.9, 0.9, repeated=(1,)))
+    assert not should_stop(trials(0.9, 0.9, repeated=(1,)))
 
 
 def test_a_number_means_trials_without_a_better_score():
@@ -77,15 +77,11 @@ def test_a_number_means_trials_without_a_better_score():
 def test_a_search_ends_where_a_resumed_one_does():
     task = make_task(lambda p: -abs(p["n_estimators"] - 60))
     space = Space({"n_estimators": Range(min=50, max=500)}, {})
-    searcher = SequentialSearcher(SearchStrategy("tpe"), CrossValidation())
-    options = {
-        "enough": early_stopping(EarlyStop(trials=6), "maximize"),
-        "on_trial": lambda _: None,
-        "stop": lambda: False,
-    }
+    models = [ModelCandidate(CrossValidation(task, space), SearchStrategy("tpe"))]
+    should_stop = early_stopping(EarlyStop(trials=6), "maximize")
 
-    whole = searcher.run(task, space, 200, **options)
-    resumed = searcher.run(task, space, 200, done=whole.trials[:3], **options)
+    _, whole = search(models, 200, should_stop=should_stop)
+    _, resumed = search(models, 200, should_stop=should_stop, done=whole.trials[:3])
 
     assert whole.best.number + 6 == len(whole.trials) - 1 < 199
     assert [trial.params for trial in resumed.trials] == [trial.params for trial in whole.trials]

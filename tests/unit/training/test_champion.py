@@ -19,7 +19,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.spec import Spec
 from dmls_core.training.candidates import make_task
 from dmls_core.training.champion import fetch_champion
-from dmls_core.training.compare import contest
+from dmls_core.training.compare import compare_with_champion
 from dmls_core.training.inputs import cut_data, fetch_data
 from dmls_core.training.model_folder import export_checkpoint
 from dmls_core.training.prepare import prepare
@@ -115,7 +115,7 @@ def run(
     result = {"run_key": name, "data": describe_data(job, prepared), "artifacts": sums}
     assert result["data"]["hash"] == content_hash([file.path for file in files])
     (out / "result.json").write_text(json.dumps(result))
-    return contest(spec, prepared, served, prepared.champion)
+    return compare_with_champion(spec, prepared, served, prepared.champion)
 
 
 def against(folder: Path, *data: str, **changes: Any) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmls_core.search import Step, Trial
+from dmls_core.search import Trial
+from dmls_core.search.callbacks import SearchProgress
 from dmls_core.store import open_store
 from dmls_core.training import progress as progress_module
 from dmls_core.training.progress import Progress, duration, format_score
@@ -71,13 +72,13 @@ def test_pruned_and_resumed_trials(reporter):
 
 def test_the_remaining_time_is_the_searchs_estimate(reporter, monkeypatch):
     progress, lines, read = reporter
-    progress.step(Step(80, 3, 24))
+    progress.step(SearchProgress(80, 3, 24))
     progress.trial(TASK, "r2", replace(trial(0, 0.5), state="pruned"))
-    progress.step(Step(60, 2, 50, 0.6))  # nobody has waited for it
+    progress.step(SearchProgress(60, 2, 50, 0.6))  # nobody has waited for it
     monkeypatch.setattr(progress_module, "QUIET", 0)
-    progress.step(Step(40, 2, 50, 0.6))
-    progress.step(Step(9, 1, 100, 0.7))
-    progress.step(Step(0, 1, 150))
+    progress.step(SearchProgress(40, 2, 50, 0.6))
+    progress.step(SearchProgress(9, 1, 100, 0.7))
+    progress.step(SearchProgress(0, 1, 150))
     progress.trial(TASK, "r2", trial(0, 0.71))
 
     assert lines == [

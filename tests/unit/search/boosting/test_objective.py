@@ -1,4 +1,4 @@
-"""Boosted trees: what one booster answers, what is given up, and that a search can be taken up again."""
+"""Boosted trees: scores by rounds, pruning, resuming."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.xgboost import XGBoostEngine
-from dmls_core.search import SearchTask, Space, Trial, choose_searcher, make_folds
+from dmls_core.search import SearchTask, Space, Trial, make_candidate, make_folds
 from dmls_core.search.boosting import BoostingObjective
 from dmls_core.search.boosting.binned_folds import KEPT, BinnedFolds
 from dmls_core.search.boosting.rounds import READINGS, compared, grown_enough, readings
+from dmls_core.search.study import search
 from dmls_core.spec import Choice, Range
 
 FAMILIES = ["xgboost", "lightgbm"]
@@ -62,14 +63,13 @@ def make_task(family: str, classes: int = 2, metric: str = "", **changes: Any) -
 
 def evaluate(task: SearchTask, params: dict[str, Any], space: Space = SPACE, **options: Any) -> Trial | None:
     options = {"should_prune": lambda _steps, _score: False, "stop": lambda: False} | options
-    return BoostingObjective().evaluate(task, space, 0, params, **options)
+    return BoostingObjective(task, space).evaluate(0, params, **options)
 
 
 def run(task: SearchTask, strategy: str = "auto", n_trials: int = 8, space: Space = SPACE, **options: Any):
     kept: list[Trial] = []
-    options = {"stop": lambda: False} | options
-    searcher = choose_searcher(strategy, task.engine)
-    return searcher.run(task, space, n_trials, on_trial=kept.append, **options), kept
+    models = [make_candidate(strategy, task, space, n_trials)]
+    return search(models, n_trials, on_trial=kept.append, **options)[1], kept
 
 
 def told(trials: Any) -> list[Any]:
@@ -147,7 +147,11 @@ def test_every_strategy_meets_n_trials(strategy):
 
 
 def test_n_estimators_is_read_and_not_suggested():
-    assert set(BoostingObjective().suggested(SPACE).searched) == {"learning_rate", "max_depth", "subsample"}
+    assert set(BoostingObjective(make_task("xgboost"), SPACE).suggested.searched) == {
+        "learning_rate",
+        "max_depth",
+        "subsample",
+    }
     outcome, kept = run(make_task("xgboost"), space=Space({"n_estimators": ROUNDS}, {}), n_trials=5)
     assert len(kept) == 1
     assert outcome.best.surface is not None
@@ -162,7 +166,7 @@ def test_a_fixed_number_of_rounds_stays_what_it_is():
     assert trial.value == pytest.approx(np.mean(trial.values))
 
 
-def test_a_trial_given_up_says_how_far_it_came():
+def test_a_pruned_trial_says_how_far_it_came():
     asked: list[tuple[int, float]] = []
 
     def should_prune(steps: int, score: float) -> bool:
@@ -175,7 +179,7 @@ def test_a_trial_given_up_says_how_far_it_came():
     assert (early.state, early.steps) == ("pruned", 3)
     assert early.value == pytest.approx(asked[2][1], abs=1e-5)
     grown = max(early.surface.axes["n_estimators"])
-    assert early.message == f"given up after {grown} rounds of the first fold"
+    assert early.message == f"pruned after {grown} rounds of the first fold"
     assert early.intermediate_values == whole.intermediate_values[:3] == tuple(score for _, score in asked)
     assert (whole.state, whole.steps) == ("complete", 2 + 3)
 
@@ -188,7 +192,7 @@ def test_a_trial_is_compared_twice_before_the_first_fold_is_grown_to_the_end():
         early = evaluate(task, slow, should_prune=lambda steps, _score, at=step: steps == at)
 
         grown = max(rounds for rounds in read if rounds <= target)
-        assert early.message == f"given up after {grown} rounds of the first fold"
+        assert early.message == f"pruned after {grown} rounds of the first fold"
         assert max(early.surface.axes["n_estimators"]) == grown
 
 
@@ -202,9 +206,10 @@ def test_a_search_that_is_stopped_within_a_trial_keeps_the_others():
         asked_since += len(kept) == 2
         return asked_since > 3
 
-    outcome = choose_searcher("auto", task.engine).run(task, SPACE, 8, on_trial=kept.append, stop=stop)
+    models = [make_candidate("auto", task, SPACE, 8)]
+    _, outcome = search(models, 8, on_trial=kept.append, stop=stop)
 
-    assert asked_since == 4
+    assert asked_since == 5
     assert [trial.number for trial in outcome.trials] == [0, 1]
 
 
@@ -226,13 +231,13 @@ def test_what_the_library_refuses_is_a_failed_trial():
 
 def test_bins_and_weights_can_be_searched_and_do_not_pile_up():
     task = make_task("lightgbm")
-    bins = BinnedFolds()
-    first = bins.get(task, 0, {"max_bin": 15})
-    assert bins.get(task, 0, {"max_bin": 15, "num_leaves": 9}) is first
-    assert bins.get(task, 0, {"max_bin": 15, "class_weight": "balanced"}) is not first
+    bins = BinnedFolds(task)
+    first = bins.get(0, {"max_bin": 15})
+    assert bins.get(0, {"max_bin": 15, "num_leaves": 9}) is first
+    assert bins.get(0, {"max_bin": 15, "class_weight": "balanced"}) is not first
     for number in range(KEPT):
-        bins.get(task, 0, {"max_bin": 20 + number})
-    assert bins.get(task, 0, {"max_bin": 15}) is not first
+        bins.get(0, {"max_bin": 20 + number})
+    assert bins.get(0, {"max_bin": 15}) is not first
 
     searched = {
         **SPACE.searched,

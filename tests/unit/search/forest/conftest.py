@@ -9,8 +9,8 @@ import numpy as np
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search import SearchTask, Space, Trial, make_folds
-from dmls_core.search.forest import NestedForestSearcher
+from dmls_core.search import SearchTask, Space, Trial, make_candidate, make_folds
+from dmls_core.search.study import search as find
 from dmls_core.spec import Choice, Range
 
 CLASSIFIER = "random-forest-classifier"
@@ -59,10 +59,8 @@ def make_task(
 
 
 def search(task: SearchTask, space: dict | None = None, n_trials: int = 8, **options: Any):
-    """Search, and return the outcome and every trial that was told, in order."""
-    told: list[Trial] = []
-    options = {"stop": lambda: False} | options
-    outcome = NestedForestSearcher().run(
-        task, Space.of(space or SPACE), n_trials, on_trial=told.append, **options
-    )
-    return outcome, told
+    """Search; return the outcome and every trial that was kept, in order."""
+    kept: list[Trial] = []
+    models = [make_candidate("auto", task, Space.of(space or SPACE), n_trials)]
+    _, outcome = find(models, n_trials, on_trial=kept.append, **options)
+    return outcome, kept

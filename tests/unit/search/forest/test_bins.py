@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from dmls_core.search.forest import bins
 from dmls_core.search.forest.bins import Bins
-from dmls_core.search.forest.cut import cut_tree
+from dmls_core.search.forest.tree_pruning import prune_tree
 
 FLOATS = st.floats(-(2.0**126), 2.0**126, width=32) | st.sampled_from(
     [float(np.float32(value)) for value in (0.0, 1.0, 1.0000001, -1e-40, 3.0)]
@@ -59,7 +59,7 @@ def test_a_forest_of_codes_decides_alike_on_the_values_it_was_grown_on():
     forest = RandomForestClassifier(10, random_state=0).fit(codes, y)
 
     for estimator in forest.estimators_:
-        decoded = cut_tree(estimator.tree_, {}, len(x), found)
+        decoded = prune_tree(estimator.tree_, {}, len(x), found)
         assert (decoded.apply(x) == estimator.tree_.apply(codes)).all()
         inner = decoded.feature >= 0
         thresholds = decoded.threshold[inner]

@@ -16,12 +16,13 @@ from dmls_core.models.engines import ForestEngine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.forests import RANDOM_FORESTS, SklearnForestEngine
 from dmls_core.models.trees import read_trees
-from dmls_core.search import Space, choose_searcher
+from dmls_core.search import Space, make_candidate
 from dmls_core.search.forest import block_forest
 from dmls_core.search.forest.block_forest import BlockForest, seed_of_block
-from dmls_core.search.forest.cut import cut_tree
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space, structural
+from dmls_core.search.forest.tree_pruning import prune_tree
+from dmls_core.search.study import search
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, make_task
 
@@ -44,7 +45,7 @@ def elsewhere(model: str = CLASSIFIER, **options: Any):
     return replace(make_task(model, **options), engine=Elsewhere())
 
 
-def forest_like(task, layout, trees: int, seed: int, **cut):
+def forest_like(task, parts, trees: int, seed: int, **cut):
     """Fit what one block is, with the settings of a cut."""
     params = {key: None if value == "none" else value for key, value in cut.items()}
     kind = RandomForestClassifier if task.n_classes else RandomForestRegressor
@@ -57,15 +58,15 @@ def test_scores_of_every_size_and_depth_are_those_of_forests_that_were_limited_s
     # With one column no random draw depends on how many nodes were split before.
     task = elsewhere(model, columns=1)
     space = Space.of({"n_estimators": SIZES, "max_depth": CUTS["max_depth"]})
-    layout = partition_space(task, space)
-    split = prepare_scoring(task, space, len(layout.cuts)).splits[0]
-    forest = BlockForest(task, layout, split, {}, threads=1)
-    sums = np.zeros((len(layout.cuts), len(split.truth), max(1, task.n_classes)))
+    parts = partition_space(task, space)
+    split = prepare_scoring(task, space, len(parts.limits)).splits[0]
+    forest = BlockForest(task, parts, split, {}, threads=1)
+    sums = np.zeros((len(parts.limits), len(split.truth), max(1, task.n_classes)))
 
-    for before, size in zip((0, *layout.sizes), layout.sizes, strict=False):
+    for before, size in zip((0, *parts.sizes), parts.sizes, strict=False):
         forest.grow(size)
-        for cut, setting in enumerate(layout.cuts):
-            real = forest_like(task, layout, size - before, seed_of_block(task.seed, before), **setting)
+        for cut, setting in enumerate(parts.limits):
+            real = forest_like(task, parts, size - before, seed_of_block(task.seed, before), **setting)
             real.fit(split.features, split.target)
             found = real.predict_proba(split.probe) if task.n_classes else real.predict(split.probe)
             sums[cut] += found.reshape(len(found), -1) * (size - before)
@@ -77,8 +78,8 @@ def test_scores_of_every_size_and_depth_are_those_of_forests_that_were_limited_s
 @pytest.mark.parametrize("model", [CLASSIFIER, REGRESSOR])
 def test_answers_tree_by_tree_are_those_of_trees_that_were_cut(model, monkeypatch):
     task = elsewhere(model)
-    layout = partition_space(task, Space.of({"n_estimators": SIZES, **CUTS}))
-    real = forest_like(task, layout, 12, 3).fit(task.features, task.target)
+    parts = partition_space(task, Space.of({"n_estimators": SIZES, **CUTS}))
+    real = forest_like(task, parts, 12, 3).fit(task.features, task.target)
     loaded = treelite.sklearn.import_model(real)
     probe = task.features[:60]
     rows, outputs = len(task.features), max(1, task.n_classes)
@@ -89,8 +90,8 @@ def test_answers_tree_by_tree_are_those_of_trees_that_were_cut(model, monkeypatc
         for trees in groups:
             mine = real.estimators_[first : first + len(trees.roots)]
             first += len(trees.roots)
-            for cut, found in block_forest.answer(trees, layout.cuts, probe, rows, task.engine):
-                smaller = [cut_tree(one.tree_, layout.cuts[cut], rows, None) for one in mine]
+            for cut, found in block_forest.sum_predictions(trees, parts.limits, probe, rows, task.engine):
+                smaller = [prune_tree(one.tree_, parts.limits[cut], rows, None) for one in mine]
                 expected = np.sum([tree.predict(probe) for tree in smaller], axis=0)
                 assert found == pytest.approx(expected.reshape(found.shape), abs=1e-9)
         assert first == 12
@@ -193,15 +194,15 @@ def test_a_whole_search_over_whole_fits(model):
 
     def run(done=()):
         told = []
-        searcher = choose_searcher("auto", task.engine)
-        outcome = searcher.run(task, space, 4, done=done, on_trial=told.append, stop=lambda: False)
+        models = [make_candidate("auto", task, space, 4)]
+        _, outcome = search(models, 4, done=done, on_trial=told.append)
         return outcome, told
 
     outcome, told = run()
     again, _ = run(done=told[:2])
 
     assert outcome.fitted is None
-    assert outcome.finished == 1
+    assert outcome.complete == 1
     assert outcome.best.surface.axes["max_depth"] == tuple(range(1, 9))
     assert len(outcome.best.values) == len(task.folds)
     assert outcome.best.params["min_samples_leaf"] == 1

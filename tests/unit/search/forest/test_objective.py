@@ -1,90 +1,317 @@
-"""One configuration as a trial by itself."""
+"""The nested search: what is a trial, what is paid, what is resumed, and the model that it ends with."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dmls_core.errors import DataError
-from dmls_core.search import Space
-from dmls_core.search.candidate import ModelCandidate
-from dmls_core.search.forest import NestedForestSearcher
-from dmls_core.search.forest.objective import ForestObjective
-from dmls_core.search.strategies import SearchStrategy
-from dmls_core.spec import Range
-from tests.unit.search.forest.conftest import SPACE, make_task
+from dmls_core.models.metrics import metrics_of
+from dmls_core.search import Space, Trial
+from dmls_core.search.callbacks import SearchProgress
+from dmls_core.search.forest import scoring
+from dmls_core.search.forest.configuration import Configuration
+from dmls_core.serving import checkpoint
+from dmls_core.spec import Choice, Range
+from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, SPACE, make_task, search
 
-STRUCTURE = {"max_features": "sqrt", "min_samples_leaf": 1}
-
-
-def never(*_: object) -> bool:
-    return False
-
-
-@pytest.fixture
-def space() -> Space:
-    return Space.of(SPACE | {"n_estimators": Range(min=4, max=200)})
+EXTRA = "extra-trees-classifier"
+EXTRA_REGRESSOR = "extra-trees-regressor"
+MODELS = [CLASSIFIER, REGRESSOR, EXTRA, EXTRA_REGRESSOR]
 
 
-def test_only_what_needs_a_forest_of_its_own_is_suggested(space: Space):
-    evaluator = ForestObjective(make_task(), space)
-    assert set(evaluator.suggested(space).searched) == set(STRUCTURE)
+def comparable(trials):
+    return [replace(trial, seconds=0.0) for trial in trials]
 
 
-def test_a_trial_that_is_not_given_up_has_grown_to_the_end(space: Space):
+def restart(trials):
+    return [Trial.from_json(json.loads(json.dumps(trial.as_json()))) for trial in trials]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_trial_is_scored_and_the_best_one_has_grown_to_the_end(model):
+    task = make_task(model)
+    # A space of six configurations is tried in whole, what is left of the trials repeats it.
+    outcome, _ = search(task)
+
+    assert [trial.number for trial in outcome.trials] == list(range(8))
+    assert [trial.same_as for trial in outcome.trials[6:]] == [0, 1]
+    assert len({(t.params["max_features"], t.params["min_samples_leaf"]) for t in outcome.trials}) == 6
+    best = outcome.best
+    assert best.state == "complete"
+    assert 4 < best.steps <= 24
+    surface = np.reshape(best.surface.values, [len(values) for values in best.surface.axes.values()])
+    place = tuple(best.surface.axes[name].index(best.params[name]) for name in best.surface.axes)
+    assert best.value == pytest.approx(surface[place])
+    assert best.params["n_estimators"] == best.steps
+    means = surface[len(surface) // 2 :].mean(axis=0)
+    assert best.params["max_depth"] == best.surface.axes["max_depth"][means.argmax()]
+    assert outcome.params == best.params
+    for trial in outcome.trials:
+        assert set(trial.params) == set(SPACE)
+        assert SPACE["n_estimators"].min <= trial.params["n_estimators"] <= SPACE["n_estimators"].max
+
+
+def test_what_is_still_to_do_is_foreseen():
+    steps: list[SearchProgress] = []
+    outcome, _ = search(make_task(CLASSIFIER), on_progress=steps.append)
+
+    first = [step for step in steps if step.best is None]
+    assert [step.forests for step in first] == [7, 6, 5, 4, 3, 2, 2, 2]
+    compared = [step for step in steps if step.best is not None]
+    assert [step.trees for step in compared] == sorted(step.trees for step in compared)
+    assert compared[-1] == SearchProgress(0.0, 1, outcome.best.steps, outcome.best.value)
+    assert steps[-1].remaining_seconds == 0 < steps[0].remaining_seconds
+
+
+def test_the_model_is_the_forest_that_was_grown_cut_to_the_best_setting():
+    task = make_task(rows=300)
+    outcome, _ = search(task)
+    model, params = outcome.fitted, outcome.params
+
+    settings = model.parameters()
+    assert {name: settings[name] for name in params} == params
+    trees = model._forest.estimators_
+    assert len(trees) == params["n_estimators"]
+    assert max(tree.get_depth() for tree in trees) <= params["max_depth"]
+    # Out of bag it answers as the trial was scored: bins decide alike on the rows that they were made of.
+    sums, counts = np.zeros((300, 3)), np.zeros(300)
+    for tree, drawn in zip(trees, model._forest.estimators_samples_, strict=True):
+        unseen = np.setdiff1d(np.arange(300), drawn)
+        sums[unseen] += tree.tree_.predict(task.features[unseen])
+        counts[unseen] += 1
+    rows = np.flatnonzero(counts)
+    score = task.score(task.truth[rows], sums[rows] / counts[rows, None])
+    assert score == pytest.approx(outcome.best.value)
+    assert model.importances().sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("model", [CLASSIFIER, REGRESSOR])
+def test_the_cut_model_is_exported_and_answers_alike(model, tmp_path):
+    task = make_task(model)
+    fitted = search(task)[0].fitted
+    own = fitted.predict(task.features)
+
+    loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
+    served = checkpoint.predict(loaded, task.features)
+
+    checkpoint.check_parity(own, served)
+
+
+@pytest.mark.parametrize(
+    ("model", "n_trials"), [(CLASSIFIER, 9), (CLASSIFIER, 5), (REGRESSOR, 5), (EXTRA, 5)]
+)
+def test_a_resumed_search_ends_as_an_unbroken_one(model, n_trials, monkeypatch):
+    task = make_task(model)
+    whole, told = search(task, n_trials=n_trials)
+    for cut in (3, n_trials, len(told) - 1, len(told)):
+        kept = list({trial.number: trial for trial in told[:cut]}.values())
+        grown = []
+
+        class Watched(Configuration):
+            def grow(self, trees, grown=grown):
+                grown.append(self.number)
+                super().grow(trees)
+
+        monkeypatch.setattr("dmls_core.search.forest.configuration.Configuration", Watched)
+        resumed, again = search(task, n_trials=n_trials, done=restart(kept)[::-1])
+
+        assert comparable(resumed.trials) == comparable(whole.trials)
+        assert resumed.params == whole.params
+        given_up = {trial.number for trial in kept} - {t.number for t in told[n_trials:]}
+        assert not given_up & set(grown)
+        assert [trial.number for trial in again] == [trial.number for trial in told[cut:]]
+        if whole.fitted:
+            x = task.features
+            assert (resumed.fitted.predict(x) == whole.fitted.predict(x)).all()
+
+
+@pytest.mark.parametrize("model", [CLASSIFIER, EXTRA_REGRESSOR])
+def test_forests_for_which_there_is_no_room_are_grown_again(model, monkeypatch):
+    task = make_task(model)
+    whole, told = search(task)
+    freed = []
+
+    class Watched(Configuration):
+        def free(self):
+            freed.append(self.trees)
+            super().free()
+            assert not self.nbytes
+
+    monkeypatch.setattr("dmls_core.search.forest.configuration.Configuration", Watched)
+    monkeypatch.setattr("dmls_core.search.forest.objective.FIRST_RUNG_BYTES", 0)
+    monkeypatch.setattr("dmls_core.search.forest.objective.GROWN_BYTES", 0)
+    tight, again = search(task)
+
+    assert freed
+    assert comparable(again) == comparable(told)
+    assert tight.params == whole.params
+    if whole.fitted:
+        x = task.features
+        assert (tight.fitted.predict(x) == whole.fitted.predict(x)).all()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_every_metric_of_the_catalogue(task):
+    model = CLASSIFIER if task == "classification" else REGRESSOR
+    space = {
+        "n_estimators": Choice(values=(12, 30)),
+        "max_depth": Choice(values=(2, 5)),
+        "criterion": Choice(values=make_task(model).model.hyperparameters["criterion"].choices[:2]),
+    }
+    for metric in metrics_of(task):
+        task = make_task(model, metric=metric)
+        outcome, _ = search(task, space, n_trials=2)
+
+        larger = outcome.best.surface.values[-2:]
+        best = max(larger) if task.direction == "maximize" else min(larger)
+        assert outcome.best.value == pytest.approx(best)
+
+
+def test_weighted_classes_find_the_rare_ones():
+    rng = np.random.default_rng(0)
+    task = make_task(rows=600, metric="recall_macro")
+    rare = ((task.features[:, 0] > 0.5) & (rng.random(600) < 0.35)).astype(np.int32)
+    task = replace(task, target=rare, truth=rare, n_classes=2)
+    space = {"class_weight": Choice(values=("none", "balanced", "balanced_subsample"))}
+
+    outcome, _ = search(task, space | {"max_depth": Range(min=2, max=8)}, n_trials=3)
+
+    assert outcome.params["class_weight"] != "none"
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"bootstrap": Choice(values=(False,))},
+        {"bootstrap": Choice(values=(True, False))},
+    ],
+)
+def test_without_out_of_bag_rows_the_folds_are_scored(space):
     task = make_task()
-    trial = ForestObjective(task, space).evaluate(task, space, 7, STRUCTURE, should_prune=never, stop=never)
+    outcome, _ = search(task, {**SPACE, **space})
 
-    assert trial is not None
-    assert (trial.number, trial.state, trial.steps) == (7, "complete", 200)
-    assert set(trial.params) == set(SPACE)
-    assert trial.surface is not None
-    assert trial.value in trial.surface.values[-6:]
-    assert trial.params["n_estimators"] == 200
-    assert trial.value > 0.5
-    assert len(trial.intermediate_values) > 1
+    assert outcome.fitted is None
+    assert len(outcome.best.values) == len(task.folds)
+    assert outcome.best.value == pytest.approx(np.mean(outcome.best.values))
 
 
-def test_it_is_given_up_by_the_scores_of_its_rungs(space: Space):
+@pytest.mark.parametrize(
+    ("space", "rare", "out_of_bag"),
+    [
+        ({"class_weight": Choice(values=("none", "balanced"))}, 10, False),
+        ({"class_weight": Choice(values=("balanced",))}, 10, False),
+        ({"class_weight": Choice(values=("none", "balanced_subsample"))}, 10, True),
+        ({"class_weight": Choice(values=("balanced",))}, 90, True),
+        ({"max_samples": Range(min=50, max=200)}, 10, True),
+        ({"max_samples": Choice(values=(50, 1000))}, 10, False),
+    ],
+)
+def test_rows_that_trees_draw_too_often_are_scored_by_folds(space, rare, out_of_bag):
+    target = (np.arange(200) < rare).astype(np.int32)
+    task = replace(make_task(classes=2), target=target, truth=target)
+
+    assert scoring.prepare_scoring(task, Space.of(space), 1).out_of_bag is out_of_bag
+
+
+@pytest.mark.parametrize(
+    ("model", "metric", "rows"),
+    [(EXTRA, "accuracy", 14), (EXTRA_REGRESSOR, "r2", 9), (CLASSIFIER, "roc_auc", 40)],
+)
+def test_rows_too_few_to_be_left_out_group_by_group(model, metric, rows):
+    task = make_task(model, metric=metric, rows=rows, classes=2)
+    if metric == "roc_auc":
+        target = (np.arange(rows) == 3).astype(np.int32)
+        task = replace(task, target=target, truth=target)
+
+    outcome, _ = search(task)
+
+    assert outcome.scored == 8
+    assert np.isfinite(outcome.best.value)
+
+
+def test_a_class_that_a_fold_lacks_has_no_probability_there():
+    task = make_task(EXTRA, classes=3, metric="log_loss")
+    target = np.where(task.truth == 2, 0, task.truth).astype(np.int32)
+    target[task.folds[0].test[0]] = 2
+    task = replace(task, target=target, truth=target)
+
+    outcome, _ = search(task, n_trials=3)
+
+    assert outcome.best.values[0] > outcome.best.values[1]
+
+
+def test_many_rows_are_scored_in_part(monkeypatch):
+    monkeypatch.setattr(scoring, "SUMS_BYTES", 0)
+    monkeypatch.setattr(scoring, "MIN_SCORED", 70)
+    outcome, _ = search(make_task(rows=900))
+
+    assert outcome.best.value * 70 == pytest.approx(round(outcome.best.value * 70))
+
+
+def test_one_size_and_nothing_to_search_is_one_trial():
+    outcome, told = search(make_task(), {"n_estimators": Choice(values=(30,))})
+
+    assert [trial.number for trial in told] == [0, 0]
+    assert outcome.params == {"n_estimators": 30}
+    assert len(outcome.fitted._forest.estimators_) == 30
+
+
+def test_words_for_the_same_grow_one_forest(monkeypatch):
+    grown = []
+
+    class Watched(Configuration):
+        def __init__(self, *options):
+            super().__init__(*options)
+            grown.append(self.params)
+
+    monkeypatch.setattr("dmls_core.search.forest.configuration.Configuration", Watched)
+    space = {
+        "criterion": Choice(values=("gini", "entropy", "log_loss")),
+        # Of five columns: two, two, two, five and five.
+        "max_features": Choice(values=("sqrt", "log2", 0.5, 1.0, "none")),
+        "max_depth": Range(min=1, max=3),
+    }
+    outcome, _ = search(make_task(), space, 15)
+
+    assert len(outcome.trials) == 15
+    assert len(grown) == 4
+    for trial in outcome.trials:
+        if trial.same_as is not None:
+            assert trial.value == outcome.trials[trial.same_as].value
+
+
+def test_stop_ends_the_search_and_a_timeout_lets_one_forest_grow():
+    with pytest.raises(DataError, match="stopped before the first one ended"):
+        search(make_task(), stop=lambda: True)
+
+    outcome, _ = search(make_task(), timeout=1e-9)
+    assert len(outcome.trials) == 1
+    assert outcome.best.steps < 24 or outcome.best.state == "complete"
+
+
+def test_trees_too_few_to_be_scored_foretell_nothing():
     task = make_task()
-    asked: list[tuple[int, float]] = []
 
-    def should_prune(step: int, score: float) -> bool:
-        asked.append((step, score))
-        return True
+    def every_row(truth, prediction):
+        # A third of the first trees leaves a few rows without an answer; the jackknife leaves out more.
+        if 190 <= len(truth) < 198:
+            raise DataError("not defined")
+        return task.score(truth, prediction)
 
-    trial = ForestObjective(task, space).evaluate(
-        task, space, 0, STRUCTURE, should_prune=should_prune, stop=never
-    )
+    space = {"n_estimators": Choice(values=(24, 40)), "max_features": Choice(values=("sqrt", 0.7, 1.0))}
+    outcome, told = search(replace(task, score=every_row), space, n_trials=3)
 
-    assert trial is not None
-    assert trial.state == "pruned"
-    assert trial.steps is not None
-    assert trial.steps < 200
-    assert asked == [(1, trial.intermediate_values[0])]
+    assert [trial.intermediate_values for trial in told[:3]] == [(trial.value,) for trial in told[:3]]
+    assert outcome.scored == 3
 
 
-def test_it_stops_between_rungs_and_leaves_no_trial(space: Space):
-    task = make_task()
-    evaluator = ForestObjective(task, space)
-    assert evaluator.evaluate(task, space, 0, STRUCTURE, should_prune=never, stop=lambda: True) is None
-
-
-def test_what_cannot_be_scored_is_a_failed_trial(space: Space):
-    def refuses(_truth: object, _prediction: object) -> float:
+def test_a_configuration_that_cannot_be_scored_fails():
+    def refuses(_truth, _prediction):
         raise DataError("not defined")
 
-    task = replace(make_task(), score=refuses)
-
-    trial = ForestObjective(task, space).evaluate(task, space, 0, STRUCTURE, should_prune=never, stop=never)
-
-    assert trial is not None
-    assert (trial.state, trial.message) == ("failed", "not defined")
-
-
-@pytest.mark.parametrize(("sampler", "pruning"), [("tpe", "halving"), ("grid", "none"), ("cma-es", "none")])
-def test_an_arm_takes_it_from_the_searcher(space: Space, sampler, pruning):
-    candidate = ModelCandidate.of(make_task(), space, NestedForestSearcher(SearchStrategy(sampler)))
-    assert isinstance(candidate.evaluator, ForestObjective)
-    assert candidate.plan == SearchStrategy(sampler, pruning)
+    with pytest.raises(DataError, match="no trial is complete: not defined"):
+        search(replace(make_task(), score=refuses), n_trials=40)

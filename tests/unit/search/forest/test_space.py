@@ -25,13 +25,13 @@ def test_the_number_of_trees_and_what_stops_a_tree_need_no_forest_of_their_own()
             "max_features": Choice(values=(0.5,)),
         }
     )
-    layout = partition_space(make_task(), space)
+    parts = partition_space(make_task(), space)
 
-    assert set(layout.structural.searched) == {"criterion"}
-    assert layout.sizes == (50, 100, 150, 200, 250, 300, 350, 400, 450, 500)
-    assert len(layout.cuts) == 9
-    assert layout.loosest == {"max_depth": "none", "min_samples_split": 4}
-    assert layout.grown({"criterion": "gini"}, 7) == {
+    assert set(parts.structural.searched) == {"criterion"}
+    assert parts.sizes == (50, 100, 150, 200, 250, 300, 350, 400, 450, 500)
+    assert len(parts.limits) == 9
+    assert parts.least_restrictive == {"max_depth": "none", "min_samples_split": 4}
+    assert parts.growth_params({"criterion": "gini"}, 7) == {
         "criterion": "gini",
         "max_features": 0.5,
         "max_depth": "none",
@@ -50,18 +50,18 @@ def test_the_number_of_trees_and_what_stops_a_tree_need_no_forest_of_their_own()
     ],
 )
 def test_trees_that_grow_best_first_or_are_pruned_afterwards_are_not_cut(limit):
-    layout = partition_space(make_task(), Space.of({"n_estimators": TREES, "max_depth": DEPTHS, **limit}))
+    parts = partition_space(make_task(), Space.of({"n_estimators": TREES, "max_depth": DEPTHS, **limit}))
 
-    assert "max_depth" in layout.structural.searched
-    assert layout.cuts == ({},)
+    assert "max_depth" in parts.structural.searched
+    assert parts.limits == ({},)
 
 
 def test_what_is_not_searched_stays_as_it_is():
-    layout = partition_space(make_task(), Space.of({"criterion": Choice(values=("gini", "entropy"))}))
+    parts = partition_space(make_task(), Space.of({"criterion": Choice(values=("gini", "entropy"))}))
 
-    assert layout.sizes == (100,)
-    assert not layout.searched_sizes
-    assert layout.cuts == ({},)
+    assert parts.sizes == (100,)
+    assert not parts.sizes_searched
+    assert parts.limits == ({},)
 
 
 @given(low=st.integers(1, 50), width=st.integers(1, 500), step=st.integers(1, 40), log=st.booleans())

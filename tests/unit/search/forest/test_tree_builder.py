@@ -18,7 +18,7 @@ from dmls_core.search.forest import tree_builder
 from dmls_core.search.forest.incremental_forest import IncrementalForest
 from dmls_core.search.forest.scoring import ScoringSplit
 from dmls_core.search.forest.space import partition_space
-from dmls_core.search.forest.tree_builder import TreeBuilder, grow_all, same_tree
+from dmls_core.search.forest.tree_builder import TreeBuilder, build_trees, trees_equal
 from dmls_core.spec import Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, make_task
 
@@ -36,8 +36,8 @@ def agree(forest, task) -> bool:
     """Grow the trees of a fitted forest again; say whether all are the same."""
     builder = TreeBuilder.of(forest, task.features, task.target)
     assert builder is not None
-    again = list(grow_all(builder, builder.seeds(0, len(forest.estimators_)), 2, lambda tree, _: tree))
-    return all(same_tree(one, other.tree_) for one, other in zip(again, forest.estimators_, strict=True))
+    again = list(build_trees(builder, builder.seeds(0, len(forest.estimators_)), 2, lambda tree, _: tree))
+    return all(trees_equal(one, other.tree_) for one, other in zip(again, forest.estimators_, strict=True))
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
@@ -93,18 +93,18 @@ grow = TreeBuilder.grow
 @pytest.mark.parametrize("changed", [other_tree, no_such_argument])
 def test_where_scikit_learn_has_changed_the_forest_grows_its_trees_itself(changed, monkeypatch):
     task = make_task(CLASSIFIER)
-    layout = partition_space(task, Space.of({"n_estimators": Range(min=5, max=12)}))
+    parts = partition_space(task, Space.of({"n_estimators": Range(min=5, max=12)}))
     rows = np.arange(len(task.truth))
     split = ScoringSplit(task.features, task.target, task.features, rows, task.truth, True)
-    usual = IncrementalForest(task, layout, split, {}, threads=1)
+    usual = IncrementalForest(task, parts, split, {}, threads=1)
     usual.grow(12)
 
-    monkeypatch.setattr(tree_builder, "_agreed", {})
+    monkeypatch.setattr(tree_builder, "_verified", {})
     monkeypatch.setattr(TreeBuilder, "grow", changed)
-    slow = IncrementalForest(task, layout, split, {}, threads=1)
+    slow = IncrementalForest(task, parts, split, {}, threads=1)
     slow.grow(12)
-    assert tree_builder._agreed == {next(iter(tree_builder._agreed)): False}
+    assert tree_builder._verified == {next(iter(tree_builder._verified)): False}
     assert slow.scores() == usual.scores()
-    for one, other in zip(slow.hand_over().estimators_, usual.hand_over().estimators_, strict=True):
-        assert same_tree(one.tree_, other.tree_)
+    for one, other in zip(slow.release_forest().estimators_, usual.release_forest().estimators_, strict=True):
+        assert trees_equal(one.tree_, other.tree_)
         assert one.random_state == other.random_state

@@ -9,11 +9,10 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, Random
 
 from dmls_core.search import Space
 from dmls_core.search.forest import incremental_forest
-from dmls_core.search.forest.cut import cut_tree
 from dmls_core.search.forest.incremental_forest import IncrementalForest
 from dmls_core.search.forest.scoring import ScoringData, ScoringSplit
 from dmls_core.search.forest.space import partition_space
-from dmls_core.search.forest.tree_pruning import Nodes
+from dmls_core.search.forest.tree_pruning import Nodes, prune_tree
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, make_task
 
@@ -32,11 +31,11 @@ def whole_field(task) -> ScoringData:
 
 
 def grow(task, space, params, trees, steps=()):
-    layout = partition_space(task, Space.of(space))
-    forest = IncrementalForest(task, layout, whole_field(task).splits[0], params, threads=1)
+    parts = partition_space(task, Space.of(space))
+    forest = IncrementalForest(task, parts, whole_field(task).splits[0], params, threads=1)
     for step in (*steps, trees):
         forest.grow(step)
-    return layout, forest
+    return parts, forest
 
 
 @pytest.mark.parametrize("model", [CLASSIFIER, REGRESSOR])
@@ -44,16 +43,16 @@ def grow(task, space, params, trees, steps=()):
 def test_out_of_bag_answers_equal_those_of_a_forest_that_was_limited_when_it_grew(model, name):
     # With one column no random draw depends on how many nodes were split before.
     task = make_task(model, columns=1)
-    layout, forest = grow(task, {"n_estimators": Range(min=5, max=30), name: CUTS[name]}, {}, 30, (5, 9))
+    parts, forest = grow(task, {"n_estimators": Range(min=5, max=30), name: CUTS[name]}, {}, 30, (5, 9))
     kind = RandomForestClassifier if task.n_classes else RandomForestRegressor
     options = {"max_features": "sqrt"} if task.n_classes else {}
 
-    for cut, setting in enumerate(layout.cuts):
+    for cut, setting in enumerate(parts.limits):
         params = {key: None if value == "none" else value for key, value in setting.items()}
         real = kind(30, oob_score=True, random_state=task.seed, **params, **options)
         real.fit(task.features, task.target)
         expected = real.oob_decision_function_ if task.n_classes else real.oob_prediction_
-        assert forest.answered().all()
+        assert forest.has_votes().all()
         assert forest.prediction(cut, np.arange(len(task.truth))) == pytest.approx(expected, abs=1e-12)
 
 
@@ -86,18 +85,18 @@ def naive(tree, row, cut, rows) -> int:
 )
 def test_every_row_lands_where_a_walk_by_hand_ends_and_where_the_cut_tree_sends_it(real):
     task = make_task(CLASSIFIER if "Classifier" in type(real).__name__ else REGRESSOR)
-    layout = partition_space(task, Space.of(CUTS))
+    parts = partition_space(task, Space.of(CUTS))
     x = task.features
     for estimator in real.fit(x, task.target).estimators_:
         tree = estimator.tree_
-        landings = Nodes.of(tree).landings(layout.cuts, len(x))
+        pruned_leaves = Nodes.of(tree).pruned_leaves(parts.limits, len(x))
         leaves = tree.apply(x)
-        for cut, landing in zip(layout.cuts, landings.T, strict=True):
+        for cut, leaf_of in zip(parts.limits, pruned_leaves.T, strict=True):
             expected = [naive(tree, row, cut, len(x)) for row in x[:60]]
-            assert landing[leaves[:60]].tolist() == expected
-            smaller = cut_tree(tree, cut, len(x), None)
-            assert (smaller.predict(x) == tree.value[landing[leaves]][:, 0]).all()
-            assert smaller.node_count == len(np.unique(landing))
+            assert leaf_of[leaves[:60]].tolist() == expected
+            smaller = prune_tree(tree, cut, len(x), None)
+            assert (smaller.predict(x) == tree.value[leaf_of[leaves]][:, 0]).all()
+            assert smaller.node_count == len(np.unique(leaf_of))
 
 
 def test_growing_in_steps_or_at_once_is_the_same_forest():
@@ -107,7 +106,7 @@ def test_growing_in_steps_or_at_once_is_the_same_forest():
     _, at_once = grow(task, space, {}, 20)
 
     assert stepwise.scores() == at_once.scores()
-    rows = np.flatnonzero(stepwise.answered())
+    rows = np.flatnonzero(stepwise.has_votes())
     assert (stepwise.prediction(2, rows) == at_once.prediction(2, rows)).all()
 
 
@@ -123,14 +122,14 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
 def test_ranks_agree_with_forests_fitted_one_by_one():
     task = make_task(rows=400, metric="log_loss")
     space = {"n_estimators": Choice(values=(10, 40, 120)), "max_depth": Choice(values=(1, 2, 3, 5, 9))}
-    layout = partition_space(task, Space.of(space))
-    forest = IncrementalForest(task, layout, whole_field(task).splits[0], {}, threads=1)
+    parts = partition_space(task, Space.of(space))
+    forest = IncrementalForest(task, parts, whole_field(task).splits[0], {}, threads=1)
     nested, fitted = [], []
     held = make_task(rows=400, metric="log_loss")
-    for trees in layout.sizes:
+    for trees in parts.sizes:
         forest.grow(trees)
         nested += forest.scores()
-        for cut in layout.cuts:
+        for cut in parts.limits:
             params = {"n_estimators": trees, **cut}
             model = task.engine.fit(
                 task.model,
@@ -144,5 +143,5 @@ def test_ranks_agree_with_forests_fitted_one_by_one():
             fitted.append(held.score(held.truth[300:], model.predict(held.features[300:])))
 
     # Small forests are out of bag for few trees only: their log loss is that of still smaller ones.
-    large = slice(len(layout.cuts), None)
+    large = slice(len(parts.limits), None)
     assert spearmanr(nested[large], fitted[large])[0] > 0.7

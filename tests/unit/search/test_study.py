@@ -1,30 +1,37 @@
-"""The plain search: what counts as a trial, what is paid, what is resumed."""
+"""The search loop: trials and repeats, resuming, several models, brackets of successive halving."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
-from dmls_core.search import SequentialSearcher, Space, Trial
-from dmls_core.search.choose import PLANS
+from dmls_core.models import CATALOGUE
+from dmls_core.search import ModelCandidate, SearchStrategy, Space, Trial, make_candidate
 from dmls_core.search.cross_validation import CrossValidation
+from dmls_core.search.study import pick_winner, search
 from dmls_core.spec import Choice, Range
 from tests.unit.search.conftest import make_task, refuses
+from tests.unit.search.forest.conftest import make_task as make_forest_task
 
 TREES = Range(min=50, max=500)
 SPACE = Space({"n_estimators": TREES, "criterion": Choice(values=("gini", "entropy"))}, {"max_depth": 9})
 STRATEGIES = ["tpe", "random", "grid"]
 
 
-def run(task, space=SPACE, n_trials=8, strategy="tpe", *, stop=lambda: False, **options):
+def candidate(task, space=SPACE, strategy="tpe"):
+    pruner = "halving" if strategy == "halving" else "none"
+    sampler = "random" if strategy == "halving" else strategy
+    return ModelCandidate(CrossValidation(task, space), SearchStrategy(sampler, pruner))
+
+
+def run(task, space=SPACE, n_trials=8, strategy="tpe", **options):
     kept: list[Trial] = []
-    outcome = SequentialSearcher(PLANS[strategy], CrossValidation()).run(
-        task, space, n_trials, on_trial=kept.append, stop=stop, **options
-    )
+    _, outcome = search([candidate(task, space, strategy)], n_trials, on_trial=kept.append, **options)
     return outcome, kept
 
 
@@ -36,7 +43,7 @@ def test_it_runs_as_many_trials_as_asked_and_keeps_each(peak, strategy):
 
     assert [trial.number for trial in kept] == list(range(8))
     assert tuple(kept) == outcome.trials
-    assert outcome.finished == 8
+    assert outcome.complete == 8
     assert outcome.best.value == max(trial.value for trial in kept)
     assert outcome.params == {"max_depth": 9, **outcome.best.params}
     assert all(len(trial.values) == 2 for trial in kept)
@@ -44,7 +51,7 @@ def test_it_runs_as_many_trials_as_asked_and_keeps_each(peak, strategy):
 
 
 @pytest.mark.parametrize("strategy", ["halving", "cma-es"])
-def test_losers_are_given_up_by_halving_alone(peak, strategy):
+def test_only_halving_prunes(peak, strategy):
     space = Space({"n_estimators": TREES, "max_depth": Range(min=1, max=9)}, {"criterion": "gini"})
     outcome, kept = run(make_task(peak), space, n_trials=12, strategy=strategy)
 
@@ -93,7 +100,7 @@ def test_the_same_hyperparameters_are_fitted_once():
 
     outcome, _ = run(task, space, n_trials=10)
 
-    assert outcome.finished == 10
+    assert outcome.complete == 10
     assert len(task.engine.fits) == 2 * len(task.folds)
     repeated = [trial for trial in outcome.trials if trial.same_as is not None]
     assert len(repeated) == 8
@@ -132,14 +139,14 @@ def test_failed_trials_do_not_count_but_are_kept():
 
     failed = [trial for trial in kept if trial.state == "failed"]
     assert failed
-    assert outcome.finished == 6
+    assert outcome.complete == 6
     assert all(trial.message == "gini is out" and trial.value is None for trial in failed)
 
 
-def test_a_search_in_which_everything_fails_gives_up_and_says_why():
+def test_a_search_ends_after_ten_failed_trials_in_a_row():
     task = make_task(refuses("max_features is larger than the number of columns"))
 
-    with pytest.raises(DataError, match="no trial finished: max_features is larger"):
+    with pytest.raises(DataError, match="no trial is complete: max_features is larger"):
         run(task, n_trials=1000, strategy="random")
 
     assert len(task.engine.fits) == 10
@@ -216,3 +223,147 @@ def test_trials_survive_json_and_strangers_do_not():
     for stranger in ({}, {"schema": 2}, {"schema": 1, "number": 1}, []):
         with pytest.raises(ValueError, match=r"trial|argument"):
             Trial.from_json(stranger)
+
+
+def models(*functions, **changes):
+    names = ["random-forest-classifier", "extra-trees-classifier", "xgboost-classifier"]
+    space = Space({"n_estimators": Range(min=50, max=100_000)}, {})
+    return [
+        candidate(make_task(function, model=CATALOGUE[name], **changes), space)
+        for name, function in zip(names, functions, strict=False)
+    ]
+
+
+def compete(field, n_trials, **options):
+    """Return all trials, and those that were kept, in order."""
+    kept: list[Trial] = []
+    seen: list[Trial] = list(options.get("done", ()))
+    try:
+        _, outcome = search(field, n_trials, on_trial=kept.append, **options)
+    except DataError:
+        return sorted([*seen, *kept], key=lambda trial: trial.number), kept
+    return list(outcome.trials), kept
+
+
+def test_the_better_model_gets_the_rest_and_wins():
+    field = models(lambda p: p["n_estimators"] / 1e6, lambda p: 1 + p["n_estimators"] / 1e6)
+
+    trials, kept = compete(field, 12)
+
+    winner, outcome = pick_winner(field, trials)
+    assert trials == kept
+    assert [trial.number for trial in trials] == list(range(12))
+    assert Counter(t.model for t in trials) == {"random-forest-classifier": 3, "extra-trees-classifier": 9}
+    assert winner is field[1]
+    assert outcome.best.value == max(trial.value for trial in trials)
+    assert outcome.params == outcome.best.params
+    assert len(outcome.trials) == 12
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_resumed_at_any_trial_it_goes_on_as_it_would_have(cut):
+    functions = (lambda p: p["n_estimators"] / 1e6, lambda p: 0.1 - p["n_estimators"] / 1e6)
+    whole, _ = compete(models(*functions), 12)
+    field = models(*functions)
+
+    trials, kept = compete(field, 12, done=whole[:cut])
+
+    def gist(trial: Trial):
+        return trial.number, trial.model, trial.params, trial.value
+
+    assert list(map(gist, trials)) == list(map(gist, whole))
+    assert [trial.number for trial in kept] == list(range(cut, 12))
+
+
+def test_a_repeat_points_to_the_number_among_all():
+    space = Space({"criterion": Choice(values=("gini", "entropy"))}, {})
+    field = [candidate(one.task, space) for one in models(lambda _: 0.1, lambda _: 0.2)]
+
+    trials, _ = compete(field, 12)
+
+    repeats = [trial for trial in trials if trial.same_as is not None]
+    assert repeats
+    for trial in repeats:
+        first = trials[trial.same_as]
+        assert (first.model, first.params) == (trial.model, trial.params)
+
+
+def test_a_model_that_always_fails_leaves_its_trials_to_the_other():
+    field = models(refuses("no"), lambda _: 0.5)
+
+    trials, _ = compete(field, 8)
+
+    assert Counter(t.model for t in trials if t.state == "complete") == {"extra-trees-classifier": 8}
+    assert pick_winner(field, trials)[0] is field[1]
+
+
+def test_if_all_fail_it_says_why():
+    with pytest.raises(DataError, match="no trial is complete: (no|never)"):
+        search(models(refuses("no"), refuses("never")), 4)
+
+
+def test_every_model_has_a_trial_when_the_time_is_up_or_early_stopping_ends_the_search():
+    for options in ({"timeout": 0.0}, {"should_stop": lambda _: True}):
+        trials, _ = compete(models(lambda _: 0.1, lambda _: 0.2, lambda _: 0.3), 30, **options)
+        assert Counter(trial.model for trial in trials).keys() == {
+            "random-forest-classifier",
+            "extra-trees-classifier",
+            "xgboost-classifier",
+        }
+        assert len(trials) < 30
+
+
+def test_stop_ends_a_search_of_several_models_at_once():
+    assert compete(models(lambda _: 0.1, lambda _: 0.2), 8, stop=lambda: True) == ([], [])
+
+
+def forests(n_trials: int) -> list[ModelCandidate]:
+    """Return two models whose trials are promoted by successive halving."""
+    space = Space.of(
+        {
+            "n_estimators": Range(min=4, max=60),
+            "max_depth": Range(min=1, max=6),
+            "max_features": Range(min=0.1, max=1.0),
+        }
+    )
+    names = ("random-forest-classifier", "extra-trees-classifier")
+    return [make_candidate("auto", make_forest_task(name), space, n_trials) for name in names]
+
+
+def gist(trials):
+    return [(t.number, t.model, t.state, t.params, t.value, t.bracket, t.message) for t in trials]
+
+
+def test_each_turn_of_a_forest_is_a_bracket_of_its_own_with_one_winner():
+    winner, outcome = search(forests(16), 16)
+
+    assert [trial.number for trial in outcome.trials] == list(range(16))
+    brackets = Counter((trial.model, trial.bracket) for trial in outcome.trials)
+    assert sorted(brackets.values()) == [4, 4, 8]
+    winners = [t for t in outcome.trials if t.state == "complete" and t.same_as is None]
+    complete = [(trial.model, trial.bracket) for trial in winners]
+    assert sorted(complete) == sorted(brackets)
+    assert brackets[winner.model, 1] == 8
+
+
+@pytest.mark.parametrize("cut", [3, 8, 9, 11, 16])
+def test_brackets_are_resumed(cut):
+    kept: list[Trial] = []
+    _, whole = search(forests(16), 16, on_trial=kept.append)
+
+    done = list({trial.number: trial for trial in kept[:cut]}.values())
+    _, resumed = search(forests(16), 16, done=done)
+
+    assert gist(resumed.trials) == gist(whole.trials)
+    assert resumed.params == whole.params
+
+
+def test_early_stopping_ends_a_bracket_for_good():
+    def after_five(trials):
+        return len(trials) == 5
+
+    (forest, _) = forests(12)
+    _, outcome = search([forest], 12, should_stop=after_five)
+
+    assert len(outcome.trials) == 5
+    assert [trial.state for trial in outcome.trials].count("complete") == 1

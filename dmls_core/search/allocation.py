@@ -1,11 +1,11 @@
-"""Which model the next trial is for: successive halving across models.
+"""Allocation of trials to models: successive halving across models.
 
-The trials are shared out in rungs, of which there are one more than halvings are needed to leave one model:
-as many trials for each rung, and within a rung as many for each model that is left. After a rung the better
-half of its models, by the best score that each has, goes on; the last rung is the winner's alone, and what
-it has no use for, its space being exhausted, is the next best one's. This is
-sequential halving (Z. Karnin, T. Koren, O. Somekh: Almost Optimal Exploration in Multi-Armed Bandits, ICML
-2013) with a last rung added, and with a model judged by its best trial rather than by its mean.
+Trials are allocated in rungs of equal size; there is one more rung than it takes halvings to leave one model.
+Within a rung each remaining model gets the same number of trials. After a rung, the better half of the models
+goes on, ranked by their best scores. The last rung belongs to the winner; if its space is exhausted, the rest
+goes to the next best model. This is sequential halving (Z. Karnin, T. Koren, O. Somekh: Almost Optimal
+Exploration in Multi-Armed Bandits, ICML 2013) with a last rung added, and with the best score of a model in
+place of its mean.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ Better = Callable[[float, float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How one model stands.
+    """The trials of one model.
 
     Attributes:
         model: its name.
-        values: the score of each trial that counts, in the order of their numbers; ``None`` where it was
-            given up early.
+        values: score of each trial that counts, by number; ``None`` for a pruned trial.
         running: trials that have not ended.
-        closed: whether it can have no further trial: its space is exhausted, or its trials keep failing.
+        closed: whether it takes no further trial: its space is exhausted, or its trials keep failing.
     """
 
     model: str
@@ -37,17 +36,17 @@ class Entry:
 
     @property
     def taken(self) -> int:
-        """Trials that are done or under way."""
+        """Trials that have ended or are running."""
         return len(self.values) + self.running
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Whose turn it is.
+    """The model that gets the next trial.
 
     Attributes:
         model: its name.
-        until: how many trials it is to have in all before it is another's turn.
+        until: number of its trials at which another model may get the next one.
     """
 
     model: str
@@ -55,17 +54,17 @@ class Turn:
 
 
 def next_turn(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn | Literal["wait", "end"]:
-    """Say which model the next trial is for.
+    """Return the model that gets the next trial.
 
-    The answer follows from the entries alone, so a search that is resumed goes on as it would have.
+    The answer depends on the entries alone, so a resumed search goes on as an uninterrupted one.
 
     Args:
         entries: the models, in the order of the spec.
-        n_trials: trials that all may have together.
-        better: whether its first score beats its second.
+        n_trials: trials of all models together.
+        better: whether the first score beats the second.
 
     Returns:
-        Whose turn it is; ``wait`` where it depends on trials under way; ``end`` where all trials are taken.
+        The turn; ``wait`` if it depends on running trials; ``end`` if all trials are allocated.
     """
     rungs = math.ceil(math.log2(len(entries))) + 1
     targets = dict.fromkeys((entry.model for entry in entries), 0)
@@ -75,7 +74,7 @@ def next_turn(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn |
         budget = n_trials - spent
         share = budget if len(left) == 1 else budget // (rungs - rung) // len(left)
         for entry in left:
-            # However few trials there are, each model has one before any is dropped.
+            # Each model has one trial before any is dropped, however few there are.
             targets[entry.model] += max(share, 1) if rung == 0 else share
         for entry in left:
             if not entry.closed and entry.taken < targets[entry.model]:
@@ -91,7 +90,7 @@ def next_turn(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn |
 
 
 def _leftover(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn | Literal["end"]:
-    """Give what the winner has no use for to the best of the others that has."""
+    """Allocate the trials that the winner cannot use to the best of the other models."""
     room = n_trials - sum(entry.taken for entry in entries)
     counted = {entry.model: len(entry.values) for entry in entries}
     opened = [entry for entry in _ranked(entries, counted, better) if not entry.closed]
@@ -99,12 +98,12 @@ def _leftover(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn |
 
 
 def _counted(entry: Entry, target: int) -> int:
-    """Return what of a model's share is spent; what a closed one leaves, others may have."""
+    """Return the spent part of a model's share; other models get the rest of a closed one's."""
     return min(entry.taken, target) if entry.closed else target
 
 
 def _ranked(left: Sequence[Entry], counted: dict[str, int], better: Better) -> list[Entry]:
-    """Return models by the best of their first ``counted`` scores; of equals, the first first."""
+    """Return the models, the best of their first ``counted`` scores first; equal ones in the given order."""
     ranked: list[tuple[float | None, Entry]] = []
     for entry in left:
         best: float | None = None

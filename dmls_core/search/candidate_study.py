@@ -1,0 +1,243 @@
+"""The Optuna study of one model: its trials are suggested, reported and pruned here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from dmls_core.search.claims import CLAIMED, NUMBER, TRIAL, TrialClaims, running
+from dmls_core.search.objective import HalvingObjective, ShouldPrune
+from dmls_core.search.promotions import Promotions, promotions_of
+from dmls_core.search.pruners import make_pruner, report
+from dmls_core.search.samplers import Distributions, make_sampler
+from dmls_core.search.space import grid_points
+from dmls_core.search.storage import StudyStorage
+from dmls_core.search.strategies import ModelCandidate
+from dmls_core.search.trial import Trial
+from dmls_core.spec.definitions import Scalar
+
+OPTUNA_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """What the study knows about one trial number.
+
+    Attributes:
+        number: number of the trial in the run.
+        model: its model.
+        state: Optuna's word, or ``stale`` if its worker is gone.
+        params: hyperparameters as Optuna has them.
+        trial: the trial, once it has ended.
+    """
+
+    number: int
+    model: str
+    state: Literal["running", "stale", "complete", "pruned", "failed"]
+    params: Mapping[str, Any]
+    trial: Trial | None = None
+
+    @property
+    def value(self) -> float | None:
+        """The score, if there is one."""
+        return self.trial.value if self.trial else None
+
+
+class CandidateStudy:
+    """One model's trials. All methods but ``should_prune`` are called under the search's lock.
+
+    Args:
+        candidate: the model.
+        storage: where the study is kept.
+        name: the study's name; the study is created if there is none.
+
+    Attributes:
+        promotions: the rungs of successive halving; ``None`` for other models.
+        claims: which trials are whose.
+    """
+
+    def __init__(self, candidate: ModelCandidate, storage: StudyStorage, name: str) -> None:
+        self.candidate = candidate
+        self.objective = candidate.objective
+        self._storage = storage
+        self._distributions = Distributions(self.objective.suggested)
+        self._grid = candidate.strategy.sampler == "grid" or self.objective.exhaustive
+        self._points = grid_points(self.objective.suggested, candidate.task.seed) if self._grid else iter(())
+        self._known_points: list[dict[str, Scalar]] = []
+        self._records: dict[int, TrialRecord] = {}
+        self._identities: dict[int, str] = {}
+        direction = candidate.task.direction
+        self.study = optuna.create_study(
+            storage=storage.optuna,
+            study_name=name,
+            direction=direction,
+            # Grid points are enqueued: nothing is left to sample.
+            sampler=make_sampler("random", candidate.task.seed, 0),
+            pruner=make_pruner(candidate.strategy.pruner),
+            load_if_exists=True,
+        )
+        self.claims = TrialClaims(self.study, storage)
+        self.promotions = (
+            Promotions(self.objective, storage, promotions_of(name))
+            if isinstance(self.objective, HalvingObjective)
+            else None
+        )
+
+    def records(self) -> dict[int, TrialRecord]:
+        """Return the latest record of each trial number.
+
+        Raises:
+            KeyError: the study is gone.
+        """
+        found: dict[int, TrialRecord] = {}
+        for trial in self.claims.trials():
+            number = trial.user_attrs.get(NUMBER)
+            if number is not None:
+                found[number] = self._record(number, trial)
+        for number, ended in self.promotions.ended().items() if self.promotions else ():
+            found[number] = replace(found[number], state=ended.state, trial=ended)
+        return found
+
+    def exhausted(self, taken: int, *, repeat: bool) -> bool:
+        """Return whether there is nothing left to suggest after ``taken`` trials.
+
+        Args:
+            taken: trials of this model.
+            repeat: whether a model under successive halving starts its grid again, as repeats cost nothing.
+        """
+        if not self.objective.suggested.searched:
+            return taken > 0
+        return self._grid and not (repeat and self.promotions) and self._grid_point(taken) is None
+
+    def claim(self, number: int, position: int, stale: TrialRecord | None) -> optuna.Trial:
+        """Take a new trial, or a stale one with its hyperparameters.
+
+        Args:
+            number: its number in the run.
+            position: trials of this model with smaller numbers.
+            stale: the record of the number, if another worker had it.
+        """
+        given: Mapping[str, Any] = stale.params if stale else {}
+        if not given and self._grid:
+            point = self._grid_point(position) or self._known_points[position % len(self._known_points)]
+            given = self._distributions.encode(point)
+        asked = self._ask(number, given)
+        self.claims.mark(asked)
+        return asked
+
+    def adopt(self, trial: Trial) -> None:
+        """Add a trial of an earlier attempt; sampler and pruner then see what they saw at that time."""
+        wanted = self._distributions.encode(trial.params)
+        # CMA-ES learns from its own suggestions only: it makes them again, and they are the same.
+        repeat = self.candidate.strategy.sampler == "cma-es"
+        asked = self._ask(trial.number, {} if repeat else wanted)
+        if asked.params != wanted:
+            self.study.tell(asked, state=TrialState.FAIL)
+            asked = self._ask(trial.number, wanted)
+        asked.set_user_attr(CLAIMED, True)
+        self.finish(asked, trial, again=True)
+
+    def params(self, asked: optuna.Trial) -> dict[str, Scalar]:
+        """Return the suggestion in the spec's values."""
+        return self._distributions.decode(asked.params)
+
+    def should_prune(self, asked: optuna.Trial) -> ShouldPrune:
+        """Return the callback by which an objective reports its steps."""
+
+        def callback(steps: int, score: float) -> bool:
+            with self._storage.reaching():
+                return report(asked, steps, score)
+
+        return callback
+
+    def finish(self, asked: optuna.Trial, trial: Trial, *, again: bool = False) -> None:
+        """End a claimed trial.
+
+        Under successive halving Optuna's sampler sees every trial by its score on the first rung, where all
+        of them have as many trees.
+
+        Args:
+            asked: Optuna's trial.
+            trial: its outcome.
+            again: whether its steps have not been reported yet.
+        """
+        asked.set_user_attr(TRIAL, self._storage.dump(trial))
+        if self.promotions and trial.state != "failed":
+            self.study.tell(asked, trial.intermediate_values[0])
+            return
+        if again or trial.same_as is not None:
+            for steps, score in enumerate(trial.intermediate_values, start=1):
+                report(asked, steps, score)
+        value = trial.value if trial.state == "complete" else None
+        self.study.tell(asked, value, OPTUNA_STATES[trial.state])
+
+    def same_as(self, params: Mapping[str, Scalar], records: Mapping[int, TrialRecord]) -> Trial | None:
+        """Return the first trial that the engine treats as the same as a suggestion."""
+        wanted = self.objective.identity(params)
+        for number, record in sorted(records.items()):
+            if record.trial is None or record.model != self.candidate.model:
+                continue
+            if number not in self._identities:
+                self._identities[number] = self.objective.identity(self._distributions.decode(record.params))
+            if self._identities[number] == wanted:
+                return record.trial
+        return None
+
+    def bracket(self, records: Mapping[int, TrialRecord]) -> int:
+        """Return the bracket of successive halving that new trials belong to; 0 for other models."""
+        if not self.promotions:
+            return 0
+        trials = self._own(records)
+        last = max((trial.bracket for trial in trials), default=0)
+        return last + any(trial.bracket == last and _won(trial) for trial in trials)
+
+    def pending(self, records: Mapping[int, TrialRecord]) -> list[Trial]:
+        """Return the trials of the open bracket, repeated ones included, that wait for its decision."""
+        if not self.promotions:
+            return []
+        bracket = self.bracket(records)
+        found = [t for t in self._own(records) if t.bracket == bracket and t.state != "failed"]
+        return found if any(trial.same_as is None for trial in found) else []
+
+    def _record(self, number: int, trial: FrozenTrial) -> TrialRecord:
+        known = self._records.get(trial.number)
+        if known:
+            return known
+        model = self.candidate.model
+        if TRIAL in trial.user_attrs and trial.state.is_finished():
+            ended = self._storage.load(trial.user_attrs[TRIAL])
+            record = TrialRecord(number, model, ended.state, trial.params, ended)
+            self._records[trial.number] = record
+            return record
+        return TrialRecord(number, model, "running" if running(trial) else "stale", trial.params)
+
+    def _own(self, records: Mapping[int, TrialRecord]) -> list[Trial]:
+        model = self.candidate.model
+        return [r.trial for _, r in sorted(records.items()) if r.model == model and r.trial]
+
+    def _ask(self, number: int, params: Mapping[str, Any]) -> optuna.Trial:
+        if not self._grid:
+            self.study.sampler = make_sampler(
+                self.candidate.strategy.sampler, self.candidate.task.seed, number
+            )
+        self.study.enqueue_trial(dict(params), user_attrs={NUMBER: number})
+        return self.study.ask(self._distributions.of)
+
+    def _grid_point(self, position: int) -> dict[str, Scalar] | None:
+        missing = position + 1 - len(self._known_points)
+        self._known_points += islice(self._points, max(0, missing))
+        return self._known_points[position] if position < len(self._known_points) else None
+
+
+def _won(trial: Trial) -> bool:
+    return trial.state == "complete" and trial.same_as is None
+
+
+def scored_values(trials: Sequence[Trial]) -> tuple[float | None, ...]:
+    """Return the score of each trial that counts towards ``n_trials``; ``None`` for a pruned one."""
+    return tuple(t.value if t.state == "complete" else None for t in trials if t.state != "failed")

@@ -1,0 +1,168 @@
+"""The search of a run: its models, its workers, its time, and the trials in its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dmls_core.errors import PlatformError, StoreError
+from dmls_core.search import ModelCandidate, SearchOutcome, Trial, contiguous_trials
+from dmls_core.search.callbacks import early_stopping
+from dmls_core.settings import QUEUE_VARIABLE
+from dmls_core.store import open_store
+from dmls_core.store.waiting_queue import has_waiting_run
+from dmls_core.training.candidates import PreparedModel
+from dmls_core.training.progress import Progress
+from dmls_core.training.request import Job
+from dmls_core.training.run_folder import RunFolder, SearchClock
+
+if TYPE_CHECKING:
+    from dmls_core.search.candidate_study import TrialRecord
+    from dmls_core.search.storage import StudyStorage
+
+
+def search_models(
+    job: Job,
+    models: Sequence[PreparedModel],
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> tuple[PreparedModel, SearchOutcome]:
+    """Search until all trials have ended; return the best model and the outcome.
+
+    Raises:
+        DataError: no trial is complete.
+        PlatformError: the study database failed.
+    """
+    from dmls_core.search.study import pick_winner
+
+    candidates = [model.candidate for model in models]
+    trials = run_worker(job, candidates, folder, progress, stop)
+    winner, outcome = pick_winner(candidates, trials)
+    return next(model for model in models if model.candidate is winner), outcome
+
+
+def run_worker(
+    job: Job,
+    candidates: Sequence[ModelCandidate],
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> list[Trial]:
+    """Do this worker's part of the search; the leader's ends when all trials have ended.
+
+    Returns:
+        The ended trials.
+
+    Raises:
+        PlatformError: the study database failed.
+    """
+    # Imported here, since it imports Optuna.
+    from dmls_core.search.study import SearchStudy, Worker, optimize
+
+    spec, task = job.spec, candidates[0].task
+    worker = Worker(job.request.worker, spec.search.workers if job.study else 1)
+
+    def kept() -> list[Trial]:
+        trials = kept_trials(candidates, folder)
+        return trials if job.study else contiguous_trials(trials)
+
+    def keep(trial: Trial) -> None:
+        folder.keep(trial)
+        shown = trial if len(candidates) > 1 else replace(trial, model="")
+        progress.trial(task, spec.search.metric, shown)
+
+    def on_records(records: Mapping[int, TrialRecord]) -> None:
+        if job.study:
+            progress.others(
+                task, [r.trial for r in records.values() if r.trial and r.trial.value is not None]
+            )
+
+    done = kept()
+    if not job.study:
+        progress.resume(task, done)
+        progress.seconds["search"] = sum(trial.seconds for trial in done)
+    # Only the leader keeps the time: helpers come and go.
+    clock = SearchClock(folder, spec.search.timeout if worker.leads else None)
+    timeout = clock.left(done, workers=worker.workers) if worker.leads else spec.search.timeout
+    progress.limit(clock.remaining if worker.leads else timeout)
+    with _storage(job) as storage:
+        study = SearchStudy(storage, study_name(job, folder), candidates, spec.n_trials, kept=kept, keep=keep)
+        if study.join(finished=lambda: folder.result() is not None, leader=worker.leads):
+            with clock:
+                optimize(
+                    study,
+                    worker,
+                    timeout=timeout,
+                    should_stop=early_stopping(spec.search.early_stop, task.direction),
+                    on_progress=progress.step,
+                    on_records=on_records,
+                    stop=stop,
+                    leave=partial(_needed_elsewhere, progress),
+                )
+        return kept() if job.study else study.trials()
+
+
+def kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
+    """Return the trials in the run's folder that each model's present engine fitted."""
+    engines = {candidate.model: candidate.task.engine.device for candidate in candidates}
+    return [
+        trial
+        for engine in sorted(set(engines.values()))
+        for trial in folder.trials(engine)
+        if engines.get(trial.model) == engine
+    ]
+
+
+@contextmanager
+def _storage(job: Job) -> Iterator[StudyStorage]:
+    if not job.study:
+        from dmls_core.search.storage import LocalStorage
+
+        yield LocalStorage()
+        return
+    # Imported here, since it imports SQLAlchemy and a driver that other runs do without.
+    from dmls_core.search.database import StudyDatabase
+
+    database = StudyDatabase(job.study)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _needed_elsewhere(progress: Progress) -> bool:
+    """Return whether a run waits for its first trainer while this one is an extra of another run."""
+    url = os.environ.get(QUEUE_VARIABLE, "")
+    try:
+        waits = bool(url) and has_waiting_run(open_store(url))
+    except StoreError:
+        return False  # without an answer it stays
+    if waits:
+        progress.note("another run waits for a trainer: this one leaves, the others go on")
+    return waits
+
+
+def study_name(job: Job, folder: RunFolder) -> str:
+    """Return the name of the run's study: of this run, in this folder, on these engines."""
+    engines = "-".join(requested.engine for requested in job.models)
+    return f"{job.request.team}.{job.request.name}/{job.key}/{folder.token}/{engines}"
+
+
+def remove_study(job: Job, folder: RunFolder, progress: Progress) -> None:
+    """Remove a finished run's study from the database; its trials are in the run's folder."""
+    if not job.study:
+        return
+    from dmls_core.search.study import remove_studies
+
+    try:
+        with _storage(job) as storage:
+            models = [requested.model.name for requested in job.models]
+            remove_studies(storage, study_name(job, folder), models)
+    except PlatformError as error:
+        # The run is finished, and what is left in the database does no harm.
+        progress.warn(f"the study stays in its database: {error}")
