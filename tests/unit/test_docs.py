@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-@pytest.mark.parametrize("script", ["settings_reference.py", "spec_reference.py", "stores_reference.py"])
+@pytest.mark.parametrize("script", ["settings_reference.py", "spec_reference.py", "examples_reference.py"])
 def test_generated_pages_match_the_code(script):
     done = subprocess.run([sys.executable, ROOT / "docs" / script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

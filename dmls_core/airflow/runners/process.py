@@ -126,19 +126,27 @@ class ProcessRunner(Runner):
 
         A trainer dies with its task. Processes that it started may outlive it.
         """
-        import psutil
+        return reap_processes(self, is_active)
 
-        orphans = []
-        for process, labels in _trainer_processes(self.settings.root):
-            with suppress(psutil.Error):
-                old = time.time() - process.create_time() >= self.min_age_seconds
-                if old and not is_active(labels["dmls.dag"], labels["dmls.run"]):
-                    process.terminate()
-                    orphans.append(process)
-        for process in psutil.wait_procs(orphans, timeout=REAP_SECONDS)[1]:
-            with suppress(psutil.Error):
-                process.kill()
-        return [str(process.pid) for process in orphans]
+
+def reap_processes(runner: Runner, is_active: IsActive) -> list[str]:
+    """End the orphans among this machine's processes that have ``LABELS_VARIABLE``; return their ids.
+
+    For ``Runner.reap`` of runners that start trainers on the worker's machine.
+    """
+    import psutil
+
+    orphans = []
+    for process, labels in _trainer_processes(runner.settings.root):
+        with suppress(psutil.Error):
+            old = time.time() - process.create_time() >= runner.min_age_seconds
+            if old and not is_active(labels["dmls.dag"], labels["dmls.run"]):
+                process.terminate()
+                orphans.append(process)
+    for process in psutil.wait_procs(orphans, timeout=REAP_SECONDS)[1]:
+        with suppress(psutil.Error):
+            process.kill()
+    return [str(process.pid) for process in orphans]
 
 
 def _trainer_processes(root: str) -> Iterator[tuple[psutil.Process, dict[str, str]]]:

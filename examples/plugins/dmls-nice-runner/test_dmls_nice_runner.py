@@ -1,0 +1,5 @@
+from dmls_core.testing import RunnerSuite
+
+
+class TestNiceRunner(RunnerSuite):
+    name = "nice"

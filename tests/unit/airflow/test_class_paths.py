@@ -1,0 +1,46 @@
+"""Names that Airflow stores in its database, in configurations and in DAG files: docs/decisions/0003."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
+from dmls_core.airflow.triggers import PartitionTrigger, SubmissionTrigger
+
+RECORD = Path(__file__).parents[3] / "docs/decisions/0003-class-paths-that-airflow-stores.md"
+PATHS = re.findall(r"`([a-z_]+\.\w+)`(?=[^|\n]*\|[^|\n]*\|$)", RECORD.read_text(), re.MULTILINE)
+
+ARGUMENTS = {
+    SubmissionTimetable: ["admitted", "version", "run_key"],
+    IntervalTimetable: [
+        *("admitted", "version", "run_key"),
+        *("cron", "timezone", "scheduled", "catchup", "delay"),
+    ],
+    SubmissionTrigger: ["root", "aws_conn_id", "poll_seconds"],
+    PartitionTrigger: [
+        *("root", "aws_conn_id", "folder", "path", "timezone"),
+        *("start", "end", "deadline", "poll_seconds"),
+    ],
+}
+
+
+def test_the_record_lists_paths():
+    assert len(PATHS) >= 11
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_path_exists(path):
+    assert callable(resolve_name(f"dmls_core.airflow.{path}"))
+
+
+@pytest.mark.parametrize("stored", ARGUMENTS, ids=lambda stored: stored.__name__)
+def test_what_an_earlier_release_serialized_can_be_restored(stored):
+    parameters = inspect.signature(stored).parameters
+    assert list(parameters)[: len(ARGUMENTS[stored])] == ARGUMENTS[stored]
+    added = list(parameters.values())[len(ARGUMENTS[stored]) :]
+    assert all(parameter.default is not parameter.empty for parameter in added)
