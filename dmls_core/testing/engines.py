@@ -165,7 +165,8 @@ class EngineDefinitionSuite:
         if definition.kind == "choice":
             return next(choice for choice in definition.choices if choice != definition.default)
         if definition.kind in ("int", "count"):
-            return (definition.default if type(definition.default) is int else 5) + 3
+            value = (definition.default if type(definition.default) is int else 5) + 3
+            return value if definition.high is None or value <= definition.high else int(definition.high) - 1
         return 0.25 if definition.default != 0.25 else 0.5
 
 
