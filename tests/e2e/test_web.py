@@ -217,7 +217,7 @@ def test_the_platform_tells_how_it_is(admin: httpx.Client, viewer: httpx.Client)
     found = done(admin.get("/platform"))
     assert {service["name"]: service["state"] for service in found["services"]} == {
         "Airflow": "ok",
-        "S3": "ok",
+        "Store": "ok",
         "MLflow": "ok",
         "Triton": "ok",
     }

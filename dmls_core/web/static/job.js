@@ -10,10 +10,10 @@ const live = document.querySelector("[data-live]");
 async function refresh() {
   const url = new URL(location.href);
   url.searchParams.set("part", "live");
-  const answer = await fetch(url, { credentials: "same-origin", redirect: "error" }).catch(() => null);
-  if (!answer?.ok) return;
+  const response = await fetch(url, { credentials: "same-origin", redirect: "error" }).catch(() => null);
+  if (!response?.ok) return;
   const fresh = document.createElement("div");
-  fresh.innerHTML = await answer.text();
+  fresh.innerHTML = await response.text();
   const before = live.querySelector("#log");
   const after = fresh.querySelector("#log");
   if (before && after && before.dataset.run === after.dataset.run) {

@@ -10,14 +10,14 @@ let pending = null; // the user's request, until its response arrives
 async function show(url, { keep = true } = {}) {
   if (!keep && pending) return true; // a refresh would cancel the user's request
   running?.abort();
-  const mine = (running = new AbortController());
-  if (keep) pending = mine;
+  const controller = (running = new AbortController());
+  if (keep) pending = controller;
   const part = new URL(url, location.href);
   part.searchParams.set("part", "table");
   try {
-    const answer = await fetch(part, { credentials: "same-origin", redirect: "error", signal: mine.signal });
-    if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
-    const html = await answer.text();
+    const response = await fetch(part, { credentials: "same-origin", redirect: "error", signal: controller.signal });
+    if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+    const html = await response.text();
     const focused = document.activeElement;
     const again = table.contains(focused) ? focusKey(focused) : null;
     const scrolled = table.querySelector(".scroll")?.scrollLeft ?? 0;
@@ -31,7 +31,7 @@ async function show(url, { keep = true } = {}) {
     if (keep) toast(`The table could not be loaded: ${error.message}`, "bad");
     return true;
   } finally {
-    if (pending === mine) pending = null;
+    if (pending === controller) pending = null;
   }
 }
 

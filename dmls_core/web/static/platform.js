@@ -9,8 +9,8 @@ const KINDS = { ok: "good", missing: "warn", broken: "bad" };
 poll(async () => {
   const url = new URL(location.href);
   url.searchParams.set("part", "live");
-  const answer = await fetch(url, { credentials: "same-origin", redirect: "error" }).catch(() => null);
-  if (answer?.ok) live.innerHTML = await answer.text();
+  const response = await fetch(url, { credentials: "same-origin", redirect: "error" }).catch(() => null);
+  if (response?.ok) live.innerHTML = await response.text();
 }, 5);
 
 function cell(tag, text, className) {

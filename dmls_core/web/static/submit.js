@@ -23,24 +23,24 @@ const state = {
   names: { team: "", name: "", ok: false, files: [] },
   sending: false,
 };
-let asked = 0;
+let latest = 0;
 
 const columnNames = () => (state.schema ? state.schema.columns.map((column) => column.name) : []);
 
 /** Let the server write or check the spec; ignore responses to outdated requests. */
-async function ask(path, body) {
-  const mine = ++asked;
+async function request(path, body) {
+  const current = ++latest;
   try {
-    const answer = await api(path, { method: "POST", json: { ...body, columns: columnNames() } });
-    if (mine === asked) return answer;
+    const response = await api(path, { method: "POST", json: { ...body, columns: columnNames() } });
+    if (current === latest) return response;
   } catch (error) {
-    if (mine === asked) {
+    if (current === latest) {
       state.valid = false;
       showProblems([{ message: error.message, hint: "", key: "" }]);
       update();
       if (!(error.problem?.status >= 400 && error.problem?.status < 500)) {
         await new Promise((done) => setTimeout(done, RETRY_MS));
-        if (mine === asked) return ask(path, body);
+        if (current === latest) return request(path, body);
       }
     }
   }
@@ -49,26 +49,26 @@ async function ask(path, body) {
 
 /** Handle a change of the document by the form. */
 async function formChanged() {
-  const answer = await ask("/specs/toml", { document: state.document });
-  if (!answer) return;
-  setText(answer.toml);
-  showResult(answer);
+  const response = await request("/specs/toml", { document: state.document });
+  if (!response) return;
+  setText(response.toml);
+  showResult(response);
 }
 
 /** Handle an edit of the TOML. */
 async function textChanged() {
-  const answer = await ask("/specs/check", { toml: text() });
-  if (!answer) return;
-  if (answer.document) {
-    state.document = answer.document;
+  const response = await request("/specs/check", { toml: text() });
+  if (!response) return;
+  if (response.document) {
+    state.document = response.document;
     draw();
   }
-  showResult(answer);
+  showResult(response);
 }
 
-function showResult(answer) {
-  state.valid = answer.valid;
-  showProblems(answer.problems, answer.gist);
+function showResult(response) {
+  state.valid = response.valid;
+  showProblems(response.problems, response.gist);
   update();
 }
 

@@ -15,31 +15,31 @@ export function watchNames(changed) {
   const team = byId("team");
   const name = byId("name");
   const note = byId("names-note");
-  let asked = 0;
+  let latest = 0;
   team.value = localStorage.getItem("dmls.team") ?? "";
 
   const check = async () => {
-    const mine = ++asked;
+    const current = ++latest;
     const names = { team: team.value, name: name.value, ok: false, files: [] };
     try {
       const found = await api(`/drops/${encodeURIComponent(names.team)}/${encodeURIComponent(names.name)}`);
-      if (mine !== asked) return;
+      if (current !== latest) return;
       Object.assign(names, { ok: true, files: found.files });
       localStorage.setItem("dmls.team", names.team);
       note.textContent = found.version
         ? `${names.team}/${names.name} is an existing job: this submission becomes version ${found.version + 1} if its spec or data differ.`
         : `${names.team}/${names.name} is a new job.`;
     } catch (error) {
-      if (mine !== asked) return;
+      if (current !== latest) return;
       const refused = error.problem?.status >= 400 && error.problem?.status < 500;
       note.textContent = error.problem?.status === 403 ? `You may not submit for ${names.team}/${names.name}.` : error.message;
-      if (!refused) setTimeout(() => mine === asked && check(), RETRY_MS);
+      if (!refused) setTimeout(() => current === latest && check(), RETRY_MS);
     }
     changed(names);
   };
   const soon = debounced(check, 250);
   const input = () => {
-    asked += 1;
+    latest += 1;
     const wrong = [team, name].filter((field) => field.value && !NAME.test(field.value));
     for (const field of [team, name]) field.setAttribute("aria-invalid", String(wrong.includes(field)));
     changed({ team: team.value, name: name.value, ok: false, files: [] });

@@ -65,20 +65,20 @@ byId("row").addEventListener("submit", async (event) => {
   for (const input of byId("fields").querySelectorAll("[data-column]")) row[input.dataset.column] = input.value;
   byId("ask").disabled = true;
   try {
-    const answer = await api(`/jobs/${job}/predict`, { method: "POST", json: { row } });
-    const likely = [...answer.probabilities].sort((a, b) => b.probability - a.probability);
+    const response = await api(`/jobs/${job}/predict`, { method: "POST", json: { row } });
+    const likely = [...response.probabilities].sort((a, b) => b.probability - a.probability);
     byId("answer").replaceChildren(
-      h("p", { class: "muted", text: answer.target }),
-      h("p", { class: "verdict-line", id: "prediction", text: likely.length ? answer.prediction : shown(answer.prediction, 6) }),
+      h("p", { class: "muted", text: response.target }),
+      h("p", { class: "verdict-line", id: "prediction", text: likely.length ? response.prediction : shown(response.prediction, 6) }),
       likely.length
         ? h("ul", { class: "chances" }, likely.slice(0, 20).map(({ label, probability }) =>
             h("li", {}, h("span", { class: "label", text: label }), bar(probability), h("span", { class: "number", text: `${(100 * probability).toFixed(1)} %` }))))
         : "",
-      h("p", { class: "hint", text: `Version ${answer.version} responded in ${shown(answer.milliseconds, 3)} ms.` }),
+      h("p", { class: "hint", text: `Version ${response.version} responded in ${shown(response.milliseconds, 3)} ms.` }),
     );
     byId("calls").hidden = false;
     byId("answer").scrollIntoView({ block: "nearest" });
-    byId("calls").replaceChildren(call("The same with curl", answer.curl), call("The same in Python", answer.python));
+    byId("calls").replaceChildren(call("The same with curl", response.curl), call("The same in Python", response.python));
   } catch (error) {
     failed(byId("answer"), error, "The prediction failed:");
     byId("calls").hidden = true;
@@ -95,16 +95,16 @@ byId("score").addEventListener("submit", async (event) => {
   button.disabled = true;
   box.replaceChildren(h("p", { class: "muted", text: `Sending ${file.name} (${bytes(file.size)}) …` }));
   try {
-    const answer = await fetch(`${BASE}/api/v1/scores/${job}?${new URLSearchParams({ file: file.name })}`, {
+    const response = await fetch(`${BASE}/api/v1/scores/${job}?${new URLSearchParams({ file: file.name })}`, {
       method: "POST", body: file, headers: { "Content-Type": "text/csv" }, credentials: "same-origin",
     });
-    if (!answer.ok) {
-      const problem = await answer.json().catch(() => ({ detail: answer.statusText }));
+    if (!response.ok) {
+      const problem = await response.json().catch(() => ({ detail: response.statusText }));
       throw Object.assign(new Error(problem.detail), { problem });
     }
     const parts = [];
     let size = 0;
-    for (const reader = answer.body.getReader(); ;) {
+    for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();
       if (done) break;
       parts.push(value);
