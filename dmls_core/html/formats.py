@@ -10,7 +10,7 @@ NAME_LENGTH = 60
 SETTING_LENGTH = 24
 """Characters of a hyperparameter's value that are shown."""
 
-CELL_LENGTH = 600
+CELL_LENGTH = 2_000
 """Characters of a table cell that are shown."""
 
 

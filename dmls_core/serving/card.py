@@ -1,17 +1,17 @@
-"""The model card: one page on a model, for those who call it. Whatever comes from a user is escaped."""
+"""The model card: one HTML page about a model for its callers."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature
+from dmls_core.html import Table, render_fragment, render_page
 from dmls_core.serving.model_config import MAX_BATCH_SIZE
 from dmls_core.serving.tensors import forest_request, table_request
 
@@ -21,30 +21,25 @@ CARD = "card.html"
 SHOWN = 30
 """Categories and labels that are listed."""
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
-color:#222;background:#fff}
-table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .6rem;
-border-bottom:1px solid #ddd;overflow-wrap:anywhere}pre{background:#f4f4f4;padding:.8rem;overflow:auto}
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}pre{background:#262626}
-td,th{border-color:#444}a{color:#8bf}}
-"""
-_LIMITS = (
-    "Outside of the ranges above a forest answers as it does at their edge: it does not extrapolate.",
-    "A category that is not listed is answered, as one that the training never saw.",
-    "Numbers are 32-bit floating point numbers, as they were in training.",
-    f"One request carries {MAX_BATCH_SIZE:,} rows at most.",
-    "The metrics were measured on the rows held out, and hold for data like those.",
+LIMITS = (
+    "Outside the ranges above a forest predicts as at their ends: it does not extrapolate.",
+    "A category that is not listed is predicted like one that is missing from the training data.",
+    "Numbers are 32-bit floating point numbers, as in training.",
+    f"A request has at most {MAX_BATCH_SIZE:,} rows.",
+    "The metrics were measured on the held-out rows and hold for data like those.",
 )
+
+END = "</main>"
+"""Where ``card_of_deployed`` inserts its section."""
 
 
 def write_card(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
     """Write the card into a run's ``model/`` folder.
 
     Args:
-        folder: holds ``encoder.json``, ``golden.json`` and ``model.json``.
-        result: ``result.json``; ``seconds`` and ``artifacts`` need not be there yet.
-        spec: the accepted spec's JSON.
+        folder: contains ``encoder.json``, ``golden.json`` and ``model.json``.
+        result: ``result.json``; ``seconds`` and ``artifacts`` may still be missing.
+        spec: the accepted spec as JSON.
     """
     encoder, golden, about = (
         json.loads((folder / f"{name}.json").read_bytes()) for name in ("encoder", "golden", "model")
@@ -57,11 +52,12 @@ def card_of_deployed(page: str, facts: Mapping[str, object]) -> str:
     """Return a card with a section on how the model is served.
 
     Args:
-        page: what ``render_card`` returned.
-        facts: what to say, by name.
+        page: the result of ``render_card``.
+        facts: the rows of the section, by name.
     """
-    end = "</body></html>"
-    return f"{page.rpartition(end)[0]}<h2>Serving</h2>{_table((), facts.items())}{end}\n"
+    section = render_fragment("card_serving.html", facts=_table(facts))
+    before, end, after = page.rpartition(END)
+    return f"{before}{section}{end}{after}"
 
 
 def render_card(
@@ -71,14 +67,14 @@ def render_card(
     golden: Mapping[str, Any],
     ranges: Mapping[str, Sequence[float]],
 ) -> str:
-    """Return the card: one HTML page that needs nothing from the network and runs nothing.
+    """Return the card: one HTML page without scripts that loads nothing.
 
     Args:
         result: ``result.json``.
-        spec: the accepted spec's JSON.
-        encoder: the model's.
-        golden: ``golden.json``, of which the first row is the example.
-        ranges: smallest and largest value in the training rows of each number that has one.
+        spec: the accepted spec as JSON.
+        encoder: the model's encoder.
+        golden: ``golden.json``; its first row is the example.
+        ranges: smallest and largest value of each number in the training rows.
     """
     model = f"{result['team']}.{result['job']}"
     owner = spec.get("owner") or {}
@@ -102,29 +98,26 @@ def render_card(
     example = {name: [_short(v) for v in values[:1]] for name, values in golden["columns"].items()}
     encoded = [[_short(v) for v in row] for row in golden["encoded"][:1]]
     metrics = {
-        f"{result['metric']} (what was searched by), in the search": result["cv_score"],
-        **{f"{name}, on the rows held out": value for name, value in result["holdout"]["metrics"].items()},
+        f"{result['metric']} (metric of the search), in the search": result["cv_score"],
+        **{f"{name}, on the held-out rows": value for name, value in result["holdout"]["metrics"].items()},
     }
-    sections = {
-        "About": _table((), facts.items()),
-        "Metrics": _table((), ((name, _number(value)) for name, value in metrics.items())),
-        "Columns": _table(
-            ("Column", "Type", "Values in training", "Where it is missing"), _features(encoder, ranges)
+    return render_page(
+        "card.html",
+        model,
+        about=_table(facts),
+        metrics=_table({name: _number(value) for name, value in metrics.items()}),
+        columns=Table(
+            ("Column", "Type", "Values in training", "If missing"), list(_features(encoder, ranges))
         ),
-        "Calling it": _calls(model, encoder, example, encoded),
-        "Limits": f"<ul>{''.join(f'<li>{escape(limit)}</li>' for limit in _LIMITS)}</ul>",
-        "Parameters": _table((), result["best_params"].items()),
-        "Libraries": _table((), result["versions"].items()),
-    }
-    body = "".join(f"<h2>{title}</h2>{content}" for title, content in sections.items())
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(model)}</title><style>{_STYLE}</style></head>"
-        f"<body><h1>{escape(model)}</h1>{body}</body></html>\n"
+        calls=_calls(model, encoder, example, encoded),
+        limits=LIMITS,
+        parameters=_table(result["best_params"]),
+        versions=_table(result["versions"]),
     )
+
+
+def _table(rows: Mapping[str, object]) -> Table:
+    return Table(("", ""), [(name, str(value)) for name, value in rows.items()])
 
 
 def _features(encoder: Encoder, ranges: Mapping[str, Sequence[float]]) -> Iterable[Sequence[object]]:
@@ -139,19 +132,20 @@ def _features(encoder: Encoder, ranges: Mapping[str, Sequence[float]]) -> Iterab
 
 
 def _missing_category(feature: CategoryFeature) -> str:
-    return "like an unknown one" if feature.missing == feature.unknown else "stays missing"
+    return "like an unknown category" if feature.missing == feature.unknown else "stays missing"
 
 
 def _calls(
     model: str, encoder: Encoder, example: Mapping[str, Sequence[Any]], encoded: Sequence[Sequence[Any]]
-) -> str:
+) -> dict[str, str]:
+    """Return title -> code of each way to call the model."""
     url = f"http://$TRITON/v2/models/{model}"
     frame = ", ".join(f"{json.dumps(name)}: {list(values)!r}" for name, values in example.items())
-    calls = {
-        "The table endpoint, in the data's own columns:": (
+    return {
+        "The table endpoint, with the columns of the data:": (
             f'curl "{url}.table/infer" --data {shlex.quote(table_request(encoder, example))}'
         ),
-        "The forest itself, with rows that are encoded already:": (
+        "The forest itself, with encoded rows:": (
             f'curl "{url}/infer" --data {shlex.quote(forest_request(encoded))}'
         ),
         "Python, with pandas or polars:": (
@@ -160,15 +154,6 @@ def _calls(
         ),
         "A CSV file:": f"dmls predict {model.replace('.', '/', 1)} data.csv --out predicted.csv",
     }
-    return "<p>TRITON is host and port of Triton's HTTP endpoint.</p>" + "".join(
-        f"<p>{title}</p><pre>{escape(code)}</pre>" for title, code in calls.items()
-    )
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    top = f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>" if head else ""
-    body = "".join(f"<tr>{''.join(f'<td>{escape(str(c))}</td>' for c in row)}</tr>" for row in rows)
-    return f"<table>{top}{body}</table>"
 
 
 def _listed(texts: Sequence[str]) -> str:

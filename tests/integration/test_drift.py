@@ -125,7 +125,7 @@ def drift(store, jobs, mlflow_uri, monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("job", ["lab/classes", "lab/numbers"])
-def test_no_drift_ends_with_0_and_drift_with_1(drift, job, tmp_path):
+def test_the_exit_code_is_1_with_drift_and_0_without(drift, job, tmp_path):
     code, out, err = drift(job, stream(400, 1).drop("y"))
     assert (code, err) == (0, "")
     assert "no drift in 400 rows and 4 columns" in out
@@ -140,7 +140,7 @@ def test_no_drift_ends_with_0_and_drift_with_1(drift, job, tmp_path):
     assert (tmp_path / "other.html").is_file()
 
 
-def test_the_target_is_compared_where_it_is_known(drift):
+def test_the_target_is_compared_if_it_is_known(drift):
     code, out, _ = drift("lab/classes", stream(400, 3).with_columns(y=pl.lit("yes")), "--json")
     verdicts = {(c["role"], c["name"]): c["verdict"] for c in json.loads(out)["columns"]}
     assert code == 1
@@ -148,13 +148,13 @@ def test_the_target_is_compared_where_it_is_known(drift):
     assert verdicts["feature", "a"] == verdicts["feature", "b"] == "steady"
 
 
-def test_a_handful_of_rows_is_no_alarm(drift):
+def test_too_few_rows_are_no_drift(drift):
     code, out, _ = drift("lab/classes", stream(20, 3, shift=9))
     assert code == 0
     assert "too few rows to compare: 20 with 600" in out
 
 
-def test_wrong_input_says_so_and_prints_no_verdict(drift):
+def test_wrong_input_prints_an_error_and_no_verdict(drift):
     code, out, err = drift("lab/classes", pl.DataFrame({"q": [1, 2]}), "--json")
     assert (code, out) == (1, "")
     assert "contains no feature of the model" in err
@@ -190,7 +190,7 @@ def partition_of(store: Store, job: str, day: str, data: pl.DataFrame) -> None:
     store.put(f"incoming/lab/{job}/{day}.csv", data.write_csv().encode())
 
 
-def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
+def test_a_monitor_run_compares_requests_of_every_job(store, jobs, mlflow_uri, tmp_path):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=mlflow_uri, registry_uri=mlflow_uri)
@@ -225,7 +225,7 @@ def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     }
     document = json.loads(store.get(folder + "latest/drift.json"))
     assert (document["job"], document["run_key"], document["verdict"]) == ("classes", key, "drifted")
-    assert b'dmls_drift_detected{team="lab",job="classes",source="requests"} 1' in store.get(
+    assert b'dmls_drift_detected{job="classes",source="requests",team="lab"} 1.0' in store.get(
         folder + "latest/drift.prom"
     )
     tags = client.get_model_version("lab.classes", "1").tags
@@ -253,9 +253,7 @@ def test_a_look_of_the_monitor(store, jobs, mlflow_uri, tmp_path):
     assert ([reason[:7] for reason in run.failures], run.drift_checks) == (["lab/aaa"], [])
 
 
-def test_new_partitions_are_compared_one_by_one_and_those_trained_on_are_not(
-    store, jobs, mlflow_uri, tmp_path
-):
+def test_new_partitions_are_compared_one_by_one_except_those_trained_on(store, jobs, mlflow_uri, tmp_path):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=mlflow_uri, registry_uri=mlflow_uri)
@@ -330,7 +328,7 @@ def labelled(store, jobs, mlflow_uri) -> dict:
     return jobs["classes"]
 
 
-def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflow_uri, tmp_path):
+def test_delayed_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflow_uri, tmp_path):
     from mlflow import MlflowClient
 
     from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
@@ -353,7 +351,7 @@ def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflo
     unlogged = pl.DataFrame({"request_id": [f"u{n}" for n in range(500)], "y": ["no"] * 500})
     label(store, "classes", "2026-02-01", pl.concat([early, unlogged]))
     assert look().label_checks == 0
-    assert "too few labels to judge: 60 labeled predictions of version 1" in status()
+    assert "too few labels: 60 labeled predictions of version 1" in status()
 
     # With these it is enough, and the model does as well as it did.
     label(store, "classes", "2026-02-02", answers_of(store, "classes", 2, right, 300, tmp_path))
@@ -385,9 +383,9 @@ def test_late_labels_show_that_a_model_has_decayed(store, labelled, owner, mlflo
     page = read_status(store, "lab", "classes").links["labels"].removeprefix(f"{store.url}/")
     assert b"<svg" in store.get(page)
     told = exposition(JobMetricsCollector(store).collect())
-    assert 'dmls_decay_detected{team="lab",job="classes"} 1' in told
-    assert 'dmls_decay_score{team="lab",job="classes",version="1",metric="accuracy"}' in told
-    assert 'dmls_decays_total{team="lab",job="classes"} 1' in told
+    assert 'dmls_decay_detected{job="classes",team="lab"} 1.0' in told
+    assert 'dmls_decay_score{job="classes",metric="accuracy",team="lab",version="1"}' in told
+    assert 'dmls_decays_total{job="classes",team="lab"} 1.0' in told
     document = json.loads(store.get("monitor/lab/classes/latest-labels/decay.json"))
     assert [point["verdict"] for point in document["history"]] == ["steady", "decayed"]
     assert look().label_checks == 0

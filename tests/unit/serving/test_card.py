@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.serving.card import CARD, SHOWN, write_card
+from dmls_core.serving.card import CARD, SHOWN, card_of_deployed, write_card
 from dmls_core.serving.tensors import forest_request, table_request
 from tests.model_folder import toy_model_folder
 from tests.trained_run import spec_json
@@ -136,6 +136,14 @@ def test_long_lists_are_cut(tmp_path):
     assert f"and {100 - SHOWN} more" in text
     assert "c099" not in text
     assert "a number" in text
+
+
+def test_the_card_of_a_deployed_model_has_a_section_on_serving(tmp_path):
+    text = card_of_deployed(card(tmp_path), {"Version": 3, NASTY: "x"})
+    texts = Page(text).texts
+    assert texts.index("Libraries") < texts.index("Serving") < texts.index("3")
+    assert "script" not in Page(text).tags
+    assert text.endswith("</html>\n")
 
 
 @pytest.mark.parametrize("value", [None, "", "NA", float("nan")])
