@@ -1,7 +1,7 @@
-"""The profile of a table: for each column, how many rows fall into each of a few bins.
+"""The profile of a table: for each column, the number of rows in each of a few bins.
 
-It is what later data is compared with, so it is bounded whatever the table: ``BINS`` + 1 bins for a number,
-1 / ``COMMON_SHARE`` for a category, and no row of the data itself.
+New data is compared with it. Its size is bounded whatever the table: ``BINS`` + 1 bins for a number,
+1 / ``COMMON_SHARE`` for a category, and no row of the data.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from dmls_core.data.table import Table
 SCHEMA = 1
 
 BINS = 10
-"""Bins of a number between its smallest and its largest value, each with as many rows."""
+"""Bins between the smallest and largest value of a number, with equal numbers of rows."""
 
 COMMON_SHARE = 0.01
-"""Share of the rows that a category must have to be counted by itself; all others are counted together."""
+"""Share of the rows from which a category has its own bin; all other categories share one."""
 
-COMMON = 10
-"""Rows that it must have besides: in a small table it is chance which categories are the rare ones."""
+MIN_CATEGORY_ROWS = 10
+"""Rows from which a category has its own bin: in a small table chance decides which ones are rare."""
 
-LONGEST = 100
-"""Characters of a category's text; a longer one is cut, and told apart by its hash."""
+MAX_TEXT = 100
+"""Characters of a category's text; a longer text is cut and identified by its hash."""
 
 ROWS = 200_000
-"""Rows that are counted; of a longer table as many are drawn. A share is then off by 0.2 % at most."""
+"""Rows that are counted, a random sample of more. The standard error of a share is then about 0.1 %."""
 
 _BLOCK = 16
-"""Columns taken out of the matrix at a time: reading a matrix of rows column by column is slow."""
+"""Columns copied from the matrix at a time: reading a row-major matrix column by column is slow."""
 
 Role = Literal["feature", "target", "prediction"]
 Kind = Literal["number", "category"]
@@ -109,7 +109,7 @@ class Column:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Column:
-        """Read what ``as_json`` returned."""
+        """Rebuild a column from the result of ``as_json``."""
         return cls(
             name=data["name"],
             role=data["role"],
@@ -125,10 +125,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a model was trained on: its features and target, and what it predicted for rows held out.
+    """The profile of a model's training data, and of its predictions on the holdout.
 
     Attributes:
-        rows: of the data; each column says how many of them it counts.
+        rows: rows of the data; each column has the number of rows that it counts.
         columns: features, target, prediction.
     """
 
@@ -145,10 +145,10 @@ class Profile:
 
     @classmethod
     def from_json(cls, data: object) -> Profile:
-        """Read what ``as_json`` returned.
+        """Rebuild a profile from the content of ``baseline.json``.
 
         Raises:
-            ValueError: it is something else, or of a later release.
+            ValueError: it is something else, or was written by a later release.
         """
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError(f"not a baseline of schema {SCHEMA}")
@@ -181,15 +181,15 @@ def profile_of(values: Iterable[Values], rows: int) -> Profile:
 
 
 def with_predictions(profile: Profile, served: NDArray[np.float32], labels: Sequence[str] | None) -> Profile:
-    """Return the profile with what the model predicts for rows that it was not fitted on."""
+    """Return the profile with the model's predictions for rows that it was not fitted on."""
     return replace(profile, columns=(*profile.columns, _summary(predicted(served, labels))))
 
 
 def predicted(served: NDArray[np.float32], labels: Sequence[str] | None) -> Values:
-    """Return a model's answers as a column: the most probable class, or the value.
+    """Return a model's predictions as a column: the most probable class, or the value.
 
     Args:
-        served: probabilities of shape (n_rows, n_classes), or values of shape (n_rows,).
+        served: (n_rows, n_classes) probabilities or (n_rows,) values.
         labels: the classes; None for a regression.
     """
     if labels is None:
@@ -209,7 +209,7 @@ def recount(column: Column, values: Values) -> Column:
 
 
 def commonest(values: Values, without: Iterable[str], most: int) -> list[str]:
-    """Return the commonest categories of a column that are not in ``without``, ``most`` at most."""
+    """Return the most frequent categories of a column that are not in ``without``, at most ``most``."""
     found, _ = _counted(values)
     for text in without:
         found.pop(text, None)
@@ -223,7 +223,7 @@ def _summary(values: Values) -> Column:
         edges = np.zeros(0)
         if present.size:
             shares = np.linspace(0, 1, BINS + 1)
-            # Values of the column itself: each distinct value of a column with few ends a bin of its own.
+            # Edges are values of the column: with few distinct values each one ends its own bin.
             edges = np.unique(np.quantile(present, shares, method="inverted_cdf")).astype(np.float64)
         counts, other, missing = _binned(values.data, edges)
         mean = _mean(values.data)
@@ -231,7 +231,7 @@ def _summary(values: Values) -> Column:
             values.name, values.role, "number", tuple(edges.tolist()), (), counts, other, missing, mean
         )
     found, missing = _counted(values)
-    least = max(COMMON, COMMON_SHARE * len(values.data))
+    least = max(MIN_CATEGORY_ROWS, COMMON_SHARE * len(values.data))
     common = [text for text, count in found.items() if count >= least]
     kept = sorted(common, key=lambda text: (-found[text], text))
     counts = tuple(found[text] for text in kept)
@@ -240,9 +240,9 @@ def _summary(values: Values) -> Column:
 
 
 def _binned(data: NDArray[np.floating[Any]], edges: NDArray[np.float64]) -> tuple[tuple[int, ...], int, int]:
-    """Return the rows in each bin, those beyond the edges, and those without a value."""
+    """Return the rows in each bin, outside the edges, and without a value."""
     present = data[~np.isnan(data)]
-    edges = edges.astype(data.dtype)  # which holds them exactly: NumPy would copy the column to float64
+    edges = edges.astype(data.dtype)  # exact; otherwise NumPy would copy the column to float64
     places = np.searchsorted(edges, present, side="left")
     if len(edges):
         places[present < edges[0]] = len(edges)
@@ -251,7 +251,7 @@ def _binned(data: NDArray[np.floating[Any]], edges: NDArray[np.float64]) -> tupl
 
 
 def _counted(values: Values) -> tuple[dict[str, int], int]:
-    """Return the rows of each category, and those without a value."""
+    """Return the rows of each category, and the rows without a value."""
     codes = values.data[~np.isnan(values.data)].astype(np.int64)
     texts = values.texts or ()
     counts = np.bincount(codes, minlength=len(texts)).tolist()
@@ -263,9 +263,9 @@ def _counted(values: Values) -> tuple[dict[str, int], int]:
 
 
 def _short(text: str) -> str:
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_TEXT:
         return text
-    return f"{text[: LONGEST - 18]}… {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+    return f"{text[: MAX_TEXT - 18]}… {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def _mean(data: NDArray[np.floating[Any]]) -> float | None:

@@ -284,7 +284,7 @@ def test_new_partitions_are_compared_one_by_one_except_those_trained_on(store, j
     settle(store, run)
     assert run_monitor(store, mlflow_uri, notify).drift_checks == []
 
-    # A champion that was trained on a partition before the look: its drift is told against the one before.
+    # The champion was trained on a partition before the monitor ran: it is compared with the previous one.
     other = jobs["classes"] | {"run_key": "f" * 16}
     for info in list(store.list(layout.run_folder("lab", "classes", key))):
         store.put(info.key.replace(key, other["run_key"]), store.get(info.key))
@@ -313,10 +313,10 @@ def label(store: Store, job: str, day: str, frame: pl.DataFrame) -> None:
 def owner(monkeypatch, tmp_path):
     """The webhook that the jobs' specs name."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))  # whose notifiers tell it
-    with webhook() as told:
-        connection = {"conn_type": "http", "host": "127.0.0.1", "port": told.port}
+    with webhook() as received:
+        connection = {"conn_type": "http", "host": "127.0.0.1", "port": received.port}
         monkeypatch.setenv("AIRFLOW_CONN_DMLS_WEBHOOK_DRIFT", json.dumps(connection))
-        yield told
+        yield received
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_delayed_labels_show_that_a_model_has_decayed(store, labelled, owner, ml
     def status() -> str:
         return read_status(store, "lab", "classes").message
 
-    # Some labels, of which few belong to answers that were logged, wait for more; they are told of once.
+    # Too few labels belong to logged predictions: they wait for more, and the message appears once.
     early = answers_of(store, "classes", 1, right, 60, tmp_path)
     unlogged = pl.DataFrame({"request_id": [f"u{n}" for n in range(500)], "y": ["no"] * 500})
     label(store, "classes", "2026-02-01", pl.concat([early, unlogged]))
@@ -368,7 +368,7 @@ def test_delayed_labels_show_that_a_model_has_decayed(store, labelled, owner, ml
     assert owner.heard == []
     assert {info.key: info.etag for info in store.list("monitor/lab/classes/")} == before
 
-    # It has decayed: told wherever drift is, and trained again.
+    # It has decayed: reported wherever drift is, and trained again.
     label(store, "classes", "2026-02-03", answers_of(store, "classes", 3, right - 0.3, 300, tmp_path))
     store.put("incoming/lab/classes/labels/2026-02-04.csv", b"id,y\n1,no\n")
     found = look()
@@ -382,11 +382,11 @@ def test_delayed_labels_show_that_a_model_has_decayed(store, labelled, owner, ml
     assert "the model has decayed" in tags["dmls.decay"]
     page = read_status(store, "lab", "classes").links["labels"].removeprefix(f"{store.url}/")
     assert b"<svg" in store.get(page)
-    told = exposition(JobMetricsCollector(store).collect())
-    assert 'dmls_decay_detected{job="classes",team="lab"} 1.0' in told
-    assert 'dmls_decay_score{job="classes",metric="accuracy",team="lab",version="1"}' in told
-    assert 'dmls_decays_total{job="classes",team="lab"} 1.0' in told
+    metrics = exposition(JobMetricsCollector(store).collect())
+    assert 'dmls_decay_detected{job="classes",team="lab"} 1.0' in metrics
+    assert 'dmls_decay_score{job="classes",metric="accuracy",team="lab",version="1"}' in metrics
+    assert 'dmls_decays_total{job="classes",team="lab"} 1.0' in metrics
     document = json.loads(store.get("monitor/lab/classes/latest-labels/decay.json"))
     assert [point["verdict"] for point in document["history"]] == ["steady", "decayed"]
     assert look().label_checks == 0
-    assert [told["event"] for told in owner.contents] == ["decayed", "rejected"]
+    assert [message["event"] for message in owner.contents] == ["decayed", "rejected"]

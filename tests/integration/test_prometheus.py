@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "images/grafana/dashboards/dmls.json"
 CONFIG = ROOT / "images/prometheus/prometheus.yaml"
 TOKEN = "shown by Prometheus alone"
-NAME = "lab.told"
-LABELS = 'team="lab",job="told"'
+NAME = "lab.scraped"
+LABELS = 'team="lab",job="scraped"'
 
 _NAME = re.compile(r"\b(?:nv|dmls)_[a-z0-9_]+")
 
@@ -46,7 +46,7 @@ def expressions():
 
 
 def scrape(address, token=TOKEN):
-    """Return what Airflow's API server tells who shows the token."""
+    """Return the metrics of Airflow's API server."""
     request = urllib.request.Request(
         f"http://{address}/dmls-metrics/", headers={"Authorization": f"Bearer {token}"}
     )
@@ -58,20 +58,20 @@ def scrape(address, token=TOKEN):
 def write_metrics(root):
     """Count and compare as the platform does."""
     store = open_store(str(root))
-    count(store, "lab", "told", "deployments", 2)
-    count(store, "lab", "told", "drifts")
+    count(store, "lab", "scraped", "deployments", 2)
+    count(store, "lab", "scraped", "drifts")
     draw = np.random.default_rng(0)
     old = profile_of([Values("size", "feature", draw.normal(size=500))], 500)
     new = {("feature", "size"): Values("size", "feature", draw.normal(size=500) + 2)}
-    text = drift_metrics(compare(old, new, 500, 0.2), "lab", "told", "requests")
-    store.put(drift_file("lab", "told", "requests"), text.encode())
+    text = drift_metrics(compare(old, new, 500, 0.2), "lab", "scraped", "requests")
+    store.put(drift_file("lab", "scraped", "requests"), text.encode())
     version = {"version": 3, "metric": "accuracy", "rows": 300, "score": 0.8, "trained_score": 0.9}
-    labels = {"team": "lab", "job": "told", "at": "2026-02-01T00:00:00+00:00", "verdict": "decayed"}
-    store.put(decay_file("lab", "told"), decay_metrics(labels | {"versions": [version]}).encode())
+    labels = {"team": "lab", "job": "scraped", "at": "2026-02-01T00:00:00+00:00", "verdict": "decayed"}
+    store.put(decay_file("lab", "scraped"), decay_metrics(labels | {"versions": [version]}).encode())
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def exposed(tmp_path_factory):
     """Address of a process that answers as Airflow's API server does, with four runs in its database."""
     folder = tmp_path_factory.mktemp("airflow")
     write_metrics(folder / "root")
@@ -109,51 +109,53 @@ def asked(triton, tmp_path_factory):
     return triton.context.address("triton_metrics")
 
 
-def test_a_wrong_token_is_rejected(told):
+def test_a_wrong_token_is_rejected(exposed):
     with pytest.raises(urllib.error.HTTPError) as refused:
-        scrape(told, token="guessed")
+        scrape(exposed, token="guessed")
     with refused.value:
         assert refused.value.code == 401
 
 
-def test_deployments_drift_and_runs_are_exposed(told):
+def test_deployments_drift_and_runs_are_exposed(exposed):
     values = {
         (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(scrape(told))
+        for family in text_string_to_metric_families(scrape(exposed))
         for sample in family.samples
     }
-    job = ("lab", "told")
+    job = ("lab", "scraped")
     assert values["dmls_deployments_total", *job] == 2
     assert values["dmls_rollbacks_total", *job] == 0
-    assert values["dmls_drift_detected", "lab", "requests", "told"] == 1
+    assert values["dmls_drift_detected", "lab", "requests", "scraped"] == 1
     assert values["dmls_decay_detected", *job] == 1
-    assert values["dmls_run_duration_seconds_count", "lab", "success", "told"] == 2
+    assert values["dmls_run_duration_seconds_count", "lab", "success", "scraped"] == 2
     # Two runs of 30 s.
-    assert values["dmls_run_duration_seconds_sum", "lab", "success", "told"] == pytest.approx(60, abs=0.1)
-    assert values["dmls_runs_open", "lab", "running", "told"] == 1
+    assert values["dmls_run_duration_seconds_sum", "lab", "success", "scraped"] == pytest.approx(60, abs=0.1)
+    assert values["dmls_runs_open", "lab", "running", "scraped"] == 1
 
 
-def test_the_dashboard_names_only_metrics_that_are_scraped(told, asked):
+def test_the_dashboard_names_only_metrics_that_are_scraped(exposed, asked):
     with urllib.request.urlopen(f"http://{asked}/metrics", timeout=30) as answer:
-        scraped = scrape(told) + answer.read().decode()
+        scraped = scrape(exposed) + answer.read().decode()
     known = {re.split(r"[{ ]", line)[0] for line in scraped.splitlines() if line and line[0] != "#"}
     named = {name for expression in expressions() for name in _NAME.findall(expression)}
     assert len(named) >= 15
     assert named - known == set()
 
 
-def test_a_real_prometheus_scrapes_both_and_answers_the_dashboard(told, asked, prometheus_programs, tmp_path):
+def test_a_real_prometheus_scrapes_both_and_answers_the_dashboard(
+    exposed, asked, prometheus_programs, tmp_path
+):
     """The stack's own configuration, at other addresses."""
     config = yaml.safe_load(CONFIG.read_text())
     (tmp_path / "token").write_text(TOKEN)
     for job in config["scrape_configs"]:
-        job["static_configs"] = [{"targets": [{"triton": asked, "dmls": told}[job["job_name"]]]}]
+        job["static_configs"] = [{"targets": [{"triton": asked, "dmls": exposed}[job["job_name"]]]}]
         job["scrape_interval"] = job["scrape_timeout"] = "5s"
         if "authorization" in job:
             job["authorization"]["credentials_file"] = str(tmp_path / "token")
     checked = subprocess.run(
         [prometheus_programs / "promtool", "check", "metrics"],
-        input=scrape(told),
+        input=scrape(exposed),
         capture_output=True,
         text=True,
     )

@@ -54,8 +54,8 @@ def own_check():
     return next((check for check in checks if NAME in check.message), checks[0])
 
 
-def told(tmp_path):
-    """Return what Prometheus is told of this job."""
+def metrics(tmp_path):
+    """Return the metrics of this job."""
     return exposition(JobMetricsCollector(open_store(str(tmp_path / "root"))).families())
 
 
@@ -66,7 +66,7 @@ def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_u
     assert json.loads(done.stdout)["version"] == 1
     assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
     assert find_champion(mlflow_uri, NAME).version == 1
-    assert f'dmls_rollbacks_total{{job="{JOB}",team="lab"}} 1.0\n' in told(tmp_path)
+    assert f'dmls_rollbacks_total{{job="{JOB}",team="lab"}} 1.0\n' in metrics(tmp_path)
 
     promote(mlflow_uri, NAME, 2)  # by hand, on MLflow's page
     check = own_check()
@@ -103,7 +103,7 @@ def test_the_monitor_makes_triton_serve_the_champion_again(served, triton, mlflo
     assert "served version 2" in line
     assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
     assert NAME not in own_check().message
-    assert f'dmls_repairs_total{{job="{JOB}",team="lab"}} 1.0\n' in told(tmp_path)
+    assert f'dmls_repairs_total{{job="{JOB}",team="lab"}} 1.0\n' in metrics(tmp_path)
 
     shutil.rmtree(triton.repository.root / NAME / "2")
     promote(mlflow_uri, NAME, 2)

@@ -1,4 +1,4 @@
-"""What counts as drift: found where it was planted, and nowhere else."""
+"""Drift is found in drifted columns, and in no others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def keyed(values: list[Values]) -> dict:
     return {(column.role, column.name): column for column in values}
 
 
-def test_a_shift_of_one_deviation_in_one_of_fifty_features_is_found_and_named():
+def test_a_shift_of_one_standard_deviation_in_one_of_fifty_features_is_found():
     draw = np.random.default_rng(3)
     baseline = profile_of(many(draw, TRAINED), TRAINED)
     new = many(draw, NEW)
@@ -72,7 +72,7 @@ def test_a_shift_of_one_deviation_in_one_of_fifty_features_is_found_and_named():
 
 
 @pytest.mark.parametrize("rows", [NEW, 100])
-def test_a_hundred_draws_without_drift_raise_no_alarm(rows):
+def test_a_hundred_draws_without_drift_have_no_drift(rows):
     draw = np.random.default_rng(11)
     baseline = profile_of(many(draw, TRAINED), TRAINED)
     alarms = [
@@ -83,7 +83,7 @@ def test_a_hundred_draws_without_drift_raise_no_alarm(rows):
     assert alarms == []
 
 
-def test_p_values_are_even_where_nothing_drifted():
+def test_p_values_are_uniform_without_drift():
     # The rule against false alarms rests on this: of p-values below 0.05 there are about 5 %.
     draw = np.random.default_rng(5)
     p_values = [
@@ -93,7 +93,7 @@ def test_p_values_are_even_where_nothing_drifted():
     assert 0.01 < np.mean(np.array(p_values) < 0.05) < 0.1
 
 
-def test_a_change_too_small_to_matter_is_no_drift_however_many_rows():
+def test_a_small_change_is_no_drift_however_many_rows():
     draw = np.random.default_rng(0)
     found, column = one(
         numbers("a", draw.normal(size=200_000)), numbers("a", draw.normal(size=200_000) + 0.05)
@@ -110,7 +110,7 @@ def test_the_threshold_decides():
     assert one(old, new, 0.05)[0].verdict == "drifted"
 
 
-def test_a_category_that_appears():
+def test_a_new_category_is_drift():
     draw = np.random.default_rng(0)
     old = texts("k", list(draw.choice(["a", "b"], size=1000)))
     new = texts("k", [*draw.choice(["a", "b"], size=400), *["brand-new"] * 100])
@@ -119,7 +119,7 @@ def test_a_category_that_appears():
     assert column.change == "other categories 0.0% → 20.0%, such as 'brand-new'"
 
 
-def test_a_category_that_disappears():
+def test_a_missing_category_is_drift():
     draw = np.random.default_rng(0)
     old = texts("k", list(draw.choice(["a", "b", "c"], size=900)))
     found, column = one(old, texts("k", list(draw.choice(["a", "b"], size=300))))
@@ -129,7 +129,7 @@ def test_a_category_that_disappears():
 
 
 @pytest.mark.parametrize("before", [0.0, 0.01])
-def test_a_share_of_missing_values_that_jumps(before):
+def test_more_missing_values_are_drift(before):
     draw = np.random.default_rng(0)
     old = numbers("a", np.where(draw.random(2000) < before, np.nan, draw.normal(size=2000)))
     new = numbers("a", np.where(draw.random(500) < 0.3, np.nan, draw.normal(size=500)))
@@ -138,7 +138,7 @@ def test_a_share_of_missing_values_that_jumps(before):
     assert column.change.startswith("missing ")
 
 
-def test_values_beyond_the_range_of_the_training_are_told():
+def test_values_outside_the_training_range_are_reported():
     draw = np.random.default_rng(0)
     data = draw.normal(size=1000)
     data[:150] *= 1e6  # a unit was mixed up
@@ -147,7 +147,7 @@ def test_values_beyond_the_range_of_the_training_are_told():
     assert "outside the baseline's range 0.0% → 15" in column.change
 
 
-def test_infinite_values_count_as_beyond():
+def test_infinite_values_are_outside_the_range():
     draw = np.random.default_rng(0)
     data = draw.normal(size=200)
     data[:100] = np.inf
@@ -157,7 +157,7 @@ def test_infinite_values_count_as_beyond():
 
 
 @pytest.mark.parametrize("rows", [1, 99])
-def test_tiny_batches_say_so_instead_of_raising_an_alarm(rows):
+def test_small_batches_have_too_few_rows(rows):
     draw = np.random.default_rng(0)
     found, column = one(numbers("a", draw.normal(size=500)), numbers("a", draw.normal(size=rows) + 9))
     assert found.verdict == column.verdict == "too few rows"
@@ -165,7 +165,7 @@ def test_tiny_batches_say_so_instead_of_raising_an_alarm(rows):
     assert found.summary == f"too few rows to compare: {rows} with 500"
 
 
-def test_a_tiny_baseline_tells_nothing():
+def test_a_small_baseline_has_no_verdict():
     draw = np.random.default_rng(0)
     found, column = one(numbers("a", draw.normal(size=49)), numbers("a", draw.normal(size=500) + 9))
     assert found.verdict == column.verdict == "too few rows"
@@ -185,7 +185,7 @@ def test_columns_without_a_single_value():
     assert one(numbers("a", np.zeros(500)), numbers("a", np.full(200, np.nan)))[0].verdict == "drifted"
 
 
-def test_a_column_that_is_not_there_is_called_absent():
+def test_a_missing_column_is_absent():
     baseline = profile_of([numbers("a", np.arange(500)), numbers("b", np.arange(500))], 500)
     found = compare(baseline, {("feature", "a"): numbers("a", np.arange(500))}, 500, THRESHOLD)
     assert found.absent == ("b",)
@@ -193,13 +193,13 @@ def test_a_column_that_is_not_there_is_called_absent():
     assert found.as_json()["compared"] == 1
 
 
-def test_numbers_that_many_tables_hold_twice_share_no_bin_with_their_neighbours():
+def test_repeated_numbers_share_no_bin_with_their_neighbors():
     _, column = one(numbers("a", [0] * 500 + [1] * 500), numbers("a", [0] * 900 + [1] * 100))
     assert column.old.edges == (0.0, 1.0)
     assert column.verdict == "drifted"
 
 
-def test_the_json_is_whole_and_survives_the_way_to_disk():
+def test_the_json_survives_a_round_trip():
     draw = np.random.default_rng(0)
     baseline = profile_of(many(draw, 300), 300)
     again = Profile.from_json(json.loads(json.dumps(baseline.as_json(), allow_nan=False)))
@@ -211,6 +211,6 @@ def test_the_json_is_whole_and_survives_the_way_to_disk():
 
 
 @pytest.mark.parametrize("data", [None, [], {"schema": 2}, {"schema": 1, "rows": 3}])
-def test_what_is_no_baseline_is_refused(data):
+def test_an_invalid_baseline_is_rejected(data):
     with pytest.raises(ValueError, match="not a baseline"):
         Profile.from_json(data)

@@ -1,4 +1,4 @@
-"""New data is read as it comes: its faults are findings."""
+"""New data is read as it is: faults are findings, not errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(baseline, tmp_path, text: str):
     return found, {column.name: column for column in found.values}
 
 
-def test_values_become_numbers_and_categories_as_at_training(baseline, tmp_path):
+def test_values_become_numbers_and_categories_as_in_training(baseline, tmp_path):
     found, columns = read(baseline, tmp_path, HEADER + "1.5,blue,True,yes\n,1.0,false,no\n2,red,1,maybe\n\n")
     assert found.rows == 3  # the blank line is none
     assert np.array_equal(columns["size"].data, [1.5, np.nan, 2.0], equal_nan=True)
@@ -41,12 +41,12 @@ def test_values_become_numbers_and_categories_as_at_training(baseline, tmp_path)
     assert columns["kind"].role == "target"
 
 
-def test_what_is_no_number_counts_as_missing(baseline, tmp_path):
+def test_a_text_in_a_column_of_numbers_counts_as_missing(baseline, tmp_path):
     _, columns = read(baseline, tmp_path, HEADER + "1,blue,0,no\noops,blue,0,no\nNA,blue,0,no\n")
     assert np.array_equal(columns["size"].data, [1.0, np.nan, np.nan], equal_nan=True)
 
 
-def test_absent_columns_and_strange_ones_are_no_error(baseline, tmp_path):
+def test_missing_and_additional_columns_are_no_error(baseline, tmp_path):
     found, columns = read(baseline, tmp_path, "other,size\n" + "x,1\n" * 5)
     assert found.rows == 5
     assert set(columns) == {"size"}
@@ -54,17 +54,17 @@ def test_absent_columns_and_strange_ones_are_no_error(baseline, tmp_path):
 
 
 @pytest.mark.parametrize("header", ["a,b\n1,2\n", "kind\nyes\n"])
-def test_data_without_a_feature_is_refused(baseline, tmp_path, header):
+def test_data_without_features_is_rejected(baseline, tmp_path, header):
     with pytest.raises(DataError, match="contains no feature of the model"):
         read(baseline, tmp_path, header)
 
 
-def test_a_column_twice_is_refused(baseline, tmp_path):
+def test_a_repeated_column_is_rejected(baseline, tmp_path):
     with pytest.raises(DataError, match="more than once"):
         read(baseline, tmp_path, "size,size\n1,2\n")
 
 
-def test_parquet_of_any_types(baseline, tmp_path):
+def test_parquet_columns_may_have_any_type(baseline, tmp_path):
     frame = pl.DataFrame(
         {
             "size": ["1.5", "x", None],
@@ -82,7 +82,7 @@ def test_parquet_of_any_types(baseline, tmp_path):
     assert np.array_equal(columns["flag"].data, [1.0, np.nan, 0.0], equal_nan=True)
 
 
-def test_rows_whose_target_is_not_known_yet_are_no_missing_values(baseline, tmp_path):
+def test_rows_without_a_target_are_not_missing_values(baseline, tmp_path):
     text = HEADER + "1,blue,0,no\n" * 10 + "1,blue,0,\n" * 190
     found, columns = read(baseline, tmp_path, text)
     assert found.rows == len(columns["size"].data) == 200
@@ -97,7 +97,7 @@ def test_a_column_of_lists_is_absent(baseline, tmp_path):
     assert [column.name for column in found.values] == ["size"]
 
 
-def test_files_that_differ_share_what_both_have(baseline, tmp_path):
+def test_files_with_different_columns_share_the_common_ones(baseline, tmp_path):
     (tmp_path / "a.csv").write_text("size,colour\n1,blue\n")
     (tmp_path / "b.csv").write_text("size\n2\n")
     found = read_new_data([tmp_path / "a.csv", tmp_path / "b.csv"], baseline)
