@@ -1,4 +1,4 @@
-"""The calls behind the submit page, on a real S3 server; whom Airflow lets call them is another test's."""
+"""The REST API of submissions on a real S3 server; Airflow's access checks are replaced."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
         yield client
 
 
-def sniff(api: TestClient, file: str, content: bytes, size: int | None = None) -> Any:
+def infer(api: TestClient, file: str, content: bytes, size: int | None = None) -> Any:
     query = {"file": file, "size": len(content) if size is None else size}
     return api.post("/sniff", params=query, content=content, headers=BINARY)
 
@@ -77,8 +77,8 @@ def upload(api: TestClient, job: str, file: str, content: bytes, part: int | Non
     assert api.post(f"{at}/finish", params=query).status_code == 204
 
 
-def test_what_the_page_sends_is_a_drop_that_is_admitted(api: TestClient, store: Store):
-    found = sniff(api, "iris.csv", IRIS[:3000], len(IRIS)).json()
+def test_a_submission_from_the_page_is_admitted(api: TestClient, store: Store):
+    found = infer(api, "iris.csv", IRIS[:3000], len(IRIS)).json()
     assert (found["target"], found["task"], found["rows"]) == ("species", "classification", None)
     upload(api, "lab/iris", "iris.csv", IRIS)
     before = api.get("/drops/lab/iris").json()
@@ -94,7 +94,7 @@ def test_what_the_page_sends_is_a_drop_that_is_admitted(api: TestClient, store: 
     assert not api.get("/drops/lab/iris", params={"fingerprint": "another"}).json()["answered"]
 
 
-def test_a_large_file_goes_in_parts(api: TestClient, store: Store):
+def test_a_large_file_is_uploaded_in_parts(api: TestClient, store: Store):
     content = b"a,b\n" + b"1,2\n" * (MIN_PART_BYTES // 2)
 
     upload(api, "lab/large", "large.csv", content, part=MIN_PART_BYTES)
@@ -102,7 +102,7 @@ def test_a_large_file_goes_in_parts(api: TestClient, store: Store):
     assert store.get("incoming/lab/large/large.csv") == content
 
 
-def test_an_upload_that_is_given_up_leaves_nothing(api: TestClient, store: Store):
+def test_a_cancelled_upload_leaves_nothing(api: TestClient, store: Store):
     query: dict[str, Any] = {"file": "a.csv", "size": 4}
     at = f"/drops/lab/gone/uploads/{api.post('/drops/lab/gone/uploads', params=query).json()['upload']}"
     api.put(f"{at}/1", params=query, content=b"a,b\n", headers=BINARY)
@@ -118,7 +118,7 @@ def test_an_upload_that_is_given_up_leaves_nothing(api: TestClient, store: Store
 @pytest.mark.parametrize(
     "file", ["_status.csv", ".hidden.csv", "a/b.csv", "a\\b.csv", "spec.toml", "a\nb.csv"]
 )
-def test_a_name_that_no_data_file_can_have(api: TestClient, store: Store, file: str):
+def test_an_invalid_file_name_is_refused(api: TestClient, store: Store, file: str):
     refused = api.post("/drops/lab/odd/uploads", params={"file": file, "size": 1})
 
     assert refused.status_code == 422
@@ -126,7 +126,7 @@ def test_a_name_that_no_data_file_can_have(api: TestClient, store: Store, file: 
 
 
 @pytest.mark.parametrize("job", ["forbidden/a", "lab/secret"])
-def test_who_may_not_start_a_run_may_not_submit(api: TestClient, store: Store, job: str):
+def test_submitting_requires_access_to_runs(api: TestClient, store: Store, job: str):
     answers = [
         api.get(f"/drops/{job}"),
         api.get(f"/drops/{job}/sniff", params={"file": "a.csv"}),
@@ -141,8 +141,8 @@ def test_who_may_not_start_a_run_may_not_submit(api: TestClient, store: Store, j
     assert list(store.list("incoming/")) == []
 
 
-def test_who_may_not_change_a_job_may_not_drop_another_version(api: TestClient, store: Store):
-    toml = sniff(api, "iris.csv", IRIS).json()["toml"]
+def test_submitting_to_an_existing_job_requires_the_right_to_change_it(api: TestClient, store: Store):
+    toml = infer(api, "iris.csv", IRIS).json()["toml"]
     upload(api, "lab/fixed", "iris.csv", IRIS)
     assert api.put("/drops/lab/fixed/spec", json={"toml": toml}).status_code == 200
     assert admit(store, "lab", "fixed").state == "accepted"
@@ -157,7 +157,7 @@ def test_who_may_not_change_a_job_may_not_drop_another_version(api: TestClient, 
     assert store.get("incoming/lab/fixed/spec.toml").decode() == toml
 
 
-def test_files_that_lie_in_s3_already(api: TestClient, store: Store):
+def test_data_files_in_s3_are_listed_and_their_schema_is_inferred(api: TestClient, store: Store):
     store.put("incoming/lab/iris/iris.csv", IRIS)
     store.put("incoming/lab/secret/iris.csv", IRIS)
     store.put("incoming/lab/iris/_status.json", b"{}")
@@ -168,25 +168,25 @@ def test_files_that_lie_in_s3_already(api: TestClient, store: Store):
     assert api.get("/drops/lab/iris/sniff", params={"file": "none.csv"}).status_code == 404
 
 
-def test_a_large_parquet_file_is_known_by_its_end(api: TestClient, tmp_path: Path):
+def test_the_schema_of_a_large_parquet_file_comes_from_its_end(api: TestClient, tmp_path: Path):
     file = tmp_path / "a.parquet"
     pl.DataFrame({"a": range(5000), "y": [0.5, 1.5] * 2500}).write_parquet(file)
     content = file.read_bytes()
 
-    found = sniff(api, "a.parquet", content[-2000:], len(content)).json()
+    found = infer(api, "a.parquet", content[-2000:], len(content)).json()
 
     assert (found["rows"], found["seen"], found["target"]) == (5000, 0, "y")
 
 
-def test_a_file_that_is_no_table_gets_a_clear_error(api: TestClient):
-    refused = sniff(api, "a.csv", b"PK\x03\x04" + bytes(50))
+def test_a_file_that_is_not_a_table_is_refused_with_a_hint(api: TestClient):
+    refused = infer(api, "a.csv", b"PK\x03\x04" + bytes(50))
 
     assert refused.status_code == 422
     assert refused.json()["problems"][0]["hint"] == "save it as CSV, or unpack it"
 
 
-def test_the_form_and_the_text_are_one_document(api: TestClient):
-    document = sniff(api, "iris.csv", IRIS).json()["document"]
+def test_a_document_survives_the_way_to_toml_and_back(api: TestClient):
+    document = infer(api, "iris.csv", IRIS).json()["document"]
     assert document["max_features"]["values"] == ["sqrt", 0.5, {"float": 1.0}]
 
     written = api.post("/specs/toml", json={"document": document}).json()
@@ -198,7 +198,7 @@ def test_the_form_and_the_text_are_one_document(api: TestClient):
     assert read["gist"]["metric"] == "accuracy"
 
 
-def test_problems_have_their_place_and_a_mend(api: TestClient):
+def test_problems_have_a_line_a_column_and_a_hint(api: TestClient):
     toml = 'model = "random-forest-classifier"\n\n[columns]\ntarget = "specis"\n\n[n_estimatos]\nvalue = 3\n'
 
     found = api.post("/specs/check", json={"toml": toml, "columns": ["a", "species"]}).json()
@@ -212,7 +212,7 @@ def test_problems_have_their_place_and_a_mend(api: TestClient):
 
 
 @pytest.mark.parametrize("toml", ["[", "model = nan", "a = " + "[" * 5000, "model = 1979-05-27", "\ud800"])
-def test_odd_text_is_answered_with_problems(api: TestClient, toml: str):
+def test_invalid_toml_is_reported_as_problems(api: TestClient, toml: str):
     body = '{"toml": ' + json.dumps(toml) + "}"
     answer = api.post("/specs/check", content=body, headers={"Content-Type": "application/json"})
 
@@ -222,7 +222,7 @@ def test_odd_text_is_answered_with_problems(api: TestClient, toml: str):
     assert not found.get("valid")
 
 
-def test_the_catalogue(api: TestClient):
+def test_the_catalogue_contains_models_of_both_tasks(api: TestClient):
     models = api.get("/catalogue").json()["models"]
 
     assert {model["task"] for model in models} == {"classification", "regression"}

@@ -9,6 +9,45 @@ from fastapi.testclient import TestClient
 from dmls_core.web import dependencies
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+JOB = "/api/v1/jobs/{team}/{name}"
+REST_PATHS = {
+    "/api/v1/jobs": {"get"},
+    JOB: {"get"},
+    f"{JOB}/versions": {"get"},
+    f"{JOB}/events": {"get"},
+    f"{JOB}/drift": {"get"},
+    f"{JOB}/runs": {"get", "post"},
+    f"{JOB}/runs/compare": {"get"},
+    f"{JOB}/runs/{{run_id}}": {"get"},
+    f"{JOB}/runs/{{run_id}}/log": {"get"},
+    f"{JOB}/runs/{{run_id}}/report": {"get"},
+    f"{JOB}/runs/{{run_id}}/validation": {"get"},
+    **{f"{JOB}/{command}": {"post"} for command in ("deploy", "decline", "rollback", "pause", "retire")},
+    f"{JOB}/served": {"get"},
+    f"{JOB}/spec": {"get", "put"},
+    f"{JOB}/signature": {"get"},
+    f"{JOB}/predict": {"post"},
+    "/api/v1/scores/{team}/{name}": {"post"},
+    "/api/v1/catalogue": {"get"},
+    "/api/v1/sniff": {"post"},
+    "/api/v1/specs/toml": {"post"},
+    "/api/v1/specs/check": {"post"},
+    "/api/v1/drops/{team}": {"get"},
+    "/api/v1/drops/{team}/{name}": {"get"},
+    "/api/v1/drops/{team}/{name}/sniff": {"get"},
+    "/api/v1/drops/{team}/{name}/spec": {"put"},
+    "/api/v1/drops/{team}/{name}/uploads": {"post"},
+    "/api/v1/drops/{team}/{name}/uploads/{upload}": {"delete"},
+    "/api/v1/drops/{team}/{name}/uploads/{upload}/finish": {"post"},
+    "/api/v1/drops/{team}/{name}/uploads/{upload}/{number}": {"put"},
+    "/api/v1/platform": {"get"},
+    "/api/v1/platform/doctor": {"get"},
+}
+"""Users' scripts call these."""
+
+
+def test_the_paths_of_the_rest_api_are_a_contract(app: FastAPI):
+    assert {path: set(operations) for path, operations in app.openapi()["paths"].items()} == REST_PATHS
 
 
 def test_every_route_requires_a_login(app: FastAPI, anonymous: TestClient):
