@@ -15,7 +15,8 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.search import Fold, ModelCandidate, Objective, SearchStrategy, SearchTask, Space, Trial
 from dmls_core.search.database import StudyDatabase
-from dmls_core.search.study import SearchStudy, Worker, optimize, remove_studies
+from dmls_core.search.optimize import Worker, optimize
+from dmls_core.search.study import SearchStudy, remove_studies
 from dmls_core.spec.hyperparameters import Choice, Range
 from dmls_core.store import layout, open_store
 from dmls_core.training.run_folder import RunFolder

@@ -1,4 +1,4 @@
-"""Small timed fits, from which the cost of a large one follows."""
+"""Estimate the cost of a large fit from small timed ones."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dmls_core.spec.hyperparameters import Choice, Hyperparameter
 from dmls_core.training.prepare import Prepared
 
 SIZE = "n_estimators"
-"""The hyperparameter that says how many trees a model has, in every family."""
+"""The number of trees, in every family."""
 
 ROWS = (1_000, 4_000)
-"""Rows of the two samples that are fitted."""
+"""Rows of the two samples."""
 
 TREES = 10
 GROWTH = (0.8, 1.3)
-"""Bounds of the exponent by which a fit's time grows with its rows: small samples measure it badly."""
+"""Bounds of the exponent by which the time of a fit grows with its rows: small samples measure it poorly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the largest model of a space costs on all training rows.
+    """Cost of the largest model of a space on all training rows.
 
     Attributes:
         seconds: of its fit.
@@ -47,8 +47,10 @@ class _Sample:
     """Per tree."""
 
 
-def largest_fit(engine: Engine, model: ModelDefinition, space: Space, data: Prepared, seed: int) -> Cost:
-    """Foretell the fit of the space's largest model, its other hyperparameters halfway.
+def estimate_largest_fit(
+    engine: Engine, model: ModelDefinition, space: Space, data: Prepared, seed: int
+) -> Cost:
+    """Estimate the fit of the space's largest model, with all other hyperparameters in the middle.
 
     Raises:
         DataError: the library refuses these hyperparameters on this data.
@@ -67,7 +69,7 @@ def largest_fit(engine: Engine, model: ModelDefinition, space: Space, data: Prep
 
 
 def sizes_of(model: ModelDefinition, space: Space) -> tuple[int, ...]:
-    """Return the numbers of trees that a space names: the ends of a range, or every choice."""
+    """Return the numbers of trees of a space: both ends of a range, or all values of a choice."""
     wanted = space.searched.get(SIZE)
     if wanted is None:
         return (int(space.fixed.get(SIZE, model.hyperparameters[SIZE].default)),)
@@ -78,7 +80,7 @@ def sizes_of(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 def _sample(
     engine: Engine, model: ModelDefinition, space: Space, data: Prepared, rows: int, seed: int
 ) -> _Sample:
-    """Fit one tree, then some more, on the first rows: their difference leaves out what any fit costs."""
+    """Time a fit of one tree and one of more trees on the first rows: the difference has no fixed costs."""
     params = {**space.fixed, **{name: _middle(wanted) for name, wanted in space.searched.items()}}
     features, target = engine.place(data.train[:rows]), engine.place(data.train_target[:rows])
     times = []

@@ -21,7 +21,7 @@ from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.search import Space
 from dmls_core.spec import Spec
 from dmls_core.spec.spec import ModelSearch
-from dmls_core.training.cost_estimate import largest_fit, sizes_of
+from dmls_core.training.cost_estimate import estimate_largest_fit, sizes_of
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import choose_engine, missing_for_gpu
 
@@ -122,7 +122,7 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
     engine, hyperparameters = choose_engine(spec.resources.engine, model, search.hyperparameters)
     space = Space.of(hyperparameters)
     fitter = load_engine(engine, model.name)
-    cost = largest_fit(fitter, model, space, data, spec.search.seed)
+    cost = estimate_largest_fit(fitter, model, space, data, spec.search.seed)
     fits = _fits(fitter, spec, sizes_of(model, space))
     return ModelPlan(
         name=model.name,

@@ -38,7 +38,7 @@ def search_models(
         DataError: no trial is complete.
         PlatformError: the study database failed.
     """
-    from dmls_core.search.study import pick_winner
+    from dmls_core.search.optimize import pick_winner
 
     candidates = [model.candidate for model in models]
     trials = run_worker(job, candidates, folder, progress, stop)
@@ -62,7 +62,8 @@ def run_worker(
         PlatformError: the study database failed.
     """
     # Imported here, since it imports Optuna.
-    from dmls_core.search.study import SearchStudy, Worker, optimize
+    from dmls_core.search.optimize import Worker, optimize
+    from dmls_core.search.study import SearchStudy
 
     spec, task = job.spec, candidates[0].task
     worker = Worker(job.request.worker, spec.search.workers if job.study else 1)

@@ -28,7 +28,7 @@ from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.search import SearchTask, Space, make_candidate, make_folds
-from dmls_core.search.study import search
+from dmls_core.search.optimize import search
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
 

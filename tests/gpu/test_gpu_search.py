@@ -12,7 +12,7 @@ from dmls_core.search import SearchTask, Space, make_candidate, make_folds
 from dmls_core.search.forest.block_forest import BlockForest, seed_of_block
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space
-from dmls_core.search.study import search as find
+from dmls_core.search.optimize import search as find
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Choice, Range
 from dmls_core.testing.engines import make_data

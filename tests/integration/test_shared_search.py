@@ -17,7 +17,7 @@ import pytest
 
 from dmls_core.devstack.doctor.services import check_own_study
 from dmls_core.devstack.postgres import make_databases, superuser
-from dmls_core.search.study import search
+from dmls_core.search.optimize import search
 from tests.services.postgres_server import PostgresServer
 from tests.shared_worker import forest, work
 

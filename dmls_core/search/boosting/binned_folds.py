@@ -1,4 +1,4 @@
-"""The rows of each fold in bins, shared by all trials."""
+"""Binned folds, shared by all trials."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dmls_core.search.task import SearchTask
 from dmls_core.spec.definitions import Scalar
 
 KEPT = 6
-"""Binned folds in memory at most. Each takes about a byte per cell, a quarter of the matrix itself."""
+"""Maximum number of binned folds in memory. Each takes about a byte per cell, a quarter of the matrix."""
 
 
 class BinnedFolds:
-    """Bins a fold at its first use; the least recently used one goes where there are too many."""
+    """Bins a fold at its first use, and drops the least recently used one beyond ``KEPT``."""
 
     def __init__(self, task: SearchTask) -> None:
         self._task = task

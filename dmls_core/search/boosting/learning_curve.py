@@ -1,4 +1,4 @@
-"""Scores of one trial's boosters by their rounds."""
+"""The scores of one trial's boosters by rounds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dmls_core.search.task import SearchTask
 from dmls_core.search.trial import Surface
 
 TIE_BREAK = 1e-6
-"""What tells equal scores apart weighs so little that it never outweighs a better score."""
+"""Weight of the log loss among equal scores: so small that it never outweighs a better score."""
 
 
 def loss_share(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
-    """Return the log loss mapped to 0 (at best) to 1: it tells models apart whose scores are equal.
+    """Return the log loss mapped to 0 (best) to 1; it ranks models with equal scores.
 
-    Many are, where a fold has few rows and the metric counts those predicted right.
+    Scores are often equal if a fold has few rows and the metric counts correct predictions.
 
     Args:
         truth: (n_rows,) class codes.
@@ -36,7 +36,7 @@ class Curve:
 
     Args:
         read: the rounds that ``n_estimators`` may take.
-        task: says which scores are better.
+        task: has the direction.
     """
 
     def __init__(self, read: Sequence[int], task: SearchTask) -> None:
@@ -46,7 +46,7 @@ class Curve:
         self._folds: list[dict[int, tuple[float, float]]] = []
 
     def add(self, fold: int, rounds: int, score: float, share: float) -> None:
-        """Take the score of ``fold`` at ``rounds``, and its ``loss_share``."""
+        """Add the score of ``fold`` at ``rounds``, and its ``loss_share``."""
         if fold == len(self._folds):
             self._folds.append({})
         self._folds[fold][rounds] = score, share
@@ -54,24 +54,24 @@ class Curve:
     def best(self) -> int:
         """Return the rounds with the best mean over the folds so far.
 
-        They are a value that ``n_estimators`` may take as soon as there is one.
+        They are a value of ``n_estimators`` as soon as one is scored.
         """
-        return max(self._common(), key=lambda rounds: self._sign * self._told_apart(rounds))
+        return max(self._common(), key=lambda rounds: self._sign * self._tie_broken(rounds))
 
     def earliest(self) -> int:
-        """Return the first rounds with the best score so far: more rounds have brought none better since."""
+        """Return the first rounds with the best score so far: more rounds have not improved it."""
         return max(sorted(self._common()), key=lambda rounds: self._sign * self._mean(rounds))
 
     def score(self) -> float:
         """Return the best score so far, the mean over the folds."""
         return self._mean(self.best())
 
-    def compared(self) -> float:
-        """Return ``score``, a hair's breadth from those that equal it."""
-        return self._told_apart(self.best())
+    def tie_broken_score(self) -> float:
+        """Return ``score`` with the tie break."""
+        return self._tie_broken(self.best())
 
-    def chosen(self) -> int:
-        """Return what to take for ``n_estimators``."""
+    def n_estimators(self) -> int:
+        """Return the best value of ``n_estimators``."""
         return max(self.best(), self._least)
 
     def at_best(self) -> tuple[float, ...]:
@@ -79,28 +79,28 @@ class Curve:
         return tuple(scores[self.best()][0] for scores in self._folds)
 
     def reached(self) -> str:
-        """Say how far the boosters are grown."""
+        """Return how far the boosters have grown, for people."""
         if len(self._folds) > 1:
             return f"{len(self._folds)} folds"
         return f"{max(self._folds[0])} rounds of the first fold"
 
     def surface(self, name: str) -> Surface | None:
-        """Return the scores by the values of the hyperparameter ``name``, if there is one yet."""
+        """Return the scores by the values of the hyperparameter ``name``, if any is scored yet."""
         legal = [rounds for rounds in self._common() if rounds in self._read]
         if not legal:
             return None
         return Surface({name: tuple(legal)}, tuple(self._mean(rounds) for rounds in legal))
 
     def _mean(self, rounds: int) -> float:
-        # A few floats, asked for at every reading: NumPy's mean would take longer than a round does.
+        # A few floats after every round: NumPy's mean would take longer than a round does.
         return sum(scores[rounds][0] for scores in self._folds) / len(self._folds)
 
-    def _told_apart(self, rounds: int) -> float:
+    def _tie_broken(self, rounds: int) -> float:
         share = sum(scores[rounds][1] for scores in self._folds) / len(self._folds)
         return self._mean(rounds) - self._sign * TIE_BREAK * share
 
     def _common(self) -> list[int]:
-        """Return the rounds at which every fold was scored; only legal ones once there are any."""
+        """Return the rounds at which every fold is scored; once possible, values of ``n_estimators`` only."""
         rounds = [one for one in self._folds[0] if all(one in scores for scores in self._folds)]
         legal = [one for one in rounds if one in self._read]
         return legal or rounds

@@ -10,7 +10,7 @@ from dmls_core.errors import DataError
 from dmls_core.models.engines import Growing
 from dmls_core.search.boosting.binned_folds import BinnedFolds
 from dmls_core.search.boosting.learning_curve import Curve, loss_share
-from dmls_core.search.boosting.rounds import ROUNDS, compared, grown_enough, readings
+from dmls_core.search.boosting.rounds import ROUNDS, has_plateaued, rung_rounds, scored_rounds
 from dmls_core.search.objective import Objective, ShouldPrune
 from dmls_core.search.space import Space
 from dmls_core.search.task import SearchTask
@@ -22,11 +22,11 @@ EARLY_STEPS = 2
 
 
 class _StoppedError(Exception):
-    """The search was stopped within a trial."""
+    """The search was stopped during a trial."""
 
 
 class BoostingObjective(Objective):
-    """Reads ``n_estimators`` from boosters that grow; see ``Objective``.
+    """Scores all values of ``n_estimators`` on boosters that grow; see ``Objective``.
 
     A trial's first two steps are the first fold's booster after few and after more rounds; then follow the
     first fold grown to the end, and each further fold. The first fold decides how far the others are grown.
@@ -49,7 +49,7 @@ class BoostingObjective(Objective):
         """Score one trial; see ``Objective.evaluate``."""
         started = time.monotonic()
         task, space = self.task, self.space
-        read = readings(task.model, space)
+        read = scored_rounds(task.model, space)
         curve = Curve(read, task)
         intermediate_values: list[float] = []
         steps = EARLY_STEPS + len(task.folds)
@@ -57,7 +57,7 @@ class BoostingObjective(Objective):
         pruned = False
         try:
             for _ in self._steps({**space.fixed, **params}, read, curve, stop):
-                intermediate_values.append(curve.compared())
+                intermediate_values.append(curve.tie_broken_score())
                 if len(intermediate_values) < steps and (
                     pruned := should_prune(len(intermediate_values), intermediate_values[-1])
                 ):
@@ -79,7 +79,7 @@ class BoostingObjective(Objective):
             number,
             "pruned" if pruned else "complete",
             engine,
-            {**params, ROUNDS: curve.chosen()} if searched else params,
+            {**params, ROUNDS: curve.n_estimators()} if searched else params,
             value=curve.score(),
             values=curve.at_best(),
             seconds=time.monotonic() - started,
@@ -96,12 +96,13 @@ class BoostingObjective(Objective):
         curve: Curve,
         stop: Callable[[], bool],
     ) -> Iterator[None]:
-        """Grow and score step by step; ``curve`` holds what was found."""
+        """Grow and score step by step; ``curve`` collects the scores."""
         task = self.task
         rate = float(task.engine.effective(task.model, settings)["learning_rate"])
         last = read[-1]
-        targets = (*compared(rate, last), last)
-        # Between values that ``n_estimators`` may take, growing stops at the last one: it is compared there.
+        targets = (*rung_rounds(rate, last), last)
+        # Between values that ``n_estimators`` may take, growing stops at the last one: it is rung_rounds
+        # there.
         ahead = deque(sorted({*read, *(target for target in targets if target < read[0])}))
         grown: list[int] = []
         growing = self._start(0, settings)
@@ -111,7 +112,7 @@ class BoostingObjective(Objective):
                 self._score(0, growing, rounds, curve, stop)
                 if rounds in read:
                     grown.append(rounds)
-                    if grown_enough(rounds, curve.earliest(), rate):
+                    if has_plateaued(rounds, curve.earliest(), rate):
                         ahead.clear()
             yield
         for fold in range(1, len(task.folds)):

@@ -1,4 +1,4 @@
-"""At which rounds a growing booster is scored, compared with others, and stopped."""
+"""Rounds at which a growing booster is scored, compared with others, and stopped."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from dmls_core.spec.hyperparameters import Choice
 
 ROUNDS = "n_estimators"
 
-READINGS = 32
-"""Values of ``n_estimators`` that are read from one booster where the space has more."""
+SCORED_ROUNDS = 32
+"""Maximum values of ``n_estimators`` that are scored, for a range."""
 
-COMPARED, BY_RATE = 4.0, 0.8
-"""Boosters are first compared after ``COMPARED / learning_rate ** BY_RATE`` rounds. At equal rounds slow
-learners, often the better ones in the end, would be given up; at equal progress (an exponent of 1) they
-would cost most."""
+RUNG_ROUNDS, RATE_EXPONENT = 4.0, 0.8
+"""The first rung is at ``RUNG_ROUNDS / learning_rate ** RATE_EXPONENT`` rounds. At equal rounds, slow
+learners, which are often better in the end, would be pruned; at equal progress (an exponent of 1) they would
+cost most."""
 
-AGAIN = 2.0
-"""They are compared again after so many times as many rounds, before the best are grown to the end: a tenth
-to a fifth fewer rounds than with one comparison, at 6 and 0.7. Comparing as early as 3 and 0.7 halved the
-rounds, and lost 0.009 of the cross-validated r2 of LightGBM on diabetes."""
+SECOND_RUNG = 2.0
+"""The second rung is at so many times the rounds of the first: this takes a tenth to a fifth fewer rounds
+than one rung at 6 and 0.7. Rungs as early as 3 and 0.7 halved the rounds, and lost 0.009 of the cross-
+validated r2 of LightGBM on diabetes."""
 
 EARLY = 3
-"""The first comparison comes after one in so many of the rounds at the latest, however slow the learner."""
+"""The first rung is at a third of all rounds at the latest."""
 
 PATIENCE = 0.4
-"""A booster has grown enough once this share of its rounds has brought no better score ..."""
+"""A booster stops once this share of its rounds has not improved the score ..."""
 
-LEAST_PATIENCE = 2.0
+MIN_PATIENCE = 2.0
 """... and at least this, as learning rate times rounds."""
 
 
-def readings(model: ModelDefinition, space: Space) -> tuple[int, ...]:
+def scored_rounds(model: ModelDefinition, space: Space) -> tuple[int, ...]:
     """Return the values of ``n_estimators`` that are scored, ascending.
 
-    Those of a choice are all taken; of a range as many as ``READINGS``, evenly over their logarithm: a few
-    rounds more matter less the more there are.
+    All values of a choice are scored; of a range at most ``SCORED_ROUNDS``, evenly spread over the logarithm.
     """
     wanted = space.searched.get(ROUNDS)
     if wanted is None:
@@ -47,20 +46,20 @@ def readings(model: ModelDefinition, space: Space) -> tuple[int, ...]:
     low, step = int(wanted.min), int(wanted.step or 1)
     count = wanted.size or 1
     last = low + step * (count - 1)
-    if count <= READINGS:
+    if count <= SCORED_ROUNDS:
         return tuple(range(low, last + 1, step))
     ratio = last / low
-    points = (low * ratio ** (number / (READINGS - 1)) for number in range(READINGS))
+    points = (low * ratio ** (number / (SCORED_ROUNDS - 1)) for number in range(SCORED_ROUNDS))
     return tuple(dict.fromkeys(low + step * round((point - low) / step) for point in points))
 
 
-def compared(learning_rate: float, last: int) -> tuple[int, int]:
-    """Return after how many rounds a booster is compared with others before it has grown to ``last``."""
-    wanted = COMPARED * math.exp(-BY_RATE * math.log(learning_rate))
+def rung_rounds(learning_rate: float, last: int) -> tuple[int, int]:
+    """Return the rounds of the first two rungs of a booster that grows to ``last`` rounds."""
+    wanted = RUNG_ROUNDS * math.exp(-RATE_EXPONENT * math.log(learning_rate))
     first = max(1, round(min(wanted, last / EARLY)))
-    return first, min(last, round(AGAIN * first))
+    return first, min(last, round(SECOND_RUNG * first))
 
 
-def grown_enough(rounds: int, best: int, learning_rate: float) -> bool:
-    """Say whether a booster's growth may end at ``rounds``, if its best score is that at ``best``."""
-    return rounds - best >= max(PATIENCE * rounds, LEAST_PATIENCE / learning_rate)
+def has_plateaued(rounds: int, best: int, learning_rate: float) -> bool:
+    """Return whether a booster stops at ``rounds``, if its best score is at ``best`` rounds."""
+    return rounds - best >= max(PATIENCE * rounds, MIN_PATIENCE / learning_rate)

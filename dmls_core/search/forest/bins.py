@@ -1,4 +1,4 @@
-"""Features as the codes of quantile bins: trees grow faster on them, and decide alike."""
+"""Features as codes of quantile bins: trees grow faster on them, with the same splits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 255
-"""Most bins of a feature. A feature with no more values than that keeps every one apart."""
+"""Maximum bins of a feature. A feature with no more values than that loses none."""
 
 SAMPLE = 100_000
-"""Most rows that quantiles are taken from."""
+"""Maximum rows that quantiles are computed from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """How features become codes, and a threshold between codes one between values.
+    """Encodes features as codes, and decodes thresholds between codes to thresholds between values.
 
     Attributes:
         edges: per feature, ascending float32: code k holds the values above ``edges[k - 1]`` up to
@@ -42,12 +42,12 @@ class Bins:
         return codes
 
     def decode(self, features: NDArray[np.int64], thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return thresholds between values that decide as those between codes do.
+        """Return thresholds between values that split rows as those between codes do.
 
         ``code <= t`` is ``value <= edges[floor(t)]``.
 
         Args:
-            features: (n_nodes,) the column that each node looks at; negative in a leaf.
+            features: (n_nodes,) column of each node's split; negative in a leaf.
             thresholds: (n_nodes,) between codes.
 
         Returns:
@@ -65,7 +65,7 @@ def _edges(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return float32 edges between neighbouring values: half way, as scikit-learn splits."""
     ordered, counts = np.unique(values, return_counts=True)
     if len(ordered) > BINS:
-        # Quantiles of the rows: a bin ends at the last value that still fits.
+        # Quantiles of the rows: a bin ends at the last value that fits.
         ends = np.searchsorted(np.cumsum(counts), len(values) * np.arange(1, BINS) / BINS)
         ends = np.unique(ends[ends < len(ordered) - 1])
     else:

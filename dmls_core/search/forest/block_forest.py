@@ -78,7 +78,7 @@ class BlockForest(ForestScorer):
                 self._sums[place] += found
         self._trees = trees
 
-    def slots(self) -> list[int]:
+    def first_equal(self) -> list[int]:
         """Return every pruning itself: each has sums of its own."""
         return list(range(len(self._parts.limits)))
 
@@ -90,9 +90,9 @@ class BlockForest(ForestScorer):
         """Return 1: every tree votes on every row."""
         return 1.0
 
-    def mean(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
+    def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
-        found: NDArray[np.float64] = self._engine.fetch(self._sums[cut])[rows] / self._trees
+        found: NDArray[np.float64] = self._engine.fetch(self._sums[limit])[rows] / self._trees
         return found
 
 

@@ -1,4 +1,4 @@
-"""A forest that grows tree by tree, and what it answers under every cut."""
+"""A scikit-learn forest that grows tree by tree, with its predictions under every pruning."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from dmls_core.search.task import SearchTask
 from dmls_core.spec.definitions import Scalar
 
 NODE_BYTES = 64
-"""What scikit-learn keeps of a node besides its value."""
+"""Memory of a node in scikit-learn, without its value."""
 
 CHUNK = 2**18
-"""Numbers that are copied at once: of rows that walk down a tree, or of answers that are added up."""
+"""Numbers that are copied at once: of rows that descend a tree, or of predictions that are summed."""
 
 CHECKED = 2
-"""Trees that scikit-learn's forest grows itself, with all its checks."""
+"""Trees that scikit-learn's forest grows by itself, with all its checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreePredictions:
-    """What one tree says of the rows that it is scored on.
+    """The predictions of one tree for the rows that it is scored on.
 
     Attributes:
         tree: the tree.
-        rows: (n_answered,) positions among the scored rows.
-        leaves: (n_answered,) the node in which each ends.
-        pruned_leaves: (n_nodes, n_cuts); see ``Nodes.pruned_leaves``.
+        rows: (n_predicted,) positions among the scored rows.
+        leaves: (n_predicted,) the leaf of each.
+        pruned_leaves: (n_nodes, n_limits); see ``Nodes.pruned_leaves``.
     """
 
     tree: Tree
@@ -48,9 +48,9 @@ class TreePredictions:
 
 
 class IncrementalForest(ForestScorer):
-    """A forest of scikit-learn. Grown in steps, it is the forest that one fit would have grown.
+    """A forest of scikit-learn. Grown in steps, it equals the forest of a single fit.
 
-    Its trees split codes where the split holds codes.
+    Its trees split bin codes if the data is binned.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class IncrementalForest(ForestScorer):
 
     @property
     def trees(self) -> int:
-        """How many trees it has."""
+        """Number of trees."""
         return len(self._trees)
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes, about."""
+        """Approximate memory."""
         nodes = sum(tree.node_count for tree in self._trees)
         return int(nodes * (NODE_BYTES + 8 * self.outputs) + self._sums.nbytes)
 
@@ -103,22 +103,21 @@ class IncrementalForest(ForestScorer):
                 self._add(self._predictions(tree, counts))
         else:
             seeds = self._builder.seeds(self.trees, trees)
-            for answers in build_trees(self._builder, seeds, self._threads, self._predictions):
-                self._add(answers)
+            for predictions in build_trees(self._builder, seeds, self._threads, self._predictions):
+                self._add(predictions)
 
     def _fit(self, trees: int) -> list[tuple[Tree, NDArray[np.int64] | None]]:
-        """Have scikit-learn grow the trees that are missing; return them as ``TreeBuilder.grow`` does."""
+        """Let scikit-learn grow the missing trees; return them as ``TreeBuilder.grow`` does."""
         before = self.trees
         self._forest.set_params(n_estimators=trees)
         try:
-            # What the first trees' fit has checked is not checked again: on few rows that takes longer than
-            # the trees.
+            # The first fit has checked the data: on few rows, to check it again takes longer than the trees.
             with (
                 sklearn.config_context(assume_finite=True, skip_parameter_validation=before > 0),
                 warnings.catch_warnings(),
             ):
-                # Balanced classes and a warm start: the rows are the same at every step. And few rows a tree
-                # are what max_samples asks for.
+                # The rows are the same at every step, as a warm start with balanced classes requires; and few
+                # rows per tree are what max_samples asks for.
                 warnings.filterwarnings("ignore", "class_weight presets|Using the fractional", UserWarning)
                 self._forest.fit(self._split.features, self._split.target)
         except ValueError as error:
@@ -145,40 +144,40 @@ class IncrementalForest(ForestScorer):
         ]
         return TreePredictions(tree, scored, np.concatenate([*leaves, np.empty(0, np.int64)]), pruned_leaves)
 
-    def _add(self, answers: TreePredictions) -> None:
-        self._trees.append(answers.tree)
-        self._counts[answers.rows] += 1
-        values = answers.tree.value[:, 0, :]
-        self._part(answers.pruned_leaves)
+    def _add(self, predictions: TreePredictions) -> None:
+        self._trees.append(predictions.tree)
+        self._counts[predictions.rows] += 1
+        values = predictions.tree.value[:, 0, :]
+        self._split_slots(predictions.pruned_leaves)
         slots = self._sums.shape[1]
-        pruned_leaves = answers.pruned_leaves[:, [self._slots.index(slot) for slot in range(slots)]]
+        pruned_leaves = predictions.pruned_leaves[:, [self._slots.index(slot) for slot in range(slots)]]
         step = max(1, CHUNK // (slots * self.outputs))
-        for start in range(0, len(answers.rows), step):
+        for start in range(0, len(predictions.rows), step):
             chunk = slice(start, start + step)
-            ends = np.take(pruned_leaves, answers.leaves[chunk], axis=0)
-            self._sums[answers.rows[chunk]] += np.take(values, ends, axis=0)
+            ends = np.take(pruned_leaves, predictions.leaves[chunk], axis=0)
+            self._sums[predictions.rows[chunk]] += np.take(values, ends, axis=0)
 
-    def _part(self, pruned_leaves: NDArray[np.int32]) -> None:
-        """Give limits sums of their own from the first tree on to which they do different things."""
+    def _split_slots(self, pruned_leaves: NDArray[np.int32]) -> None:
+        """Give prunings sums of their own from the first tree on in which they differ."""
         places: dict[tuple[int, bytes], int] = {}
         before = self._sums.shape[1]
-        # Of each slot the one that its sums are copied from.
+        # For each slot, the slot that its sums are copied from.
         source = list(range(before))
         taken: set[int] = set()
-        for cut, slot in enumerate(self._slots):
-            key = slot, pruned_leaves[:, cut].tobytes()
+        for position, slot in enumerate(self._slots):
+            key = slot, pruned_leaves[:, position].tobytes()
             if key not in places:
                 places[key] = slot
                 if slot in taken:
                     places[key] = len(source)
                     source.append(slot)
                 taken.add(slot)
-            self._slots[cut] = places[key]
+            self._slots[position] = places[key]
         if len(source) > before:
             self._sums = self._sums[:, source]
 
     def release_forest(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
-        """Return scikit-learn's forest with all its trees; they are not held here any more."""
+        """Return scikit-learn's forest with all its trees, and release them here."""
         template = self._forest.estimators_[0]
         if self._builder is not None:
             grown = []
@@ -192,18 +191,18 @@ class IncrementalForest(ForestScorer):
         return self._forest
 
     def has_votes(self) -> NDArray[np.bool_]:
-        """Say of each scored row whether any tree has answered it."""
+        """Return for each scored row whether any tree votes on it."""
         return self._counts > 0
 
     def voting_share(self) -> float:
-        """Return the share of the trees that answer a scored row; see ``ForestScorer.share``."""
+        """Return the mean share of trees that vote on a scored row."""
         return float(self._counts.mean() / self.trees)
 
-    def slots(self) -> list[int]:
-        """Return of each cut the first one that has done the same to every tree so far."""
+    def first_equal(self) -> list[int]:
+        """Return for each pruning the first one that is equal in every tree so far."""
         return [self._slots.index(slot) for slot in self._slots]
 
-    def mean(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the mean answer of the trees; see ``ForestScorer.mean``."""
-        found: NDArray[np.float64] = self._sums[rows, self._slots[cut]] / self._counts[rows, None]
+    def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
+        found: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
         return found

@@ -1,4 +1,4 @@
-"""The rows that forests grow on, and the rows that they are scored on."""
+"""The rows that forests grow on, the rows that they are scored on, and their scores."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from dmls_core.spec.definitions import Scalar
 from dmls_core.spec.hyperparameters import Choice
 
 SUMS_BYTES = 128 * 2**20
-"""Most memory for the sums of one forest's answers: fewer rows are scored where it would be more."""
+"""Memory for the sums of one forest's predictions; beyond it, fewer rows are scored."""
 
 MIN_SCORED = 2_000
-"""So many rows are scored however much memory it takes."""
+"""Rows that are scored whatever memory they take."""
 
 MAX_SCORED = 50_000
-"""More rows would tell settings apart no better than the rows to come will."""
+"""Maximum rows that are scored: more rows would not separate configurations better than new data does."""
 
 EVERY_FOLD_ROWS = 5_000
-"""Up to so many rows, forests without out-of-bag rows are scored on every fold; with more, on the first."""
+"""Rows up to which forests without out-of-bag rows are scored on every fold; beyond, on the first one."""
 
 MAX_DRAWS = 1.5
-"""How often a tree may draw a row, in the mean, where rows are scored out of bag: a fifth of the trees has
-not seen it then."""
+"""Maximum mean number of draws of a row by one tree for out-of-bag scores: a fifth of the trees has not seen
+the row then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringSplit:
-    """One matrix to grow a forest on, and rows to score it on: on the engine's device, but for ``truth``.
+    """A matrix to grow a forest on, and rows to score it on; all but ``truth`` is on the engine's device.
 
     Attributes:
         features: (n_rows, n_features) float32 to grow on.
-        target: (n_rows,) of it.
-        probe: (n_probed, n_features): a matrix with the rows to score.
-        scored: (n_scored,) their positions in it.
-        truth: (n_scored,) of them.
-        out_of_bag: whether ``probe`` is ``features``, and trees answer for what they have not seen.
+        target: (n_rows,) target of these rows.
+        probe: (n_probed, n_features) matrix with the rows to score.
+        scored: (n_scored,) positions of these rows in ``probe``.
+        truth: (n_scored,) their target.
+        out_of_bag: whether ``probe`` is ``features``, and trees vote on the rows that they have not seen.
     """
 
     features: Array
@@ -57,11 +57,11 @@ class ScoringSplit:
 
 @dataclass(frozen=True, slots=True)
 class ScoringData:
-    """The splits of a task: a forest grows on each, and its score is the mean.
+    """The splits of a task: a forest grows on each, and the score is the mean.
 
     Attributes:
-        splits: one if out of bag; else one per fold that is scored.
-        bins: how features became codes; ``None`` where they stayed as they are.
+        splits: a single one for out-of-bag scores; else one for each scored fold.
+        bins: the bins of the features; ``None`` if they are not binned.
     """
 
     splits: tuple[ScoringSplit, ...]
@@ -69,7 +69,7 @@ class ScoringData:
 
     @property
     def out_of_bag(self) -> bool:
-        """Whether forests are scored by rows that each tree has not seen."""
+        """Whether forests are scored on out-of-bag rows."""
         return self.splits[0].out_of_bag
 
 
@@ -77,14 +77,14 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
     """Prepare the rows of a task.
 
     Args:
-        task: the rows.
-        space: scores are taken out of bag where every forest of it draws its rows.
-        limits: how many ways each tree is cut.
+        task: data and metric.
+        space: scores are out of bag if every forest of it draws its rows.
+        limits: number of prunings of each tree.
     """
     bins = None
     features = task.features
     on_cpu = task.engine.device == "cpu"
-    # Extra trees draw thresholds between values: drawn between codes they would be other trees. cuML has bins
+    # Extra trees draw thresholds between values; between codes they would be different trees. cuML has bins
     # of its own.
     if on_cpu and task.model.family == "random-forest":
         bins = Bins.of(features, seed=task.seed)
@@ -100,7 +100,7 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
 
     draws = task.engine.effective(task.model, space.fixed)["bootstrap"]
     draws = draws and "bootstrap" not in space.searched and _most_drawn(task, space) <= MAX_DRAWS
-    # cuML does not tell which rows a tree has drawn.
+    # cuML does not return which rows a tree has drawn.
     if on_cpu and draws:
         rows = few(np.arange(len(task.truth)))
         return ScoringData(
@@ -117,11 +117,11 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
 
 
 def _most_drawn(task: SearchTask, space: Space) -> float:
-    """Return how often a tree of a space draws a row of the rarest class at most, in the mean.
+    """Return the maximum, over a space, of the mean number of draws of a row of the rarest class by one tree.
 
-    With balanced classes scikit-learn draws a row the more often the fewer its class has: of one with a
-    twentieth of the rows each ten times, and no tree would be left to answer for them. ``max_samples`` may
-    ask for more rows than there are.
+    With balanced classes, scikit-learn draws rows of rare classes more often: of two classes, each row of one
+    with a twentieth of the rows ten times, and hardly any tree would be out of bag for it. ``max_samples``
+    may ask for more rows than there are.
     """
     rows = len(task.truth)
     asked = [value for value in _values(space, "max_samples") if isinstance(value, int)]
@@ -133,7 +133,7 @@ def _most_drawn(task: SearchTask, space: Space) -> float:
 
 
 def _values(space: Space, name: str) -> tuple[Scalar, ...]:
-    """Return what a space asks for of a hyperparameter: its value or values, or the ends of its range."""
+    """Return the values of a hyperparameter in a space, or the ends of its range."""
     wanted = space.searched.get(name)
     if wanted is None:
         return (space.fixed[name],) if name in space.fixed else ()
@@ -141,15 +141,15 @@ def _values(space: Space, name: str) -> tuple[Scalar, ...]:
 
 
 class ForestScorer(ABC):
-    """One forest on one split, however it grows.
+    """A growing forest on one split.
 
     Args:
-        task: what is searched.
+        task: data and metric.
         split: the rows.
-        target: those that it grows on, in the CPU's memory.
+        target: target of the rows that it grows on, in the CPU's memory.
 
     Attributes:
-        codes: the classes among them, a fold may lack some; ``None`` for a regression.
+        codes: the classes among these rows, of which a fold may lack some; ``None`` for a regression.
     """
 
     def __init__(self, task: SearchTask, split: ScoringSplit, target: NDArray[Any]) -> None:
@@ -159,51 +159,51 @@ class ForestScorer(ABC):
 
     @property
     def outputs(self) -> int:
-        """How many numbers a tree answers."""
+        """Number of outputs of a tree."""
         return 1 if self.codes is None else len(self.codes)
 
     @property
     @abstractmethod
     def trees(self) -> int:
-        """How many trees it has."""
+        """Number of trees."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """How much memory it takes, about."""
+        """Approximate memory."""
 
     @abstractmethod
     def grow(self, trees: int) -> None:
-        """Grow to ``trees`` trees, or stay as it is if there are as many.
+        """Grow to ``trees`` trees, if there are fewer.
 
         Raises:
             DataError: the library refuses the hyperparameters.
         """
 
     @abstractmethod
-    def slots(self) -> list[int]:
-        """Return of each cut the first one that has done the same to every tree so far."""
+    def first_equal(self) -> list[int]:
+        """Return for each pruning the first one that is equal in every tree so far."""
 
     @abstractmethod
     def has_votes(self) -> NDArray[np.bool_]:
-        """Say of each scored row whether any tree has answered it."""
+        """Return for each scored row whether any tree votes on it."""
 
     @abstractmethod
     def voting_share(self) -> float:
-        """Return the share of the trees that answer a scored row, in the mean."""
+        """Return the mean share of trees that vote on a scored row."""
 
     @abstractmethod
-    def mean(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the mean answer of the trees under a cut: (n_rows, outputs).
+    def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the mean prediction of the trees under a pruning: (n_rows, outputs).
 
         Args:
-            cut: position in the parts's ``limits``.
-            rows: which of the scored rows; some tree has answered each.
+            limit: position in the space's ``limits``.
+            rows: positions among the scored rows; at least one tree votes on each.
         """
 
-    def prediction(self, cut: int, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what the forest predicts under a cut, as ``Fitted.predict`` does; see ``mean``."""
-        mean = self.mean(cut, rows)
+    def prediction(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the predictions under a pruning, as ``Fitted.predict`` does; see ``mean``."""
+        mean = self.mean(limit, rows)
         if self.codes is None:
             return mean[:, 0]
         if len(self.codes) == self._task.n_classes:
@@ -213,33 +213,33 @@ class ForestScorer(ABC):
         return full
 
     def scores(self) -> tuple[float, ...]:
-        """Return the score under every cut.
+        """Return the score under every pruning.
 
         Raises:
             DataError: the metric is not defined for the rows.
         """
         rows = np.flatnonzero(self.has_votes())
         truth = self._split.truth[rows]
-        slots = self.slots()
-        found = {cut: self._task.score(truth, self.prediction(cut, rows)) for cut in set(slots)}
-        return tuple(found[cut] for cut in slots)
+        first = self.first_equal()
+        found = {limit: self._task.score(truth, self.prediction(limit, rows)) for limit in set(first)}
+        return tuple(found[limit] for limit in first)
 
-    def scores_without(self, cut: int, groups: NDArray[Any], count: int) -> NDArray[np.float64]:
-        """Return the score under a cut without the rows of each group in turn: (count,).
+    def scores_without(self, limit: int, groups: NDArray[Any], count: int) -> NDArray[np.float64]:
+        """Return the score under a pruning without the rows of each group in turn: (count,).
 
         Args:
-            cut: position in the parts's ``limits``.
-            groups: (n_scored,) the group of each row, from 0.
-            count: how many groups there are; few rows leave some without any.
+            limit: position in the space's ``limits``.
+            groups: (n_scored,) group of each row, from 0.
+            count: number of groups; with few rows some are empty.
         """
         rows = np.flatnonzero(self.has_votes())
-        truth, prediction, group = self._split.truth[rows], self.prediction(cut, rows), groups[rows]
+        truth, prediction, group = self._split.truth[rows], self.prediction(limit, rows), groups[rows]
         found = []
         for number in range(count):
             kept = group != number
             try:
                 found.append(self._task.score(truth[kept], prediction[kept]))
             except DataError:
-                # The group holds all rows of a class, or the only row: it counts as if it told nothing.
+                # The group has all rows of a class, or the only row: it counts as if it changed nothing.
                 found.append(self._task.score(truth, prediction))
         return np.asarray(found)

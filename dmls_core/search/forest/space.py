@@ -1,4 +1,4 @@
-"""Which part of a forest's space one grown forest answers, and which part needs forests of their own."""
+"""Partition a forest's space: what one forest covers, and what needs a forest for each value."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
 TREES = "n_estimators"
 
 PRUNING = ("max_depth", "min_samples_split", "min_impurity_decrease")
-"""Hyperparameters that only say where a tree stops: scikit-learn's depth-first growth looks at them once
-the best split of a node is known, or before it looks for one, and never chooses another split for them."""
+"""Hyperparameters that only stop a tree: scikit-learn's depth-first builder checks them before it searches
+for a node's best split or once it has found it, and never chooses another split for them."""
 
-ENGINES: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
-"""What of them is known of a grown tree, by engine: cuML's tell their nodes' rows but no gain of impurity.
-They grow level by level; a node's draw of columns depends on how many nodes were split before it, so that
-of depth no draw depends at all."""
+COVERED: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
+"""Device -> pruning hyperparameters that a grown tree covers: cuML's trees hold rows but no impurity of
+nodes. They grow level by level. The columns that a node draws depend on the number of nodes split before it,
+so that no draw depends on the depth limit."""
 
 SIZE_POINTS = 10
-"""Sizes of the forest that are scored, where the space holds more."""
+"""Maximum number of forest sizes that are scored, for a range."""
 
 LIMIT_POINTS = {1: 20, 2: 6, 3: 4}
-"""Values of each pruning hyperparameter that are scored, by how many of these are searched."""
+"""Searched pruning hyperparameters -> maximum number of values of each that are scored, for a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedSpace:
-    """A space, taken apart.
+    """The parts of a forest's space.
 
     Attributes:
-        structural: what needs a forest of its own: the sampler suggests from its ``searched``.
-        sizes: numbers of trees that are scored, ascending; the last is what a forest grows to.
-        axes: pruning hyperparameters that are searched -> the values that are scored.
-        limits: every combination of these, in the order of a surface; one empty one where there are none.
-        least_restrictive: the values to grow with, so that every cut is a pruning of what has grown.
+        structural: hyperparameters that need a forest for each value; the sampler suggests the searched ones.
+        sizes: numbers of trees that are scored, ascending; a forest grows to the last one.
+        axes: searched pruning hyperparameter -> the values that are scored.
+        limits: every combination of these, in the order of a surface; a single empty one if there are none.
+        least_restrictive: the values to grow with, so that all others are prunings of the grown forest.
     """
 
     structural: Space
@@ -52,7 +52,7 @@ class PartitionedSpace:
 
     @property
     def sizes_searched(self) -> bool:
-        """Whether the number of trees is searched at all."""
+        """Whether the number of trees is searched."""
         return TREES not in self.structural.fixed
 
     def growth_params(self, params: Mapping[str, Scalar], trees: int) -> dict[str, Scalar]:
@@ -61,27 +61,27 @@ class PartitionedSpace:
 
 
 def structural(space: Space, engine: str) -> Space:
-    """Return the part of a space that needs a forest for each of its values on an engine.
+    """Return the part of a space that needs a forest for each of its values.
 
-    Cuts are exact for trees that grow depth first, or level by level, and are not pruned afterwards: with
+    Pruning is exact for trees that grow depth first or level by level, and are not pruned afterwards: with
     ``max_leaf_nodes`` or ``ccp_alpha`` every hyperparameter but the number of trees is structural. So it is
-    where nothing tells the weight of a node's rows: on cuML, where classes weigh and rows are not drawn.
+    on cuML with class weights and without bootstrap, since the weight of a node's rows is unknown then.
     """
     limits: dict[str, Scalar] = {"max_leaf_nodes": NONE, "ccp_alpha": 0.0}
     if engine == "gpu" and not always(space, "bootstrap", True):
         limits["class_weight"] = NONE
     plain = all(always(space, name, default) for name, default in limits.items())
-    answered = {TREES, *(ENGINES[engine] if plain else ())}
-    return Space({k: v for k, v in space.searched.items() if k not in answered}, space.fixed)
+    covered = {TREES, *(COVERED[engine] if plain else ())}
+    return Space({k: v for k, v in space.searched.items() if k not in covered}, space.fixed)
 
 
 def always(space: Space, name: str, default: Scalar) -> bool:
-    """Say whether a hyperparameter has its default in all of a space."""
+    """Return whether a hyperparameter has its default value in all of a space."""
     return name not in space.searched and bool(space.fixed.get(name, default) == default)
 
 
 def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
-    """Take ``space`` apart; see ``structural``."""
+    """Partition ``space``; see ``structural``."""
     split = structural(space, task.engine.device)
     pruning = [name for name in PRUNING if name in space.searched and name not in split.searched]
     points = LIMIT_POINTS.get(len(pruning), 1)
@@ -103,11 +103,11 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
 
 
 def restrictiveness(name: str, value: Scalar, rows: int) -> float:
-    """Return a number that is the larger the earlier a tree stops.
+    """Return a number that grows as a tree stops earlier.
 
     Args:
         name: one of ``PRUNING``.
-        value: as a spec writes it.
+        value: the spec's value.
         rows: rows of the matrix that the forest is grown on.
     """
     if name == "max_depth":
@@ -118,7 +118,7 @@ def restrictiveness(name: str, value: Scalar, rows: int) -> float:
 
 
 def axis(wanted: Hyperparameter, points: int) -> tuple[Scalar, ...]:
-    """Return at most ``points`` values of a range, both ends among them; of a choice all."""
+    """Return at most ``points`` values of a range, including both ends; all values of a choice."""
     if isinstance(wanted, Choice):
         return tuple(wanted.values)
     size = wanted.size

@@ -1,8 +1,8 @@
-"""Grows further trees of a scikit-learn forest, without the checks that its estimators repeat for each tree.
+"""Grow further trees of a scikit-learn forest, without the checks that its estimators repeat for each tree.
 
-On few rows these take several times longer than the trees. The builder, the splitter and the criterion are
-scikit-learn's own; since it does not promise that they stay as they are, one tree of each kind of forest is
-compared with what the forest itself has grown, and wherever they differ the forest grows all of them.
+On few rows these checks take several times longer than the trees. Builder, splitter and criterion are
+scikit-learn's own. They are not a public API: one tree of each kind of forest is compared with the tree that
+the forest itself has grown, and if they differ, the forest grows all of its trees.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from numpy.typing import NDArray
 from dmls_core.search.forest.tree_pruning import Tree
 
 DRAWN = np.iinfo(np.int32).max
-"""scikit-learn draws the seeds of trees below this."""
+"""Upper bound of the seeds that scikit-learn draws for trees."""
 
 AHEAD = 2
-"""Trees for each thread that are grown, or wait, at once: what is known of more would only fill memory."""
+"""Trees per thread that grow or wait at once: more would only take memory."""
 
 Result = TypeVar("Result")
 
 _own = threading.local()
 
 _verified: dict[str, bool] = {}
-"""By kind of forest, whether a tree that was grown here was the one that scikit-learn grows."""
+"""Kind of forest -> whether a tree that grew here equals scikit-learn's."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeBuilder:
-    """How the trees of one fitted forest are grown.
+    """Grows the trees of one fitted forest.
 
     Attributes:
-        forest: fitted to one tree at least.
-        features: what it was fitted to.
+        forest: fitted with at least one tree.
+        features: the matrix that it was fitted on.
         target: (n_rows, 1) float64: class codes from 0, or values.
     """
 
@@ -49,7 +49,7 @@ class TreeBuilder:
 
     @classmethod
     def of(cls, forest: Any, features: NDArray[np.float32], target: NDArray[Any]) -> TreeBuilder | None:  # noqa: ANN401
-        """Return the builder of a forest with two trees; ``None`` where it must grow its trees itself."""
+        """Return the builder of a forest with two trees; ``None`` if it must grow its trees itself."""
         template = forest.estimators_[0]
         plain = template.max_leaf_nodes is None and template.ccp_alpha == 0
         if not plain or not np.isfinite(features.sum(dtype=np.float64)):
@@ -63,7 +63,7 @@ class TreeBuilder:
         return builder if _verified[kind] else None
 
     def matches_scikit_learn(self) -> bool:
-        """Say whether the forest's second tree comes out the same here."""
+        """Return whether the forest's second tree grows equal here."""
         try:
             tree, _ = self.grow(self.seeds(1, 2)[0])
         except (ImportError, AttributeError, TypeError, ValueError):
@@ -75,8 +75,8 @@ class TreeBuilder:
         generator = np.random.RandomState(self.forest.random_state)
         return [int(seed) for seed in generator.randint(DRAWN, size=last)[first:]]
 
-    def drawn(self, seed: int) -> NDArray[np.int64] | None:
-        """Return how often a tree sees each row; ``None`` where it sees every row once."""
+    def bootstrap_counts(self, seed: int) -> NDArray[np.int64] | None:
+        """Return how often a tree draws each row; ``None`` if it sees every row once."""
         if not self.forest.bootstrap:
             return None
         from sklearn.ensemble import _forest
@@ -87,11 +87,11 @@ class TreeBuilder:
         return np.bincount(drawn, minlength=rows)
 
     def grow(self, seed: int) -> tuple[Tree, NDArray[np.int64] | None]:
-        """Grow one tree; return it, and how often it saw each row."""
+        """Grow one tree; return it, and how often it has drawn each row."""
         from sklearn.tree import _classes
 
         template = self.forest.estimators_[0]
-        counts = self.drawn(seed)
+        counts = self.bootstrap_counts(seed)
         weights = self._weights(counts)
         rows = len(self.features)
         if self._classes:
@@ -135,29 +135,29 @@ def build_trees(
     threads: int,
     then: Callable[[Tree, NDArray[np.int64] | None], Result],
 ) -> Iterator[Result]:
-    """Grow trees and do something with each, on several threads; the answers come in the order of the seeds.
+    """Grow trees on several threads; yield the results of a function, in the order of the seeds.
 
     Args:
-        builder: of their forest.
-        seeds: of the trees.
-        threads: how many to use.
-        then: called, in the thread that grew the tree, with it and with how often it saw each row.
+        builder: builder of their forest.
+        seeds: seeds of the trees.
+        threads: number of threads.
+        then: called in the thread that grew the tree, with the tree and how often it has drawn each row.
     """
     if threads == 1:
-        yield from (_grow_then(builder, seed, then) for seed in seeds)
+        yield from (_build_then(builder, seed, then) for seed in seeds)
         return
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for seed in seeds:
             if len(waiting) == AHEAD * threads:
                 yield waiting.popleft().result()
-            waiting.append(pool.submit(_grow_then, builder, seed, then))
+            waiting.append(pool.submit(_build_then, builder, seed, then))
         while waiting:
             yield waiting.popleft().result()
 
 
 def _seeded(seed: int) -> np.random.RandomState:
-    """Return this thread's generator in the state of a new one, which would take ten times longer to make."""
+    """Return this thread's generator in the state of a new one; to create one takes ten times longer."""
     if not hasattr(_own, "generator"):
         _own.generator = np.random.RandomState()
     generator: np.random.RandomState = _own.generator
@@ -165,14 +165,14 @@ def _seeded(seed: int) -> np.random.RandomState:
     return generator
 
 
-def _grow_then(
+def _build_then(
     builder: TreeBuilder, seed: int, then: Callable[[Tree, NDArray[np.int64] | None], Result]
 ) -> Result:
     return then(*builder.grow(seed))
 
 
 def trees_equal(one: Tree, other: Tree) -> bool:
-    """Say whether two trees are equal in every node."""
+    """Return whether two trees are equal in every node."""
     mine, theirs = one.__getstate__(), other.__getstate__()
     nodes, others = mine["nodes"], theirs["nodes"]
     return bool(
@@ -183,7 +183,7 @@ def trees_equal(one: Tree, other: Tree) -> bool:
 
 
 def _count(value: float, rows: int, *, least: int) -> int:
-    """Return a number of rows that may be written as a share of them."""
+    """Return a number of rows, which may be given as a share."""
     if isinstance(value, (int, np.integer)):
         return int(value)
     return max(least, int(np.ceil(value * rows)))

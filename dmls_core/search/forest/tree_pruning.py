@@ -1,4 +1,4 @@
-"""Where the rows of a tree end if the tree had been stopped earlier."""
+"""Prune grown trees: to the trees that would have grown with a smaller limit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dmls_core.search.forest.space import restrictiveness
 from dmls_core.spec.definitions import Direction, Scalar
 
 EPSILON = float(np.finfo(np.double).eps)
-"""What scikit-learn adds to a split's gain before it asks whether that is enough."""
+"""What scikit-learn adds to a split's gain before it compares it with ``min_impurity_decrease``."""
 
 LEAF = -1
 NO_FEATURE = -2
-"""What scikit-learn writes into a leaf's children, and into its feature and threshold."""
+"""scikit-learn's values of a leaf's children, and of its feature and threshold."""
 
 Tree = Any
 """``sklearn.tree._tree.Tree``."""
@@ -26,14 +26,14 @@ Tree = Any
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """What a cut asks of each node of a tree.
+    """The properties of a tree's nodes that pruning needs.
 
     Attributes:
         parents: (n_nodes,) int64; -1 at the root.
         depths: (n_nodes,) int64; 0 at the root.
-        rows: (n_nodes,) different training rows in the node.
+        rows: (n_nodes,) distinct training rows in the node.
         gains: (n_nodes,) weighted decrease of impurity by the node's split; infinite in a leaf.
-        levels: the nodes of each depth, from the root down.
+        levels: nodes of each depth, from the root down.
     """
 
     parents: NDArray[np.int64]
@@ -64,18 +64,18 @@ class Nodes:
         return cls(parents, depths, tree.n_node_samples, gains, tuple(levels))
 
     def stops(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.bool_]:
-        """Say of each node whether a tree that is cut so would not have split it.
+        """Return for each node whether a tree with each of the limits would not have split it.
 
         Args:
-            limits: each has values of the same hyperparameters of ``PRUNING``.
+            limits: values of the same hyperparameters of ``PRUNING``.
             rows: rows of the matrix that the tree was grown on.
 
         Returns:
-            (n_nodes, n_cuts).
+            (n_nodes, n_limits).
         """
         stopped = np.zeros((len(self.parents), len(limits)), np.bool_)
         for name in limits[0]:
-            bounds = np.array([restrictiveness(name, cut[name], rows) for cut in limits])
+            bounds = np.array([restrictiveness(name, limit[name], rows) for limit in limits])
             if name == "max_depth":
                 stopped |= self.depths[:, None] >= -bounds
             elif name == "min_samples_split":
@@ -85,10 +85,10 @@ class Nodes:
         return stopped
 
     def pruned_leaves(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.int32]:
-        """Return the node in which a row that ends in a node would end under each cut.
+        """Return the leaf of each node's rows under each of the limits.
 
         Returns:
-            (n_nodes, n_cuts): the first stopped node on the way from the root, or the node itself.
+            (n_nodes, n_limits): the first unsplit node on the path from the root, or the node itself.
         """
         stops = self.stops(limits, rows)
         leaf_of = np.zeros(stops.shape, np.int32)
@@ -103,29 +103,29 @@ class Nodes:
 def prune_forest(
     forest: Any,  # noqa: ANN401 - scikit-learn is not typed
     trees: int,
-    cut: Mapping[str, Scalar],
+    limits: Mapping[str, Scalar],
     rows: int,
     bins: Bins | None,
 ) -> None:
-    """Cut a forest in place.
+    """Prune a forest in place.
 
     Args:
         forest: a grown forest of scikit-learn.
-        trees: how many of its trees to keep, from the first.
-        cut: where its trees stop.
-        rows: rows that it was grown on.
-        bins: turns thresholds between codes into such between values.
+        trees: number of its trees to keep, from the first.
+        limits: values of hyperparameters of ``PRUNING``.
+        rows: number of rows that it was grown on.
+        bins: turns thresholds between codes into thresholds between values.
     """
     forest.estimators_ = forest.estimators_[:trees]
     for estimator in forest.estimators_:
-        estimator.tree_ = prune_tree(estimator.tree_, cut, rows, bins)
+        estimator.tree_ = prune_tree(estimator.tree_, limits, rows, bins)
 
 
-def prune_tree(tree: Tree, cut: Mapping[str, Scalar], rows: int, bins: Bins | None) -> Tree:
-    """Return the tree that would have grown if it had been stopped so; see ``prune_forest``."""
+def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins | None) -> Tree:
+    """Return the tree that would have grown with these limits; see ``prune_forest``."""
     found = Nodes.of(tree)
-    stops = found.stops([cut], rows)[:, 0]
-    leaf_of = found.pruned_leaves([cut], rows)[:, 0]
+    stops = found.stops([limits], rows)[:, 0]
+    leaf_of = found.pruned_leaves([limits], rows)[:, 0]
     kept = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
     place = np.full(len(leaf_of), LEAF)
     place[kept] = np.arange(len(kept))
@@ -151,13 +151,13 @@ def prune_tree(tree: Tree, cut: Mapping[str, Scalar], rows: int, bins: Bins | No
 
 
 def best_limits(scores: NDArray[np.float64], direction: Direction) -> int:
-    """Return the cut with the best mean score over the larger half of the sizes; of equals the first.
+    """Return the pruning with the best mean score over the larger half of the sizes; of equal ones the first.
 
-    Forests of similar size differ by chance: their mean tells limits apart better than the best of them.
+    Forests of similar size differ by chance: their mean is less noisy than the best of them.
 
     Args:
-        scores: (n_sizes, n_cuts), the sizes ascending.
-        direction: whether more is better.
+        scores: (n_sizes, n_limits), the sizes ascending.
+        direction: whether to maximize or minimize.
     """
     means = scores[len(scores) // 2 :].mean(axis=0)
     return int(means.argmax() if direction == "maximize" else means.argmin())

@@ -1,4 +1,4 @@
-"""Small fits foretell the large one."""
+"""Estimate of a large fit from small ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.monitoring import Profile
 from dmls_core.search import Space
 from dmls_core.spec.hyperparameters import Choice, Range
-from dmls_core.training.cost_estimate import largest_fit, sizes_of
+from dmls_core.training.cost_estimate import estimate_largest_fit, sizes_of
 from dmls_core.training.prepare import Prepared
 
 ROWS, TREES = 12_000, 30
@@ -26,11 +26,11 @@ def data() -> Prepared:
 
 
 @pytest.mark.parametrize("name", ["random-forest-classifier", "xgboost-classifier"])
-def test_the_foretold_checkpoint_is_about_as_large_as_the_real_one(data: Prepared, name: str) -> None:
+def test_the_estimated_checkpoint_is_about_as_large_as_the_real_one(data: Prepared, name: str) -> None:
     model = CATALOGUE[name]
     engine = load_engine("cpu", model.name)
     space = Space.of({"n_estimators": Range(min=10, max=TREES), "max_depth": Choice(values=(9,))})
-    foretold = largest_fit(engine, model, space, data, seed=0)
+    estimate = estimate_largest_fit(engine, model, space, data, seed=0)
     real = engine.fit(
         model,
         {"n_estimators": TREES, "max_depth": 9},
@@ -42,8 +42,8 @@ def test_the_foretold_checkpoint_is_about_as_large_as_the_real_one(data: Prepare
     )
     size = len(real.to_treelite().serialize_bytes())
     # Trees of limited depth fill up, so that their size grows more slowly than the rows.
-    assert size / 2 < foretold.model_bytes < 4 * size
-    assert foretold.seconds > 0
+    assert size / 2 < estimate.model_bytes < 4 * size
+    assert estimate.seconds > 0
 
 
 def test_sizes_are_the_ends_of_what_is_searched() -> None:

@@ -19,8 +19,8 @@ from dmls_core.models.engines.xgboost import XGBoostEngine
 from dmls_core.search import SearchTask, Space, Trial, make_candidate, make_folds
 from dmls_core.search.boosting import BoostingObjective
 from dmls_core.search.boosting.binned_folds import KEPT, BinnedFolds
-from dmls_core.search.boosting.rounds import READINGS, compared, grown_enough, readings
-from dmls_core.search.study import search
+from dmls_core.search.boosting.rounds import SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
+from dmls_core.search.optimize import search
 from dmls_core.spec import Choice, Range
 
 FAMILIES = ["xgboost", "lightgbm"]
@@ -187,8 +187,8 @@ def test_a_pruned_trial_says_how_far_it_came():
 def test_a_trial_is_compared_twice_before_the_first_fold_is_grown_to_the_end():
     task = make_task("xgboost")
     slow = PARAMS | {"learning_rate": 0.05}
-    read = readings(task.model, SPACE)
-    for step, target in enumerate(compared(0.05, 40), start=1):
+    read = scored_rounds(task.model, SPACE)
+    for step, target in enumerate(rung_rounds(0.05, 40), start=1):
         early = evaluate(task, slow, should_prune=lambda steps, _score, at=step: steps == at)
 
         grown = max(rounds for rounds in read if rounds <= target)
@@ -251,10 +251,10 @@ def test_bins_and_weights_can_be_searched_and_do_not_pile_up():
 @given(low=st.integers(1, 50), width=st.integers(1, 3000), step=st.none() | st.integers(1, 60))
 def test_readings_are_legal_ascending_and_few(low, width, step):
     wanted = Range(min=low, max=low + width, step=step)
-    found = readings(CATALOGUE["xgboost-classifier"], Space({"n_estimators": wanted}, {}))
+    found = scored_rounds(CATALOGUE["xgboost-classifier"], Space({"n_estimators": wanted}, {}))
 
     assert list(found) == sorted(set(found))
-    assert 1 <= len(found) <= READINGS
+    assert 1 <= len(found) <= SCORED_ROUNDS
     assert found[0] == low
     assert found[-1] == low + (step or 1) * (width // (step or 1))
     assert all((value - low) % (step or 1) == 0 for value in found)
@@ -262,15 +262,15 @@ def test_readings_are_legal_ascending_and_few(low, width, step):
 
 def test_all_values_of_a_choice_are_read():
     chosen = Space({"n_estimators": Choice(values=tuple(range(500, 0, -5)))}, {})
-    assert readings(CATALOGUE["xgboost-classifier"], chosen) == tuple(range(5, 501, 5))
+    assert scored_rounds(CATALOGUE["xgboost-classifier"], chosen) == tuple(range(5, 501, 5))
 
 
 def test_slow_learners_get_more_rounds_before_they_are_compared_and_stopped():
-    assert compared(0.3, 500)[0] < compared(0.03, 500)[0] < compared(0.01, 500)[0]
-    assert compared(0.01, 500) == (159, 318)
-    assert compared(0.001, 300) == (100, 200)
-    assert compared(1.0, 2) == (1, 2)
-    assert compared(1.0, 1) == (1, 1)
-    assert grown_enough(60, 30, 0.3)
-    assert not grown_enough(60, 40, 0.01)
-    assert not grown_enough(400, 350, 0.3)
+    assert rung_rounds(0.3, 500)[0] < rung_rounds(0.03, 500)[0] < rung_rounds(0.01, 500)[0]
+    assert rung_rounds(0.01, 500) == (159, 318)
+    assert rung_rounds(0.001, 300) == (100, 200)
+    assert rung_rounds(1.0, 2) == (1, 2)
+    assert rung_rounds(1.0, 1) == (1, 1)
+    assert has_plateaued(60, 30, 0.3)
+    assert not has_plateaued(60, 40, 0.01)
+    assert not has_plateaued(400, 350, 0.3)

@@ -10,7 +10,7 @@ from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.search import SearchTask, Space, Trial, make_candidate, make_folds
-from dmls_core.search.study import search as find
+from dmls_core.search.optimize import search as find
 from dmls_core.spec import Choice, Range
 
 CLASSIFIER = "random-forest-classifier"

@@ -13,7 +13,7 @@ from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
 from dmls_core.search import ModelCandidate, SearchStrategy, Space, Trial, make_candidate
 from dmls_core.search.cross_validation import CrossValidation
-from dmls_core.search.study import pick_winner, search
+from dmls_core.search.optimize import pick_winner, search
 from dmls_core.spec import Choice, Range
 from tests.unit.search.conftest import make_task, refuses
 from tests.unit.search.forest.conftest import make_task as make_forest_task

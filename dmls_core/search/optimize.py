@@ -1,0 +1,155 @@
+"""The search loop: one loop over a study, whatever the number of workers and models.
+
+A worker claims a trial, scores it and records it, until nothing is left to claim. The study decides what it
+claims, so every worker runs the same algorithm; with a single worker, the study's lock is always free and no
+other worker's trial is running.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dmls_core.errors import DataError
+from dmls_core.search.callbacks import SearchProgress, ShouldStop, ignore_progress, never_stop
+from dmls_core.search.candidate_study import TrialRecord
+from dmls_core.search.storage import LocalStorage
+from dmls_core.search.strategies import ModelCandidate
+from dmls_core.search.study import Claim, OnTrial, SearchStudy
+from dmls_core.search.task import SearchOutcome, best_trial
+from dmls_core.search.trial import Trial, contiguous_trials
+
+POLL_SECONDS = 1.0
+"""Seconds between two looks at the trials of other workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One of the trainers of a run.
+
+    Attributes:
+        number: from 0; the leader, number 0, waits for the trials of the others.
+        workers: number of trainers that the spec asks for.
+    """
+
+    number: int = 0
+    workers: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether it waits for the others, refits and writes the result."""
+        return self.number == 0
+
+
+def optimize(
+    study: SearchStudy,
+    worker: Worker,
+    *,
+    timeout: float | None = None,
+    should_stop: ShouldStop = never_stop,
+    on_progress: Callable[[SearchProgress], None] = ignore_progress,
+    on_records: Callable[[Mapping[int, TrialRecord]], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+    leave: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run trials until none is left to claim; the leader returns when all trials have ended.
+
+    A helper returns while others are still running theirs. The leader does not wait for workers, only for
+    trials whose heartbeat has not expired; it takes over the other ones.
+
+    Args:
+        study: what the worker has joined.
+        worker: which worker this is.
+        timeout: seconds after which no trial starts. Trials of earlier attempts count, as if all workers had
+            shared them evenly.
+        should_stop: see ``early_stopping``.
+        on_progress: called by a search of one model with successive halving.
+        on_records: called with all records before each claim.
+        stop: called between steps; the search ends once it returns ``True``.
+        leave: called after each trial of a helper: whether another run waits for its place.
+    """
+    records: Mapping[int, TrialRecord] = study.records()
+    paid = sum(record.trial.seconds for record in records.values() if record.trial) / worker.workers
+    started = time.monotonic() - paid
+    on_records(records)
+    while True:
+        if stop():
+            study.stop()
+            return
+        late = timeout is not None and time.monotonic() - started >= timeout
+        records, claim = study.claim(late=late, should_stop=should_stop)
+        on_records(records)
+        if study.progress and (not isinstance(claim, Claim) or claim.promotion):
+            on_progress(study.progress)
+        if isinstance(claim, Claim):
+            study.run(claim, stop)
+            if on_progress is not ignore_progress and not claim.promotion:
+                progress = study.first_progress()
+                if progress:
+                    on_progress(progress)
+            if not worker.leads and leave():
+                return
+        elif claim == "wait" or (claim == "others" and worker.leads):
+            time.sleep(POLL_SECONDS)
+        else:
+            return
+
+
+def search(
+    candidates: Sequence[ModelCandidate],
+    n_trials: int,
+    *,
+    done: Sequence[Trial] = (),
+    timeout: float | None = None,
+    should_stop: ShouldStop = never_stop,
+    on_trial: OnTrial = lambda _: None,
+    on_progress: Callable[[SearchProgress], None] = ignore_progress,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[ModelCandidate, SearchOutcome]:
+    """Search with one worker; return the best model and the outcome.
+
+    The same tasks, spaces and seeds give the same outcome, in one go or resumed.
+
+    Args:
+        candidates: the models.
+        n_trials: wanted number of trials with a value, ``done`` and pruned ones included.
+        done: trials of an earlier attempt; they do not run again.
+        timeout: see ``optimize``.
+        should_stop: see ``early_stopping``.
+        on_trial: called with each trial as it ends, and again if it has reached a further rung.
+        on_progress: see ``optimize``.
+        stop: see ``optimize``.
+
+    Raises:
+        DataError: no trial is complete.
+    """
+    kept = contiguous_trials(done)
+    study = SearchStudy(LocalStorage(), "search", candidates, n_trials, kept=lambda: kept, keep=on_trial)
+    study.join()
+    optimize(study, Worker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop)
+    return pick_winner(candidates, study.trials())
+
+
+def pick_winner(
+    candidates: Sequence[ModelCandidate], trials: Sequence[Trial]
+) -> tuple[ModelCandidate, SearchOutcome]:
+    """Return the model with the best trial, and the outcome; of equal models the first one.
+
+    Raises:
+        DataError: no trial is complete; the message says why the last one failed.
+    """
+    ordered = sorted(trials, key=lambda trial: trial.number)
+    won: tuple[ModelCandidate, Trial] | None = None
+    for candidate in candidates:
+        best = best_trial(candidate.task, [trial for trial in ordered if trial.model == candidate.model])
+        if best is None or best.value is None:
+            continue
+        if won is None or won[1].value is None or candidate.task.better(best.value, won[1].value):
+            won = candidate, best
+    if won is None:
+        reason = ordered[-1].message if ordered else "the search was stopped before the first one ended"
+        raise DataError(f"no trial is complete: {reason}")
+    candidate, best = won
+    params = {**candidate.space.fixed, **best.params}
+    return candidate, SearchOutcome(tuple(ordered), best, params, candidate.objective.fitted(best))
