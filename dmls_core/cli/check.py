@@ -27,8 +27,7 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
         UserError: with every issue of the spec, or of the data if the spec is valid.
     """
     from dmls_core.intake.data_files import check_data, choose_data, data_format
-    from dmls_core.intake.submissions import Submission, file_name
-    from dmls_core.intake.submit import named_files
+    from dmls_core.intake.submissions import Submission, file_name, named_files
     from dmls_core.models import load_spec
     from dmls_core.settings import IntakeLimits
     from dmls_core.store import layout, open_store

@@ -60,10 +60,10 @@ def init(
     ],
 ) -> None:
     """Print a spec to begin with, guessed from the first rows of the data."""
-    from dmls_core.intake.sniff import sample_file, sniff
+    from dmls_core.intake.schema_inference import infer_schema, sample_file
     from dmls_core.spec.toml_io import toml_text
 
-    found = sniff(data.name, sample_file(data))
+    found = infer_schema(data.name, sample_file(data))
     say(f"{len(found.columns)} columns; the target seems to be {found.target}, for {found.task}")
     out.print(toml_text(found.document), end="", markup=False, highlight=False, soft_wrap=True)
 

@@ -1,4 +1,7 @@
-"""Read, encode, split and validate data. Names are imported when first used: most need polars or NumPy."""
+"""Read, encode, split and validate data.
+
+A name is imported when it is first used, because most modules import polars or NumPy.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
-    from dmls_core.data.fitting import encode_in_place, encode_table, fit_encoder
-    from dmls_core.data.hashing import content_hash
-    from dmls_core.data.reader import read_table
+    from dmls_core.data.encoding import encode_in_place, encode_table, fit_encoder
+    from dmls_core.data.sources import content_hash
     from dmls_core.data.split import split_holdout
     from dmls_core.data.table import Table, TableColumn
+    from dmls_core.data.table_reader import read_table
     from dmls_core.data.validation import Validation, ValidationProcess
 
 __all__ = [
@@ -40,11 +43,11 @@ _MODULES = {
     "Target": "encoder",
     "Validation": "validation",
     "ValidationProcess": "validation",
-    "content_hash": "hashing",
-    "encode_in_place": "fitting",
-    "encode_table": "fitting",
-    "fit_encoder": "fitting",
-    "read_table": "reader",
+    "content_hash": "sources",
+    "encode_in_place": "encoding",
+    "encode_table": "encoding",
+    "fit_encoder": "encoding",
+    "read_table": "table_reader",
     "split_holdout": "split",
 }
 

@@ -1,14 +1,16 @@
-"""The records of a CSV file, one by one: for the header, for what is wrong with a file, and for line numbers.
+"""Read the records of a CSV file one by one, with their line numbers.
 
-Polars reads the data itself; it is fast, but does not say on which line a file goes wrong, and takes a record
-that is too short for one with missing values.
+Polars reads the data itself. It is fast, but does not report the line on which a file is broken, and treats a
+record that is too short as one with missing values.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
+import io
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +21,12 @@ _RECORD = 64 * 2**20
 
 
 class Record(NamedTuple):
-    """One record as it stands in the file; there may be millions, so nothing heavier than a tuple.
+    """One record of the file: a tuple, because there may be millions.
 
     Attributes:
-        line: where it begins, counted from 1.
+        line: the line where it begins, from 1.
         raw: its bytes without the line end.
-        lines: how many lines it takes; more than one if line breaks are quoted.
+        lines: number of lines; more than one if a quoted value contains line breaks.
     """
 
     line: int
@@ -32,9 +34,9 @@ class Record(NamedTuple):
     lines: int = 1
 
     def fields(self) -> list[str]:
-        """Return the fields, bytes that are not UTF-8 escaped."""
+        """Return the fields; bytes that are not UTF-8 are escaped."""
         text = self.raw.decode("utf-8", errors="backslashreplace")
-        # The limit is the whole process's: others rely on theirs.
+        # The limit belongs to the whole process: other code relies on its own.
         limit = csv.field_size_limit(_RECORD)
         try:
             return next(csv.reader([text]), [])
@@ -49,7 +51,7 @@ class Record(NamedTuple):
 
 
 def records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file, the header and empty ones included.
+    """Yield the records of a file, including the header and empty ones.
 
     Raises:
         DataError: a quote is never closed, or a record is too long.
@@ -65,7 +67,7 @@ def records(path: Path) -> Iterator[Record]:
                 if not more:
                     raise DataError(
                         ValidationIssue(
-                            "a double quote is opened here and never closed",
+                            "the double quote opened here is never closed",
                             file=path.name,
                             line=line,
                             found=_shown(raw.splitlines()[0]),
@@ -91,7 +93,7 @@ def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Valid
         n_columns: number of fields in the header.
 
     Returns:
-        Records with too many or too few fields, or that are not UTF-8; the first of each kind.
+        The first record with too many or too few fields, and the first that is not UTF-8.
     """
     found: list[ValidationIssue] = []
     ragged: ValidationIssue | None = None
@@ -114,7 +116,7 @@ def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Valid
                     expected=f"{n_columns} fields",
                     hint="a comma or double quote inside a value needs double quotes around the value"
                     if n_fields > n_columns
-                    else "leave a missing value empty, but keep its comma",
+                    else "leave a missing value empty but keep its comma",
                 )
     except DataError as error:
         found.extend(error.issues)
@@ -128,14 +130,14 @@ def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Valid
 
 
 def find_records(path: Path, header_lines: int, rows: Collection[int]) -> dict[int, Record]:
-    """Return the records of rows, which are counted from 0 below the header and include empty records."""
+    """Return the records of rows, counted from 0 below the header; an empty record counts."""
     below = (record for record in records(path) if record.line > header_lines)
     wanted = set(rows)
     return {row: record for row, record in zip(range(max(wanted) + 1), below, strict=False) if row in wanted}
 
 
 def not_utf8(path: Path, line: int, raw: bytes) -> ValidationIssue:
-    """Return the issue of bytes that are not UTF-8."""
+    """Return the issue of a record that is not UTF-8."""
     return ValidationIssue(
         "the text is not UTF-8",
         file=path.name,
@@ -157,3 +159,52 @@ def _is_utf8(raw: bytes) -> bool:
 def _shown(raw: bytes, most: int = 80) -> str:
     text = raw[:most].decode("utf-8", errors="backslashreplace")
     return text + ("…" if len(raw) > most else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row and the line where it begins, from 1."""
+
+    line: int
+    cells: list[str]
+
+
+def read_rows(file: str, text: str, *, complete: bool) -> Iterator[Row]:
+    """Yield the complete rows, without blank lines.
+
+    Raises:
+        DataError: a row cannot be read.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    last: Row | None = None
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            if not complete and reader.line_num >= text.count("\n"):
+                break  # the quote may be closed in the part that was not read
+            raise DataError(
+                ValidationIssue(
+                    f"the line cannot be read as CSV: {error}",
+                    hint="close every quotation mark, and double those inside a cell",
+                    file=file,
+                    line=line,
+                )
+            ) from error
+        if last:
+            yield last
+        last = Row(line, cells) if cells else None
+    if last and (complete or text.endswith("\n")):
+        yield last
+
+
+def is_number(text: str) -> bool:
+    """Return whether a cell is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

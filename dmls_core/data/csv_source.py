@@ -1,7 +1,7 @@
-"""CSV: comma-separated, UTF-8 with or without a byte order mark, any line ends, a header on top.
+"""Read CSV files.
 
-Values are read as numbers at once. Only a file for which that fails is read again: with the texts for missing
-values, then as text. A clean file, which most large ones are, is read in one pass at full speed.
+Values are first read as numbers. If that fails, the file is read again with the texts for missing values, and
+then as text. So a clean file, as most large ones are, is read in one pass.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.csv_header import Header, read_header
+from dmls_core.data.csv_dialect import Header, read_header
 from dmls_core.data.csv_records import check_structure, find_records
-from dmls_core.data.device import DeviceReader, as_frame, kind_of
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.source import Cell, Look, Source
+from dmls_core.data.sources import Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
 _SAMPLE = 10_000
-"""Rows from which a column's type is told."""
+"""Rows from which a column's type is inferred."""
 
 _MISSING = sorted(MISSING)
 
@@ -42,8 +41,8 @@ class CsvSource(Source):
         self._header: Header = read_header(path, limits)
 
     @cached_property
-    def looks(self) -> tuple[tuple[str, Look], ...]:
-        """The columns and what their values look like in the first rows."""
+    def column_types(self) -> tuple[tuple[str, ColumnType], ...]:
+        """Return the columns and their types, inferred from the first rows."""
         try:
             sample = self._scan(infer_schema_length=_SAMPLE, null_values=_MISSING).collect_schema().dtypes()
         except pl.exceptions.NoDataError:
@@ -53,7 +52,9 @@ class CsvSource(Source):
         if len(sample) > len(self._header.names):
             raise self._broken(None)
         sample += [pl.String()] * (len(self._header.names) - len(sample))
-        return tuple((name, _look(dtype)) for name, dtype in zip(self._header.names, sample, strict=True))
+        return tuple(
+            (name, _column_type(dtype)) for name, dtype in zip(self._header.names, sample, strict=True)
+        )
 
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns; see ``Source.read``."""
@@ -61,7 +62,7 @@ class CsvSource(Source):
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         schema |= {f"c{position}": dtype for position, dtype in zip(positions, types.values(), strict=True)}
         # Polars fills a record that is too short with nulls. Such a record lacks the last field, so the
-        # records are looked at one by one only if the last column has a null.
+        # records are checked one by one only if the last column has a null.
         last_is_null = pl.col(f"c{len(schema) - 1}").is_null().alias("last is null")
         frame = self._collect(schema, [*(f"c{position}" for position in positions), last_is_null])
         if frame.is_empty():
@@ -84,7 +85,7 @@ class CsvSource(Source):
         return as_frame(named, types)
 
     def integers(self, name: str) -> pl.Series | None:
-        """Read a column as whole numbers; see ``Source.integers``."""
+        """Read a column as integers; see ``Source.integers``."""
         position = self._header.names.index(name)
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         schema[f"c{position}"] = pl.Int64()
@@ -95,7 +96,7 @@ class CsvSource(Source):
             return None
 
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
-        """Find the lines of values; see ``Source.locate``."""
+        """Return the lines of values; see ``Source.locate``."""
         found = find_records(self.path, self._header.lines, {row for row, _ in cells})
         located = {}
         for row, name in cells:
@@ -104,14 +105,11 @@ class CsvSource(Source):
         return located
 
     def copy_rows(self, kept: pl.Series, target: Path) -> int:
-        """Write the header and some of the rows to another file.
+        """Write the header and the kept rows to another file, and return the number of rows.
 
         Args:
-            kept: whether each row, in the order of ``read``, is written.
+            kept: for each row, in the order of ``read``, whether it is written.
             target: the new file.
-
-        Returns:
-            The number of rows written.
         """
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         with target.open("wb") as file:
@@ -131,7 +129,7 @@ class CsvSource(Source):
                 )
             except pl.exceptions.PolarsError:
                 continue
-        if self._structure:  # before all is read as text, which takes several times the memory
+        if self._structure:  # reading all as text takes several times the memory
             raise DataError(self._structure)
         try:
             return self._scan(schema=as_text).select(columns).collect(engine="streaming")
@@ -161,7 +159,7 @@ class CsvSource(Source):
 
     def _no_rows(self) -> ValidationIssue:
         return ValidationIssue(
-            "there are no rows below the header", file=self.path.name, line=1, expected="rows"
+            "the file has no rows below the header", file=self.path.name, line=1, expected="rows"
         )
 
     def _broken(self, error: Exception | None) -> DataError:
@@ -172,7 +170,7 @@ class CsvSource(Source):
         )
 
 
-def _look(dtype: pl.DataType) -> Look:
+def _column_type(dtype: pl.DataType) -> ColumnType:
     if dtype.is_integer():
         return "integer"
     if dtype.is_numeric():

@@ -1,18 +1,17 @@
-"""Raw values of a table's columns to the float32 matrix that a model takes, and class indices to labels.
+"""Encode raw values as the float32 matrix of a model, and decode class indices to labels.
 
-This file stands alone (standard library and NumPy only): a logged model carries a copy of it, so that
-whoever loads the model needs nothing else of DMLS. How an encoder is fitted is told in ``fitting``.
+This module needs only the standard library and NumPy: a logged model contains a copy of it, so it loads
+without DMLS. The module ``encoding`` fits encoders.
 
-Rules, the same wherever a value comes from (a CSV, a list, an ndarray, a pandas Series):
+The rules are the same for values from a CSV, a list, an ndarray or a pandas Series:
 
 * Missing: ``None``, NaN, pandas' ``NA`` and ``NaT``, and the texts of ``MISSING`` (those of pandas).
-* Number: a number, its text, or a truth value (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0).
-  Anything else is an error. What float32 cannot hold becomes infinite. Missing becomes ``fill``.
-* Category: compared as text without blanks around it. Numbers that are equal are the same category however
-  they are written or stored: 1, 1.0, ``"1"``, ``"1.0"``, ``" 1"``, or 0.0000001 and ``"1e-07"``, as files
-  hold it; but ``"01"`` and ``"1e3"`` (codes, not numbers) are others. ``True`` is ``"true"`` in any case of
-  letters. Its code is its position in ``categories``; one that was not seen when the encoder was fitted gets
-  ``unknown``, a missing one ``missing``.
+* Number: a number, its text, or a boolean (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0).
+  Anything else is an error. A number beyond the range of float32 becomes infinite, a missing one ``fill``.
+* Category: compared as text without surrounding blanks. Equal numbers are the same category: 1, 1.0, ``"1"``,
+  ``"1.0"`` and ``" 1"``, or 0.0000001 and ``"1e-07"``. But ``"01"`` and ``"1e3"`` are codes and therefore
+  different categories. ``True`` equals ``"true"``, ignoring case. The code of a category is its position in
+  ``categories``; that of an unknown category is ``unknown``, that of a missing value ``missing``.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 SCHEMA = 1
-"""Number of the JSON form of an encoder."""
+"""Version of the JSON form of an encoder."""
 
 MISSING = frozenset(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}
     | {"N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
 )
-"""Texts that stand for a missing value, those of ``pandas.read_csv``."""
+"""Texts of a missing value, the same as in ``pandas.read_csv``."""
 
 UNKNOWN = -1.0
-"""Code of a category that was not there when the encoder was fitted."""
+"""Code of a category that does not occur in the training rows."""
 
-_TRUTH = {"true": 1.0, "false": 0.0}
+_BOOLEANS = {"true": 1.0, "false": 0.0}
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?e[+-][0-9]{1,3}")
 _SHOWN = 60
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a raw value stands for no value."""
+    """Return whether a raw value is missing."""
     if value is None:
         return True
     if isinstance(value, str):
@@ -58,37 +57,37 @@ def is_missing(value: object) -> bool:
 
 
 def category_text(value: object) -> str | None:
-    """Return the text by which a category is compared, None for a missing value."""
+    """Return the text by which categories are compared; None for a missing value."""
     if is_missing(value):
         return None
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, float | np.floating):
-        # The shortest text that this type of float reads back, never with an exponent: 0.1 is "0.1" as a
-        # float32 too, and 1.0 is "1".
+        # The shortest text that this float type reads back, without an exponent: 0.1 is "0.1" also as
+        # float32, and 1.0 is "1".
         text = np.format_float_positional(value, trim="-") if math.isfinite(value) else str(value)
     else:
         text = str(value).strip()
         if _DECIMAL.fullmatch(text):
             text = text.rstrip("0").rstrip(".")
         elif _EXPONENT.fullmatch(text) and math.isfinite(float(text)):
-            # So CSV and Parquet spell very small and very large floats; a request may bring the float itself.
+            # The spelling of very small and very large floats in files; a request may contain the float.
             text = np.format_float_positional(float(text), trim="-")
-        elif text.lower() in _TRUTH:
+        elif text.lower() in _BOOLEANS:
             text = text.lower()
     return "0" if text == "-0" else text
 
 
 def number(value: object) -> float:
-    """Return a raw value as a float, NaN if it is missing.
+    """Convert a raw value to a float; NaN if it is missing.
 
     Raises:
         ValueError: it is not a number.
     """
     if is_missing(value):
         return math.nan
-    if isinstance(value, str) and value.strip().lower() in _TRUTH:
-        return _TRUTH[value.strip().lower()]
+    if isinstance(value, str) and value.strip().lower() in _BOOLEANS:
+        return _BOOLEANS[value.strip().lower()]
     try:
         return float(value)  # type: ignore[arg-type]
     except OverflowError:  # an int beyond float64
@@ -103,14 +102,14 @@ class NumberFeature:
 
     Attributes:
         name: the column.
-        fill: what stands in for a missing value; NaN stays if None.
+        fill: value that replaces a missing one; None keeps NaN.
     """
 
     name: str
     fill: float | None = None
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the column as the model takes it, float32 of shape (n_rows,).
+        """Encode a column as float32 of shape (n_rows,).
 
         Raises:
             ValueError: a value is not a number.
@@ -128,7 +127,7 @@ class NumberFeature:
                 try:
                     return values.astype(np.float64).astype(np.float32)
                 except (TypeError, ValueError, OverflowError):
-                    pass  # texts for missing values, or something wrong: look at each
+                    pass  # texts of missing values, or an error: check each value
             encoded = np.empty(len(values), dtype=np.float64)
             for row, value in enumerate(values):
                 try:
@@ -138,7 +137,7 @@ class NumberFeature:
             return encoded.astype(np.float32)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the feature as plain JSON data."""
+        """Return the feature as JSON data."""
         return {"name": self.name, "kind": "number", "fill": self.fill}
 
 
@@ -148,8 +147,8 @@ class CategoryFeature:
 
     Attributes:
         name: the column.
-        categories: texts as ``category_text`` writes them, in the order of their codes 0, 1, 2, ...
-        missing: code of a missing value, may be NaN.
+        categories: texts as returned by ``category_text``, in the order of their codes 0, 1, 2, ...
+        missing: code of a missing value; it may be NaN.
         unknown: code of a category that is not listed.
     """
 
@@ -166,7 +165,7 @@ class CategoryFeature:
         return np.fromiter(encoded, dtype=np.float32, count=len(values))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the feature as plain JSON data; a NaN code is null."""
+        """Return the feature as JSON data; a NaN code is null."""
         return {
             "name": self.name,
             "kind": "category",
@@ -182,14 +181,14 @@ class Target:
 
     Attributes:
         name: the column.
-        labels: the classes as the user's data spells them, in the order of their indices; None for a number.
+        labels: the classes as spelled in the data, in the order of their indices; None for a number.
     """
 
     name: str
     labels: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the target as plain JSON data."""
+        """Return the target as JSON data."""
         if self.labels is None:
             return {"name": self.name, "kind": "number"}
         return {"name": self.name, "kind": "label", "labels": list(self.labels)}
@@ -204,21 +203,21 @@ class Encoder:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The columns that ``transform`` needs, in the order of the matrix."""
+        """Return the columns that ``transform`` needs, in the order of the matrix."""
         return tuple(feature.name for feature in self.features)
 
     def transform(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
         """Encode raw values.
 
         Args:
-            columns: raw values by column name, each of length n_rows: lists, ndarrays or Series; a pandas
-                DataFrame will do. Columns that are no features are ignored.
+            columns: raw values by column name, each of length n_rows: lists, ndarrays or Series, or a pandas
+                DataFrame. Columns that are not features are ignored.
 
         Returns:
             float32, C-contiguous, of shape (n_rows, n_features).
 
         Raises:
-            ValueError: columns are missing or differ in length, or a number is not one.
+            ValueError: columns are missing or differ in length, or a value is not a number.
         """
         if missing := [name for name in self.feature_names if name not in columns]:
             raise ValueError(f"columns are missing: {', '.join(map(repr, missing))}")
@@ -244,7 +243,7 @@ class Encoder:
         return [labels[_class_index(index, len(labels))] for index in indices]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the encoder as plain JSON data; ``from_json`` gives an equal one."""
+        """Return the encoder as JSON data, which ``from_json`` reads."""
         return {
             "schema": SCHEMA,
             "features": [feature.as_json() for feature in self.features],
@@ -253,10 +252,10 @@ class Encoder:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Encoder:
-        """Read what ``as_json`` returned.
+        """Build an encoder from the result of ``as_json``.
 
         Raises:
-            ValueError: it is not an encoder, or one of a later release.
+            ValueError: it is not an encoder, or that of a later release.
         """
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError(f"not an encoder of schema {SCHEMA}")
@@ -280,7 +279,7 @@ def _feature(data: Mapping[str, Any]) -> NumberFeature | CategoryFeature:
 
 
 def _one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return the values as an array without letting NumPy guess a type for a list of mixed ones."""
+    """Convert values to an array; a list becomes an array of objects, whatever its types."""
     if hasattr(values, "dtype"):
         array = np.asarray(values)
     else:

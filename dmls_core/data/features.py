@@ -1,46 +1,46 @@
-"""One column of the data to one column of the float32 matrix.
+"""Convert a column of the data to a column of the float32 matrix.
 
-A column of numbers is a feature as it is; one of ``true`` and ``false`` becomes 1 and 0. A column of text is
+A column of numbers is a feature as it is; ``true`` and ``false`` become 1 and 0. A column of text is
 
-* numbers, if more than half of its values are: then each one that is not is an error,
-* a category, if the spec's ``[columns] categorical`` names it, if Parquet calls it one, or if it has few
-  distinct values: at most 10, or at most 255 (``DataLimits.found_categories``) that come twice on average,
-* an error otherwise: dates, ids and free text tell a tree nothing as they stand.
+* numbers, if more than half of its values are: then every other value is an error,
+* a category, if ``[columns] categorical`` names it, if its Parquet type is categorical, or if it has few
+  distinct values: at most 10, or at most 255 (``DataLimits.found_categories``) and at most one per two rows,
+* an error otherwise: a tree cannot use dates, ids and free text.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
+from dmls_core.data.categoricals import DistinctTexts, first_row, sort_texts
 from dmls_core.data.encoder import category_text
-from dmls_core.data.findings import Finding
+from dmls_core.data.sources import ColumnIssue
 from dmls_core.data.table import TableColumn
-from dmls_core.data.texts import Texts, first_row, in_order
 from dmls_core.settings import DataLimits
 
 Feature = tuple[TableColumn, pl.Series]
-"""A column and its values as Float32, null or NaN where missing."""
+"""A column and its values as Float32; null or NaN if missing."""
 
 EXACT_INTEGERS = 2**24
-"""From here on float32 cannot tell neighbouring integers apart."""
+"""float32 holds every integer up to here exactly."""
 
 _FEW = 10
-"""Distinct texts that are categories however few rows there are."""
+"""Number of distinct texts that are categories in any number of rows."""
 
 _LARGEST = "a number between -3.4e38 and 3.4e38"
 
 
-def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) -> Feature | Finding:
-    """Turn a column into numbers or codes.
+def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) -> Feature | ColumnIssue:
+    """Convert a column to numbers or category codes.
 
     Args:
-        series: ``Float32``, or ``Categorical`` or ``String`` where the column holds text.
-        limits: bounds on texts and categories.
-        categorical: whether the spec calls it a category.
+        series: ``Float32``, or ``Categorical`` or ``String`` if the column contains text.
+        limits: longest text, and largest number of categories.
+        categorical: whether the column is declared as a category.
     """
     if series.dtype.is_numeric():
         return _number(series)
-    texts = Texts.of(series)
+    texts = DistinctTexts.of(series)
     if not texts.distinct:
         return _no_values(series.name)
     if texts.longest > limits.cell:
@@ -50,92 +50,92 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
     if texts.numbers == texts.rows:
         return _number(_replace(series, texts.frame["text"], texts.frame["number"]))
     if 2 * texts.numbers > texts.rows:
-        return Finding(
+        return ColumnIssue(
             series.name,
             "is not a number, as most values of this column are",
             row=first_row(series, texts.not_numbers),
             expected="a number, or nothing for a missing value",
-            hint="mend or empty these values, or name the column in [columns] categorical",
+            hint="correct or empty these values, or name the column in [columns] categorical",
         )
-    if texts.are_truths:
-        truths = texts.frame["stripped"].str.to_lowercase() == "true"
-        return _number(_replace(series, texts.frame["text"], truths))
+    if texts.are_booleans:
+        booleans = texts.frame["stripped"].str.to_lowercase() == "true"
+        return _number(_replace(series, texts.frame["text"], booleans))
     if texts.are_dates:
-        return dates(series.name, first_row(series, texts.frame["text"]))
+        return date_issue(series.name, first_row(series, texts.frame["text"]))
     most = min(limits.found_categories, max(_FEW, texts.rows // 2))
     if texts.distinct > most:
-        return Finding(
+        return ColumnIssue(
             series.name,
-            "holds text with too many distinct values to be a category without being named as one",
+            "contains text with too many distinct values to be a category by default",
             found=f"{texts.distinct} distinct values in {texts.rows} rows",
             expected=f"at most {most}",
-            hint="leave it out with [columns] drop, or name it in [columns] categorical",
+            hint="exclude it with [columns] drop, or name it in [columns] categorical",
         )
     return _category(series, texts, limits.categories)
 
 
-def merged_integers(exact: pl.Series) -> Finding | None:
-    """Find out whether integers lose what tells them apart when they become float32, as large ids do."""
+def find_merged_integers(exact: pl.Series) -> ColumnIssue | None:
+    """Return an issue if more than half of the distinct integers coincide as float32, as large ids do."""
     kept, distinct = exact.cast(pl.Float32).n_unique(), exact.n_unique()
     if 2 * kept > distinct:
         return None
-    return Finding(
+    return ColumnIssue(
         exact.name,
-        "holds integers too large to be told apart as 32-bit floating point numbers",
+        "contains integers too large to be distinct as 32-bit floating point numbers",
         row=int((exact.abs() >= EXACT_INTEGERS).fill_null(value=False).arg_max() or 0),
         expected=f"integers up to {EXACT_INTEGERS:,}",
-        hint="leave an id out with [columns] id or drop; otherwise subtract the smallest value",
+        hint="exclude an id with [columns] id or drop; otherwise subtract the smallest value",
     )
 
 
-def dates(name: str, row: int | None = None) -> Finding:
-    """Return the finding of a feature that holds dates."""
-    return Finding(
+def date_issue(name: str, row: int | None = None) -> ColumnIssue:
+    """Return the issue of a feature that contains dates."""
+    return ColumnIssue(
         name,
-        "holds dates, which are no feature as they stand",
+        "contains dates, which cannot be a feature",
         row=row,
         expected="numbers or categories",
-        hint="leave it out with [columns] drop, or put numbers made from it (year, month, age) into columns",
+        hint="exclude it with [columns] drop, or add columns of numbers such as year, month or age",
     )
 
 
-def nested(name: str) -> Finding:
-    """Return the finding of a column that holds lists, structures or bytes."""
-    return Finding(
+def nested_issue(name: str) -> ColumnIssue:
+    """Return the issue of a column that contains lists, structures or bytes."""
+    return ColumnIssue(
         name,
-        "holds nested or binary values",
-        expected="numbers, text or truth values",
-        hint="leave it out with [columns] drop",
+        "contains nested or binary values",
+        expected="numbers, text or booleans",
+        hint="exclude it with [columns] drop",
     )
 
 
-def _number(series: pl.Series) -> Feature | Finding:
+def _number(series: pl.Series) -> Feature | ColumnIssue:
     values = series.cast(pl.Float32)
     if values.is_null().all() or values.fill_null(float("nan")).is_nan().all():
         return _no_values(series.name)
     infinite = values.is_infinite()
     if infinite.any():
-        return Finding(
+        return ColumnIssue(
             series.name,
-            "is infinite, or beyond what a 32-bit floating point number holds",
+            "is infinite, or beyond the range of a 32-bit floating point number",
             row=int(infinite.fill_null(value=False).arg_max() or 0),
             expected=_LARGEST,
-            hint="mend or empty these values, or scale the column",
+            hint="correct or empty these values, or scale the column",
         )
     return TableColumn(series.name), values
 
 
-def _category(series: pl.Series, texts: Texts, most: int) -> Feature | Finding:
+def _category(series: pl.Series, texts: DistinctTexts, most: int) -> Feature | ColumnIssue:
     if texts.distinct > most:
-        return Finding(
+        return ColumnIssue(
             series.name,
             "has too many categories",
             found=f"{texts.distinct} distinct values in {texts.rows} rows",
             expected=f"at most {most}",
-            hint="leave it out with [columns] drop, or put rare values together",
+            hint="exclude it with [columns] drop, or merge rare values",
         )
     spelled = {text: category_text(text) for text in texts.frame["text"].to_list()}
-    categories = in_order({text for text in spelled.values() if text is not None})
+    categories = sort_texts({text for text in spelled.values() if text is not None})
     codes = {text: float(code) for code, text in enumerate(categories)}
     values = pl.Series([codes.get(text or "") for text in spelled.values()], dtype=pl.Float32)
     return TableColumn(series.name, tuple(categories)), _replace(series, pl.Series(list(spelled)), values)
@@ -146,19 +146,19 @@ def _replace(series: pl.Series, texts: pl.Series, values: pl.Series) -> pl.Serie
     return series.replace_strict(texts, values, default=None, return_dtype=pl.Float32)
 
 
-def _no_values(name: str) -> Finding:
-    return Finding(
-        name, "has no value in any row", hint="leave the column out with [columns] drop, or fill it"
+def _no_values(name: str) -> ColumnIssue:
+    return ColumnIssue(
+        name, "has no value in any row", hint="exclude the column with [columns] drop, or fill it"
     )
 
 
-def _too_long(series: pl.Series, texts: Texts, limits: DataLimits) -> Finding:
+def _too_long(series: pl.Series, texts: DistinctTexts, limits: DataLimits) -> ColumnIssue:
     long = texts.frame.filter(pl.col("text").str.len_bytes() > limits.cell)["text"]
-    return Finding(
+    return ColumnIssue(
         series.name,
-        "holds a text that is too long",
+        "contains a text that is too long",
         row=first_row(series, long),
         found=f"{texts.longest:,} bytes",
         expected=f"at most {limits.cell:,} bytes",
-        hint="leave the column out with [columns] drop; an unclosed double quote makes such texts, too",
+        hint="exclude the column with [columns] drop, or close an open double quote",
     )

@@ -1,4 +1,4 @@
-"""The data files of a submission, read one below the other."""
+"""Read the data files of a submission as one table."""
 
 from __future__ import annotations
 
@@ -8,53 +8,54 @@ from pathlib import Path
 import polars as pl
 
 from dmls_core.data.csv_source import CsvSource
-from dmls_core.data.device import DeviceReader
 from dmls_core.data.parquet_source import ParquetSource
-from dmls_core.data.source import Cell, Look, Source
+from dmls_core.data.sources import Cell, ColumnType, DeviceReader, Source
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet"}
-_LOOSENESS: list[Look] = ["truth", "integer", "number", "time", "category", "text", "unusable"]
-"""Of two files that disagree about a column, the look further to the right is the column's."""
+_GENERALITY: list[ColumnType] = ["truth", "integer", "number", "time", "category", "text", "unusable"]
+"""If two files disagree about a column, it gets the type further to the right."""
 
 
-class Files:
-    """At least one file of data."""
+class DataFiles:
+    """One or more data files with the same columns."""
 
     def __init__(self, paths: Sequence[Path], data_format: str | None, limits: DataLimits) -> None:
         """Open the files.
 
         Args:
             paths: the files.
-            data_format: ``csv`` or ``parquet``; told from each file's name if None.
+            data_format: ``csv`` or ``parquet``; taken from each file's name if None.
             limits: bounds on rows and columns.
 
         Raises:
-            DataError: there is none, or one is not there or not of that format.
+            DataError: there is no file, or one does not exist or has another format.
         """
         self.sources = tuple(open_source(path, data_format, limits) for path in paths)
         if not self.sources:
             raise DataError("there is no data file")
         self.heights: tuple[int, ...] = ()
-        """Rows of each file, known once they were read."""
+        """Rows of each file, set by ``read``."""
         self._limits = limits
 
-    def looks(self, names: Collection[str]) -> dict[str, Look]:
-        """Return what columns, which all files have, look like."""
-        looks: dict[str, Look] = {}
+    def column_types(self, names: Collection[str]) -> dict[str, ColumnType]:
+        """Return the types of columns that all files have."""
+        column_types: dict[str, ColumnType] = {}
         for source in self.sources:
-            for name, look in source.looks:
+            for name, column_type in source.column_types:
                 if name in names:
-                    looks[name] = max(look, looks.get(name, look), key=_LOOSENESS.index)
-        return looks
+                    column_types[name] = max(
+                        column_type, column_types.get(name, column_type), key=_GENERALITY.index
+                    )
+        return column_types
 
     def read(self, types: Mapping[str, pl.DataType], reader: DeviceReader | None = None) -> pl.DataFrame:
-        """Read columns, which all files have; see ``Source.read``.
+        """Read columns that all files have; see ``Source.read``.
 
         Args:
-            types: the columns.
-            reader: reads on a device what it can, where there is one.
+            types: the columns and the types to read them as.
+            reader: reads the columns that it can on a device.
 
         Raises:
             DataError: a file is broken, or there are too many rows.
@@ -69,7 +70,7 @@ class Files:
                 "the data has too many rows", found=f"{rows:,}", expected=f"at most {most:,}"
             )
             raise DataError(issue)
-        # Where one file has text in place of numbers, all get text.
+        # If one file has text in place of numbers, the column is text.
         mixed = [name for name in types if len({frame[name].dtype for frame in frames}) > 1]
         return pl.concat([frame.cast(dict.fromkeys(mixed, pl.String)) for frame in frames])
 
@@ -80,7 +81,7 @@ class Files:
         return pl.concat(known).alias(name) if len(known) == len(parts) else None
 
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], tuple[Source, Cell]]:
-        """Find where values stand, each given by its row (from 0, as ``read`` counts) and its column."""
+        """Return the positions of values, given by row (from 0, as ``read`` counts) and column."""
         located: dict[tuple[int, str], tuple[Source, Cell]] = {}
         if not cells:
             return located
@@ -98,10 +99,10 @@ def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Sour
     """Open one file.
 
     Raises:
-        DataError: it is not there, or not of its format.
+        DataError: it does not exist, or is not of its format.
     """
     if not path.is_file():
-        raise DataError(ValidationIssue("there is no such file", file=str(path)))
+        raise DataError(ValidationIssue("the file does not exist", file=str(path)))
     match data_format or _FORMATS.get(path.suffix.lower()):
         case "csv":
             return CsvSource(path, limits)
@@ -109,7 +110,7 @@ def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Sour
             return ParquetSource(path, limits)
     raise DataError(
         ValidationIssue(
-            "the format of the file cannot be told from its name",
+            "the name of the file does not show its format",
             file=path.name,
             expected=".csv or .parquet",
             hint="rename it, or set [data] format",

@@ -1,4 +1,4 @@
-"""Parquet: the types are those of the file."""
+"""Read Parquet files, which state the types of their columns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.device import DeviceReader, as_frame, kind_of
-from dmls_core.data.source import Cell, Look, Source
+from dmls_core.data.sources import Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
@@ -31,7 +30,7 @@ class ParquetSource(Source):
         if len(self._schema) > limits.columns:
             raise DataError(
                 ValidationIssue(
-                    "there are too many columns",
+                    "the file has too many columns",
                     file=path.name,
                     found=str(len(self._schema)),
                     expected=f"at most {limits.columns}",
@@ -39,9 +38,9 @@ class ParquetSource(Source):
             )
 
     @cached_property
-    def looks(self) -> tuple[tuple[str, Look], ...]:
-        """The columns and their types."""
-        return tuple((name, _look(dtype)) for name, dtype in self._schema.items())
+    def column_types(self) -> tuple[tuple[str, ColumnType], ...]:
+        """Return the columns and their types."""
+        return tuple((name, _column_type(dtype)) for name, dtype in self._schema.items())
 
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns; see ``Source.read``."""
@@ -51,20 +50,20 @@ class ParquetSource(Source):
         except pl.exceptions.PolarsError as error:
             raise self._broken(error) from None
         if frame.is_empty():
-            raise DataError(ValidationIssue("there are no rows", file=self.path.name, expected="rows"))
+            raise DataError(ValidationIssue("the file has no rows", file=self.path.name, expected="rows"))
         return frame
 
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
-        # How other types become text or numbers is told by Polars alone.
-        kinds = {name: kind_of(dtype) for name, dtype in types.items() if self._is_plain(name, dtype)}
+        # Only polars converts other types to text or numbers.
+        kinds = {name: kind_of(dtype) for name, dtype in types.items() if self._is_native(name, dtype)}
         return as_frame(reader.parquet(self.path, kinds), types) if kinds else None
 
-    def _is_plain(self, name: str, dtype: pl.DataType) -> bool:
+    def _is_native(self, name: str, dtype: pl.DataType) -> bool:
         stored = self._schema[name]
         return (stored.is_integer() or stored.is_float()) if dtype.is_numeric() else stored == pl.String
 
     def integers(self, name: str) -> pl.Series | None:
-        """Read a column as whole numbers; see ``Source.integers``."""
+        """Read a column as integers; see ``Source.integers``."""
         return pl.scan_parquet(self.path, glob=False).select(name).collect(engine="streaming").to_series()
 
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
@@ -78,7 +77,7 @@ class ParquetSource(Source):
     def _column(self, name: str, dtype: pl.DataType) -> pl.Expr:
         column, stored = pl.col(name), self._schema[name]
         if stored == pl.Boolean and not dtype.is_numeric():
-            # As pandas and Python spell them.
+            # The spelling of pandas and Python.
             column = pl.when(column).then(pl.lit("True")).when(~column).then(pl.lit("False"))
         if dtype == pl.Categorical:
             return column.cast(pl.String).cast(dtype).alias(name)
@@ -91,7 +90,7 @@ class ParquetSource(Source):
         )
 
 
-def _look(dtype: pl.DataType) -> Look:
+def _column_type(dtype: pl.DataType) -> ColumnType:
     if dtype.is_integer():
         return "integer"
     if dtype.is_numeric():

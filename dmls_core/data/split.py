@@ -1,4 +1,4 @@
-"""Which rows are held out for the final score."""
+"""Split the rows into training rows and held-out rows for the final score."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ def split_holdout(
     labels: tuple[str, ...] | None = None,
     folds: int = 2,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split the rows, the same way for the same arguments on every machine.
+    """Split the rows. The same arguments give the same split on every machine.
 
     Args:
         target: class indices or values, shape (n_rows,).
-        holdout: share of the rows to hold out, between 0 and 1.
-        split: ``stratified`` keeps each class's share; ``random`` does not look at the target.
+        holdout: fraction of the rows to hold out, between 0 and 1.
+        split: ``stratified`` keeps the fraction of each class; ``random`` ignores the target.
         seed: seed of the shuffle.
         task: whether the target holds classes.
         labels: the classes' names, for messages.
-        folds: folds of the cross-validation that will be run on the training rows; each of its folds needs a
-            row of every class.
+        folds: number of cross-validation folds; the training rows need that many rows of every class.
 
     Returns:
         Indices of the training rows and of the held-out rows, int64, each in random order.
 
     Raises:
-        DataError: there are too few rows, in all or of a class.
-        ValueError: a stratified split of numbers, or a split by time.
+        DataError: there are too few rows, in total or of a class.
+        ValueError: the split is ``time``, or ``stratified`` for a regressor.
     """
     from sklearn.model_selection import train_test_split
 
@@ -58,11 +57,11 @@ def split_holdout(
         if held_out < len(counts) or len(rows) - held_out < len(counts):
             raise DataError(
                 ValidationIssue(
-                    "has fewer rows held out, or left to train on, than the target has classes",
+                    "leaves fewer rows to train or score on than the target has classes",
                     key="evaluation.holdout",
                     found=f"{held_out} of {len(rows)} rows for {len(counts)} classes",
                     expected=f"at least {len(counts)} rows on each side",
-                    hint="hold out another share, or add rows",
+                    hint="change the holdout, or add rows",
                 )
             )
         stratify = target
@@ -91,7 +90,7 @@ def _too_few_of_a_class(
             f"class {labels[index] if labels else index!r} has too few rows{where}",
             found=f"{counts[index]} rows",
             expected=f"at least {least} rows",
-            hint="add rows of that class, take its rows out, or lower [search] folds; "
+            hint="add rows of that class, remove the class, or lower [search] folds; "
             "if the target is a number, use a regressor",
         )
         for index in np.flatnonzero(counts < least).tolist()

@@ -1,4 +1,4 @@
-"""The data of a run as it is held in memory."""
+"""The data of a run in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TableColumn:
     """A feature of a table.
 
     Attributes:
-        name: the column, as the header spells it.
+        name: the column name, as in the header.
         categories: the text of each code if the feature is a category, else None.
     """
 
@@ -28,14 +28,14 @@ class Table:
 
     Attributes:
         columns: the features.
-        matrix: float32, C-contiguous, shape (n_rows, n_features): numbers, codes of categories; NaN where a
+        matrix: float32, C-contiguous, shape (n_rows, n_features): numbers and category codes; NaN if a
             value is missing.
         target_name: the column to predict.
         target: shape (n_rows,): class indices (int64) for a classifier, values (float64) for a regressor.
-        labels: the classes as the data spells them, in the order of their indices; None for a regressor.
-        warnings: what the user should know, in plain words.
-        heights: rows that each file holds, in order; () where that was not told.
-        kept: which of those rows are here, shape (sum(heights),); None: all.
+        labels: the classes as spelled in the data, in the order of their indices; None for a regressor.
+        warnings: messages for the user.
+        heights: number of rows of each file; () if unknown.
+        kept: which of those rows are in the table, shape (sum(heights),); None for all.
     """
 
     columns: tuple[TableColumn, ...]
@@ -49,18 +49,18 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.matrix)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The features in the order of the matrix."""
+        """Return the names of the features in the order of the matrix."""
         return tuple(column.name for column in self.columns)
 
     def raw(self, rows: NDArray[np.integer]) -> dict[str, list[float | str | None]]:
-        """Return rows as a user would write them: numbers, texts of categories, None for missing.
+        """Return rows as raw values: numbers, texts of categories, None if missing.
 
-        An encoder's ``transform`` takes this and gives what ``encode_table`` gives for the rows.
+        ``Encoder.transform`` of this equals ``encode_table`` of the rows.
         """
         picked = self.matrix[rows]
         return {

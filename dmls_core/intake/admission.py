@@ -1,4 +1,4 @@
-"""Admit a submission, reject it, or wait for the rest of it; and say so beside it."""
+"""Admit a submission, reject it, or wait for its missing files; write its status next to it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
-from dmls_core.intake.answers import read_status, write_status
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.status import State
-from dmls_core.intake.submissions import Submission, file_name, group_submissions, lies_deeper
+from dmls_core.intake.status_store import read_status, write_status
+from dmls_core.intake.submissions import Submission, file_name, group_submissions, is_nested
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import JobRecord, ObjectInfo, Registry, Store, check_key, layout
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RETIRED = "The spec was taken away, so the job is retired; its history stays. "
+_RETIRED = "The spec was deleted, so the job is retired; its history stays. "
 
-LOOKS = 3
-"""How often a submission is looked at again because it changed meanwhile."""
+ATTEMPTS = 3
+"""How often a submission that changes meanwhile is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a drop.
+    """The result of checking a submission.
 
     Attributes:
         state: as in ``_status.json``.
-        message: in the user's words.
-        record: the job's record where this drop is its current version, or has just retired it.
-        issues: what is wrong with the drop.
-        known: whether this very drop had its answer before.
+        message: the state in a sentence.
+        record: the job's record if this submission is its current version or has just retired it.
+        issues: why it was rejected.
+        known: whether the unchanged submission was checked before.
     """
 
     state: State
@@ -54,31 +54,31 @@ def admit(
     links: Mapping[str, str] | None = None,
     limits: IntakeLimits | None = None,
 ) -> Outcome:
-    """Look at what lies in ``incoming/<team>/<job>/``, register it if it is in order, and answer beside it.
+    """Admit or reject the submission in ``incoming/<team>/<job>/``, and write its status.
 
-    A drop that has its answer already, and has not changed since, is left alone; deleting
-    ``_status.json`` has it looked at again. A job whose spec was taken away is retired.
+    A submission that was checked and has not changed since is left alone; after ``_status.json`` is deleted,
+    it is checked again. A job whose spec was deleted is retired.
 
     Args:
-        store: holds the drop and the registry.
-        team: as a ``Submission`` has it, fit or not.
-        job: likewise.
-        links: pages about the job, shown to the user once it is accepted.
-        limits: from the environment if left out.
+        store: the store of the submission and the registry.
+        team: as in ``Submission``; it may be invalid.
+        job: as in ``Submission``; it may be invalid.
+        links: name -> address of pages about the job, for the status of an accepted submission.
+        limits: those of the settings if None.
 
     Raises:
-        StoreError: the store failed, or the answer could not be written.
+        StoreError: the store failed, or the status could not be written.
     """
     limits = limits or IntakeLimits.from_environment()
     try:
         check_key(layout.incoming_file(team, job, layout.STATUS_JSON))
     except StoreError as error:
-        logger.warning("a drop cannot be answered in its place: %s", error)
-        return _rejected([ValidationIssue(str(error), hint="drop it into incoming/<team>/<job>/")])
-    for _ in range(LOOKS):
+        logger.warning("cannot write the status of a submission: %s", error)
+        return _rejected([ValidationIssue(str(error), hint="upload it to incoming/<team>/<job>/")])
+    for _ in range(ATTEMPTS):
         submission = _find(store, team, job)
         outcome = _answer(store, submission, links or {}, limits) if submission else _gone(store, team, job)
-        # Another intake may have seen more than this one and have answered first.
+        # Another intake may have seen a newer version and may have written its status first.
         if _fingerprint(_find(store, team, job)) == _fingerprint(submission):
             break
     return outcome
@@ -119,7 +119,7 @@ def _answer(
         and now.run_key == record.run_key
         and now.state not in {"waiting", "rejected"}
     ):
-        # The run that this asks for has begun or is over: how it went stays in sight.
+        # The run has started or ended already: its state stays.
         outcome, links = Outcome(now.state, now.message, record, now.errors), {**now.links, **links}
         run = now.run
     write_status(
@@ -138,7 +138,7 @@ def _answer(
 
 
 def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outcome:
-    """Say what becomes of a submission.
+    """Return the outcome of a submission.
 
     Raises:
         UserError: it is rejected.
@@ -151,17 +151,17 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
         spec = _load(store, submission.spec)
         data, issues = check_data(store, choose_data(submission, spec), spec, limits)
     except ObjectMissingError:
-        return Outcome("waiting", "A file was taken away while it was looked at; drop it again.")
+        return Outcome("waiting", "A file was deleted during the check; upload it again.")
     if issues:
         return _rejected(issues)
     if not data:
         wanted = spec.data.path or "<name>.csv"
-        message = f"Waiting for data: drop {wanted} beside {layout.SPEC_FILE}."
-        if not spec.partitions and any(lies_deeper(submission, found) for found in submission.files):
-            message += ' Files in folders are read as partitions only: [data] path = "data/{date}.csv".'
+        message = f"Waiting for data: upload {wanted} next to {layout.SPEC_FILE}."
+        if not spec.partitions and any(is_nested(submission, found) for found in submission.files):
+            message += ' Files in subfolders are read only as partitions: [data] path = "data/{date}.csv".'
         return Outcome("waiting", message)
     now = datetime.now(UTC)
-    # What each run chooses itself is no part of the job's version: new data makes no new version.
+    # If each run selects its own data, new data is not a new version of the job.
     pinned = [] if spec.chosen_by_run else data
     record = Registry(store).accept(
         spec, submission.team, submission.job, pinned, now, submission.fingerprint
@@ -170,7 +170,7 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
 
 
 def _load(store: Store, found: ObjectInfo) -> Spec:
-    """Read the spec, all of its errors at once.
+    """Read the spec and report all of its errors at once.
 
     Raises:
         SpecError: it is not valid.
@@ -179,7 +179,7 @@ def _load(store: Store, found: ObjectInfo) -> Spec:
     from dmls_core.settings import SpecLimits
 
     limits = SpecLimits.from_environment()
-    # One byte more than is allowed is enough for the parser to refuse it.
+    # One byte beyond the limit is enough for the parser to reject it.
     content, _ = store.read(found.key, limit=limits.bytes + 1)
     return load_spec(content, layout.SPEC_FILE, limits=limits)
 
@@ -191,12 +191,12 @@ def _without_spec(store: Store, submission: Submission) -> Outcome:
     if others:
         message = f"Waiting for the spec: rename {others[0]} to {layout.SPEC_FILE}."
     else:
-        message = f"Waiting for the spec: drop {layout.SPEC_FILE} beside {', '.join(names[:3])}."
+        message = f"Waiting for the spec: upload {layout.SPEC_FILE} next to {', '.join(names[:3])}."
     return Outcome("waiting", (_RETIRED + message) if record else message, record)
 
 
 def _gone(store: Store, team: str, job: str) -> Outcome:
-    """Retire what is not dropped any more; answer only where an answer lies already."""
+    """Retire a job whose files were deleted; update its status only if it has one."""
     record = _retire(store, team, job)
     message = (_RETIRED if record else "") + f"Waiting for {layout.SPEC_FILE} and its data."
     if read_status(store, team, job):
@@ -205,7 +205,7 @@ def _gone(store: Store, team: str, job: str) -> Outcome:
 
 
 def _retire(store: Store, team: str, job: str) -> JobRecord | None:
-    """Retire a job that is active; return its record if it was."""
+    """Retire a job if it is active, and return its record then."""
     if not (layout.is_name(team) and layout.is_name(job)):
         return None
     registry = Registry(store)
@@ -224,7 +224,7 @@ def _accepted(store: Store, spec: Spec, record: JobRecord) -> str:
     trials = "1 trial" if spec.n_trials == 1 else f"{spec.n_trials} trials"
     what = f"Accepted as version {record.version}: {models}, {trials}, on {files}."
     if store.head(layout.run_folder(record.team, record.name, record.run_key) + layout.RESULT):
-        return f"{what} This spec was trained on this data before; the result is taken from there."
+        return f"{what} This spec was already trained on this data; its result is used."
     if spec.schedule and spec.schedule.cron:
-        return f"{what} Training starts by itself, now and then by {spec.schedule.cron}."
-    return f"{what} Training starts by itself."
+        return f"{what} Training starts now, and then by the schedule {spec.schedule.cron}."
+    return f"{what} Training starts automatically."

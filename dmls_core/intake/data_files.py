@@ -1,48 +1,52 @@
-"""Which of the dropped files hold the data, and do they look right?"""
+"""Choose the data files of a submission or an interval, and check how each begins."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from dmls_core.errors import SubmissionError, ValidationIssue
-from dmls_core.intake.csv_head import check_csv_head
-from dmls_core.intake.partitions import find_partitions, newest_partition
-from dmls_core.intake.submissions import Submission, file_name, is_data, lies_deeper
+from dmls_core.intake.csv_check import check_csv_head
+from dmls_core.intake.submissions import Submission, file_name, is_data, is_nested
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
+    from dmls_core.spec.partitions import PartitionPattern
 
 _PARQUET_MARK = b"PAR1"
 _SMALLEST_PARQUET = 12
 
 
 def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
-    """Return the data files that the spec means, in order of names; none if they are still to come.
+    """Return the data files that the spec selects, in order of their names; none if they are missing.
 
-    Of partitions these are the files of the latest period.
+    Of partitions, these are the files of the latest period.
 
     Raises:
-        SubmissionError: it is not clear which are meant, or what format they have.
+        SubmissionError: the selection or the format is ambiguous.
     """
     path = spec.data.path
-    beside = [found for found in submission.files if not lies_deeper(submission, found)]
+    candidates = [found for found in submission.files if not is_nested(submission, found)]
     if spec.partitions:
         folder = layout.incoming_folder(submission.team, submission.job)
         partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
         chosen = [found.file for found in newest_partition(partitions)]
     elif path is None:
-        chosen = [found for found in beside if is_data(found) and not spec.means_labels(file_name(found))]
+        chosen = [found for found in candidates if is_data(found) and not spec.means_labels(file_name(found))]
         if len(chosen) > 1:
             names = ", ".join(map(file_name, chosen))
             raise SubmissionError(
                 ValidationIssue(
-                    f"there are {len(chosen)} data files and the spec does not say which to train on",
+                    f"there are {len(chosen)} data files, and the spec does not name one",
                     hint='name one in the spec, such as [data] path = "'
                     + file_name(chosen[0])
-                    + '", or take the others away',
+                    + '", or delete the others',
                     file=layout.SPEC_FILE,
                     key="data.path",
                     found=names if len(names) <= 200 else f"{names[:200]}...",
@@ -52,21 +56,21 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         if "/" in path or "\\" in path or path in {".", ".."}:
             raise SubmissionError(
                 ValidationIssue(
-                    "the data must lie beside the spec",
-                    hint="name a file of the same folder, without slashes; partitions may lie in folders: "
+                    "the data must be in the same folder as the spec",
+                    hint="name a file in this folder, without slashes; only partitions may be in subfolders: "
                     "data/{date}.csv",
                     file=layout.SPEC_FILE,
                     key="data.path",
                     found=path,
                 )
             )
-        chosen = [found for found in beside if fnmatchcase(file_name(found), path)]
+        chosen = [found for found in candidates if fnmatchcase(file_name(found), path)]
     formats = {data_format(found, spec) for found in chosen}
     if len(formats) > 1 or None in formats:
         raise SubmissionError(
             ValidationIssue(
-                "the format of the data cannot be told from its name",
-                hint='say [data] format = "csv" or "parquet"',
+                "the names of the data files do not show their format",
+                hint='set [data] format = "csv" or "parquet"',
                 file=layout.SPEC_FILE,
                 key="data.format",
                 found=", ".join(map(file_name, chosen))[:200],
@@ -78,20 +82,20 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
 def check_data(
     store: Store, chosen: list[ObjectInfo], spec: Spec, limits: IntakeLimits
 ) -> tuple[list[ObjectInfo], list[ValidationIssue]]:
-    """Look at the beginning of each data file.
+    """Check the beginning of each data file.
 
     Returns:
-        The files as they are now, and what is wrong with them.
+        The files as they are now, and their issues.
 
     Raises:
-        ObjectMissingError: a file is gone.
+        ObjectMissingError: a file no longer exists.
     """
     total = sum(found.size for found in chosen)
     if total > limits.data_bytes:
         return chosen, [
             ValidationIssue(
                 "the data is too large",
-                hint="drop less, or ask the platform's team to raise the limit",
+                hint="upload less, or ask the platform team to raise the limit",
                 file=file_name(chosen[0]),
                 found=f"{total:,} bytes",
                 expected=f"at most {limits.data_bytes:,} bytes",
@@ -112,7 +116,7 @@ def check_data(
 
 
 def data_format(found: ObjectInfo, spec: Spec) -> str | None:
-    """Return the format that the spec gives a data file, or its name; ``None`` where neither does."""
+    """Return the format of a data file by the spec or by its name; ``None`` if neither shows it."""
     if spec.data.format:
         return spec.data.format
     ending = found.key.lower().rpartition(".")[2]
@@ -121,15 +125,65 @@ def data_format(found: ObjectInfo, spec: Spec) -> str | None:
 
 def _check_parquet_head(file: str, head: bytes) -> list[ValidationIssue]:
     if not head:
-        return [ValidationIssue("the file is empty", hint="drop it again", file=file)]
+        return [ValidationIssue("the file is empty", hint="upload it again", file=file)]
     if len(head) < _SMALLEST_PARQUET or not head.startswith(_PARQUET_MARK):
         return [
             ValidationIssue(
                 "the file is not Parquet",
-                hint="give it the ending of what it is, or write it again",
+                hint="correct its extension, or write it again",
                 file=file,
                 found=repr(head[:4]),
                 expected=repr(_PARQUET_MARK),
             )
         ]
     return []
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A file with the data of one period.
+
+    Attributes:
+        file: the object.
+        start: start of the period, in UTC.
+        end: end of the period, in UTC, excluded.
+    """
+
+    file: ObjectInfo
+    start: datetime
+    end: datetime
+
+
+def find_partitions(
+    objects: Iterable[ObjectInfo], folder: str, pattern: PartitionPattern, timezone: str
+) -> list[Partition]:
+    """Return the files that match a pattern, in order of time and name.
+
+    Args:
+        objects: a listing.
+        folder: prefix of the keys, with a slash at its end.
+        pattern: the pattern of ``[data] path``.
+        timezone: time zone of the dates in names.
+    """
+    zone = ZoneInfo(timezone)
+    found = []
+    for info in objects:
+        period = pattern.period(info.key.removeprefix(folder), zone)
+        if info.key.startswith(folder) and period:
+            found.append(Partition(info, *period))
+    return sorted(found, key=lambda partition: (partition.start, partition.file.key))
+
+
+def partitions_between(
+    partitions: Iterable[Partition], start: datetime | None, end: datetime
+) -> list[Partition]:
+    """Return the partitions that end after ``start`` and no later than ``end``.
+
+    So consecutive intervals share no partition, and no interval gets rows from after it.
+    """
+    return [found for found in partitions if (start is None or start < found.end) and found.end <= end]
+
+
+def newest_partition(partitions: list[Partition]) -> list[Partition]:
+    """Return the files of the latest period."""
+    return [found for found in partitions if found.start == partitions[-1].start] if partitions else []

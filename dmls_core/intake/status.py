@@ -1,11 +1,14 @@
-"""What DMLS answers to a drop."""
+"""The status of a submission, as ``_status.json`` and as the page ``_status.md``."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from dmls_core.errors import ValidationIssue
 
@@ -15,18 +18,18 @@ State = Literal["waiting", "rejected", "accepted", "running", "awaiting approval
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What ``_status.json`` says.
+    """The content of ``_status.json``.
 
     Attributes:
-        state: how far the submission has come.
-        message: the same in the user's words.
-        job: ``<team>/<job>`` as it was dropped.
-        errors: what is wrong, where and how to mend it.
-        run_key: of the run that the submission asked for, once accepted.
-        links: name -> address, of pages about the run.
-        fingerprint: of the submission that this answers.
+        state: state of the submission or its run.
+        message: the state in a sentence.
+        job: ``<team>/<job>`` as in the folder names.
+        errors: the errors of the submission or its run.
+        run_key: key of the run of the accepted submission.
+        links: name -> address of pages about the run.
+        fingerprint: fingerprint of the submission.
         updated: ISO time in UTC.
-        run: key of the run that this tells of, where each run chooses its data itself; else empty.
+        run: key of the latest run if each run selects its own data; else empty.
     """
 
     state: State
@@ -41,7 +44,7 @@ class Status:
 
     @property
     def run_folder_key(self) -> str | None:
-        """Key of the run whose folder holds what this tells of."""
+        """Return the key of the run that the status is about."""
         return self.run or self.run_key
 
     def as_json(self) -> dict[str, Any]:
@@ -51,15 +54,15 @@ class Status:
 
     @classmethod
     def from_json(cls, content: object) -> Status:
-        """Build a status from what ``as_json`` returned.
+        """Build a status from the result of ``as_json``.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: it is not a status.
         """
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError("not a status of a known schema")
         try:
-            content = {"run": "", **content}  # earlier releases know no runs that choose their data
+            content = {"run": "", **content}  # earlier releases have no runs that select their data
             values = {name.name: content[name.name] for name in fields(cls)}
             status = cls(**values | {"errors": tuple(map(as_issue, values["errors"]))})
         except (KeyError, TypeError, AttributeError) as error:
@@ -69,10 +72,10 @@ class Status:
 
 
 def _check(status: Status) -> None:
-    """Hold a status that was read against its types: users may write where it lies, and pages show it.
+    """Check the types of a status that was read: users can write the file, and pages show it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: a type is wrong.
     """
     texts: list[object] = [status.message, status.job, status.fingerprint, status.updated, status.run]
     texts += [status.run_key or ""]
@@ -84,11 +87,11 @@ def _check(status: Status) -> None:
         raise ValueError("not a status: unknown state or links")
     for text in (*texts, *status.links, *status.links.values()):
         if not isinstance(text, str):
-            raise ValueError(f"not a status: {text!r} is no text")
-        text.encode()  # no half of a surrogate pair, which no answer could hold
+            raise ValueError(f"not a status: {text!r} is not a text")
+        text.encode()  # a lone surrogate could not be written again
     for number in numbers:
         if number is not None and type(number) is not int:
-            raise ValueError(f"not a status: {number!r} is no place")
+            raise ValueError(f"not a status: {number!r} is not a line or column")
     try:
         if status.updated:
             datetime.fromisoformat(status.updated).astimezone(UTC)
@@ -97,7 +100,7 @@ def _check(status: Status) -> None:
 
 
 def as_issue(issue: ValidationIssue | Mapping[str, Any]) -> ValidationIssue:
-    """Return an issue from its JSON form; keys that are not known are left out.
+    """Build an issue from its JSON form; unknown keys are ignored.
 
     Raises:
         TypeError: it has no message.
@@ -106,3 +109,88 @@ def as_issue(issue: ValidationIssue | Mapping[str, Any]) -> ValidationIssue:
         return issue
     known = {name.name for name in fields(ValidationIssue)}
     return ValidationIssue(**{name: value for name, value in issue.items() if name in known})
+
+
+MAX_SHOWN = 600
+"""Characters of a text on the page."""
+
+MAX_ERRORS = 50
+"""Errors on the page; ``_status.json`` may have more."""
+
+_HEADLINES = {
+    "waiting": "A file is still missing.",
+    "rejected": "The submission has errors. Fix them and upload it again.",
+    "accepted": "The submission is accepted; training starts automatically.",
+    "running": "The job is running.",
+    "awaiting approval": "The model is ready and waits for approval.",
+    "deployed": "The model is served.",
+    "failed": "The run failed.",
+}
+
+# An underscore inside a word is not markup: escaping it would spoil column names.
+_MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+_LINE_START = re.compile(r"^(\s*)([#>+=-]|\d+[.)])")
+
+
+def status_page(status: Status) -> str:
+    """Return the page in Markdown; texts from the user are escaped."""
+    lines = [
+        f"# {escape(status.job) or 'Submission'}: {status.state}",
+        "",
+        _HEADLINES[status.state],
+        "",
+        escape(status.message),
+        "",
+    ]
+    if status.errors:
+        lines += ["| place | error | hint |", "| --- | --- | --- |"]
+        lines += [_row(issue) for issue in status.errors[:MAX_ERRORS]]
+        if (more := len(status.errors) - MAX_ERRORS) > 0:
+            lines += ["", f"{more} more are in `_status.json`."]
+        lines += [""]
+    if status.links:
+        lines += [f"- {escape(name)}: {_address(str(link))}" for name, link in sorted(status.links.items())]
+        lines += [""]
+    if status.run_folder_key:
+        lines += [f"Run: `{status.run_folder_key}`", ""]
+    lines += [
+        f"Updated {status.updated}. DMLS writes this file. Upload a file to have it checked again.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def escape(text: str) -> str:
+    """Return one line of Markdown that shows ``text`` literally, including hidden characters."""
+    shown = "".join(map(_visible, text[:MAX_SHOWN])) + ("..." if len(text) > MAX_SHOWN else "")
+    shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _LINE_START.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", shown))
+
+
+def _visible(character: str) -> str:
+    if character in "\r\n\t":
+        return " "
+    if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
+        return f"U+{ord(character):04X}"
+    return character
+
+
+def _row(issue: ValidationIssue) -> str:
+    place = issue.file
+    if issue.line:
+        place += f", line {issue.line}" if place else f"line {issue.line}"
+    if issue.column:
+        place += f", column {issue.column}"
+    if issue.key:
+        place += f" ({issue.key})" if place else issue.key
+    wrong = issue.message
+    if issue.found:
+        wrong += f"; found: {issue.found}"
+    if issue.expected:
+        wrong += f"; expected: {issue.expected}"
+    return f"| {escape(place)} | {escape(wrong)} | {escape(issue.hint)} |"
+
+
+def _address(link: str) -> str:
+    parts = urlsplit(link) if link.isprintable() and not re.search(r"[\s<>]", link) else None
+    return f"<{link}>" if parts and parts.scheme in {"http", "https"} and parts.netloc else escape(link)

@@ -1,13 +1,14 @@
-"""From a listing of ``incoming/`` to the submissions in it. Pure: no store is asked."""
+"""Find the submissions below ``incoming/``, and upload one."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from dmls_core.errors import StoreError, ValidationIssue
+from dmls_core.errors import StoreError, SubmissionError, ValidationIssue
 from dmls_core.store import ObjectInfo, Store, check_key, layout
 
 DATA_ENDINGS = (".csv", ".parquet")
@@ -15,16 +16,16 @@ DATA_ENDINGS = (".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One folder below ``incoming/`` that holds a spec or data.
+    """One folder below ``incoming/`` with a spec or data.
 
     Attributes:
-        team: as it was dropped; a fit name only where ``issues`` is empty.
-        job: as it was dropped, like ``team``; holds slashes if the folder lies too deep.
+        team: name of the team's folder; a valid name only if ``issues`` is empty.
+        job: name of the job's folder, like ``team``; it contains slashes if the folder is too deep.
         spec: the object ``spec.toml``.
-        files: every other file, in order of names, those in folders below it among them; no hidden ones
-            and none of DMLS's own answers.
-        issues: what is wrong with the place or with names; reason enough to reject it unread.
-        fingerprint: changes when any of its files does.
+        files: all other files, including those in subfolders, in order of their names; without hidden files
+            and the status files.
+        issues: issues of its place or names, for which it is rejected unread.
+        fingerprint: changes whenever one of its files changes.
     """
 
     team: str
@@ -36,24 +37,24 @@ class Submission:
 
 
 def find_submissions(store: Store) -> list[Submission]:
-    """Return the submissions that one listing shows, in order of team and job."""
+    """Return the submissions in the store, in order of team and job."""
     return group_submissions(store.list(layout.INCOMING))
 
 
 def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
-    """Group a listing into submissions, in order of team and job; never fails, whatever the keys.
+    """Group a listing into submissions, in order of team and job; any key is accepted.
 
     Args:
-        objects: with keys relative to the root; those not below ``incoming/`` are left out.
+        objects: objects with keys relative to the root; those not below ``incoming/`` are ignored.
     """
     folders: dict[tuple[str, str], dict[str, ObjectInfo]] = {}
     for found in objects:
         drop = layout.parse_incoming(found.key)
         if drop is None or layout.incoming_file(*drop) != found.key:
-            continue  # an empty folder name at its end: nothing can be written beside it
+            continue  # an empty folder name at its end: nothing can be written next to it
         if drop.filename and not drop.filename.startswith((".", "_status.")):
             folders.setdefault((drop.team, drop.job), {})[drop.filename] = found
-    _take_up_partitions(folders)
+    _adopt_partitions(folders)
     return [
         _submission(team, job, files)
         for (team, job), files in sorted(folders.items())
@@ -61,10 +62,10 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
     ]
 
 
-def _take_up_partitions(folders: dict[tuple[str, str], dict[str, ObjectInfo]]) -> None:
-    """Count the files of folders below a job's own, which hold partitions, as the job's.
+def _adopt_partitions(folders: dict[tuple[str, str], dict[str, ObjectInfo]]) -> None:
+    """Add the files in subfolders of a job, which are partitions, to the job.
 
-    A folder with a spec of its own is a submission in the wrong place.
+    A subfolder with its own spec is a misplaced submission.
     """
     for (team, job), files in list(folders.items()):
         name, deeper, rest = job.partition("/")
@@ -79,13 +80,13 @@ def file_name(found: ObjectInfo) -> str:
     return found.key.rpartition("/")[2]
 
 
-def lies_deeper(submission: Submission, found: ObjectInfo) -> bool:
-    """Say whether a file lies in a folder below the submission's own."""
+def is_nested(submission: Submission, found: ObjectInfo) -> bool:
+    """Return whether a file is in a subfolder of the submission's folder."""
     return "/" in found.key.removeprefix(layout.incoming_folder(submission.team, submission.job))
 
 
 def is_data(found: ObjectInfo) -> bool:
-    """Say whether a file's name shows that it holds data."""
+    """Return whether a file is a data file by its name."""
     return found.key.lower().endswith(DATA_ENDINGS)
 
 
@@ -109,8 +110,8 @@ def _unreadable(files: dict[str, ObjectInfo]) -> list[ValidationIssue]:
         except StoreError:
             issues.append(
                 ValidationIssue(
-                    f"a file cannot be named {name!r}",
-                    hint="rename it, without backslashes and control characters",
+                    f"a file cannot have the name {name!r}",
+                    hint="use a name without backslashes and control characters",
                     file=name,
                 )
             )
@@ -121,8 +122,8 @@ def _misplaced(team: str, job: str) -> list[ValidationIssue]:
     if not team or not job:
         return [
             ValidationIssue(
-                "the files lie directly in " + (f"the folder of team {team!r}" if team else "'incoming/'"),
-                hint="make a folder for the job and drop spec.toml and its data there",
+                "the files are directly in " + (f"the folder of team {team!r}" if team else "'incoming/'"),
+                hint="create a folder for the job, and upload spec.toml and its data to it",
                 found=layout.incoming_folder(team, job),
                 expected="incoming/<team>/<job>/",
             )
@@ -131,8 +132,8 @@ def _misplaced(team: str, job: str) -> list[ValidationIssue]:
     if deeper and layout.is_name(team) and layout.is_name(name):
         return [
             ValidationIssue(
-                "the files lie in a folder below the job's own, where nothing is read",
-                hint=f"move them up to {layout.incoming_folder(team, name)}",
+                "the files are in a subfolder of the job's folder, which is not read",
+                hint=f"move them to {layout.incoming_folder(team, name)}",
                 found=layout.incoming_folder(team, job),
                 expected="incoming/<team>/<job>/",
             )
@@ -142,3 +143,96 @@ def _misplaced(team: str, job: str) -> list[ValidationIssue]:
         for kind, text in (("team", team), ("job", job))
         if not layout.is_name(text)
     ]
+
+
+def submit(
+    store: Store, spec_path: Path, data_paths: Sequence[Path], team: str, name: str
+) -> list[ObjectInfo]:
+    """Upload the data and then the spec, so that the intake never finds the spec without its data.
+
+    Args:
+        store: the store to upload to.
+        spec_path: the spec.
+        data_paths: files and folders, see ``named_files``.
+        team: the team that owns the job.
+        name: name of the job.
+
+    Returns:
+        The written objects, the spec last.
+
+    Raises:
+        SubmissionError: a name is invalid or a file is missing; nothing was uploaded.
+        StoreError: the upload failed.
+    """
+    layout.check_name("team", team)
+    layout.check_name("job", name)
+    files = named_files(data_paths)
+    issues = [*_missing(spec_path), *(issue for _, path in files for issue in _check(path))]
+    names = [file_name for file_name, _ in files]
+    issues += [
+        ValidationIssue("two data files have the same name", hint="rename one", file=double)
+        for double in sorted({double for double in names if names.count(double) > 1})
+    ]
+    if issues:
+        raise SubmissionError(issues)
+    written = [store.upload(layout.incoming_file(team, name, file_name), path) for file_name, path in files]
+    return [*written, store.upload(layout.incoming_file(team, name, layout.SPEC_FILE), spec_path)]
+
+
+def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return files with their names below the job's folder.
+
+    A folder stands for all data files below it, and their names start with its name:
+    ``data/2026-01-05.csv``. Hidden files and other files are ignored.
+
+    Raises:
+        SubmissionError: a folder has no data file.
+    """
+    found = []
+    for path in paths:
+        if not path.is_dir():
+            found.append((path.name, path))
+            continue
+        base = path.absolute().parent
+        files = [file for file in sorted(path.absolute().rglob("*")) if _is_data(file, base)]
+        if not files:
+            hint = f"add files with names that end in {' or '.join(DATA_ENDINGS)}"
+            raise SubmissionError(ValidationIssue("the folder has no data file", hint=hint, file=str(path)))
+        found += [(file.relative_to(base).as_posix(), file) for file in files]
+    return found
+
+
+def _is_data(file: Path, base: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(base).parts)
+    return file.name.lower().endswith(DATA_ENDINGS) and not hidden and file.is_file()
+
+
+def _missing(path: Path) -> list[ValidationIssue]:
+    return (
+        []
+        if path.is_file()
+        else [ValidationIssue("the file does not exist", hint="correct the path", file=str(path))]
+    )
+
+
+def _check(path: Path) -> list[ValidationIssue]:
+    return _missing(path) or check_data_name(path.name, str(path))
+
+
+def check_data_name(name: str, shown: str = "") -> list[ValidationIssue]:
+    """Return the issues of the name of a data file.
+
+    Args:
+        name: the name without folders.
+        shown: the name in messages, if it differs.
+    """
+    if name.startswith((".", "_status.")) or not name.isprintable() or "/" in name or "\\" in name:
+        return [ValidationIssue("a data file cannot have this name", hint="rename it", file=shown or name)]
+    if not name.lower().endswith(DATA_ENDINGS):
+        endings = " or ".join(DATA_ENDINGS)
+        return [
+            ValidationIssue(
+                "this is not a data file", hint=f"its name must end in {endings}", file=shown or name
+            )
+        ]
+    return []

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import MISSING, category_text
-from dmls_core.data.files import Files
+from dmls_core.data.files import DataFiles
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.monitoring.inference_log import COLUMN_PREFIX
 from dmls_core.settings import DataLimits
@@ -104,7 +104,9 @@ def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | No
     """
     limits = DataLimits.from_environment()
     known = path.suffix.lower() in (".csv", ".parquet")
-    files = Files([path], None if known else data_format, replace(limits, rows=min(limits.rows, MAX_ROWS)))
+    files = DataFiles(
+        [path], None if known else data_format, replace(limits, rows=min(limits.rows, MAX_ROWS))
+    )
     names = files.sources[0].names
     _check_columns(path.name, names, target)
     text = pl.Categorical()

@@ -15,11 +15,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data import Encoder, encode_table
+from dmls_core.data.categoricals import DistinctTexts
 from dmls_core.data.encoder import category_text
-from dmls_core.data.files import Files
-from dmls_core.data.source import Look
+from dmls_core.data.files import DataFiles
+from dmls_core.data.sources import ColumnType
 from dmls_core.data.table import Table, TableColumn
-from dmls_core.data.texts import Texts
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.monitoring.drift import Drift, compare
 from dmls_core.monitoring.profile import Column, Profile, Values, predicted
@@ -129,14 +129,14 @@ def read_new_data(paths: Sequence[Path], baseline: Profile, limits: DataLimits |
     Raises:
         DataError: a file cannot be read, or contains no feature of the model.
     """
-    files = Files(paths, None, limits or DataLimits.from_environment())
+    files = DataFiles(paths, None, limits or DataLimits.from_environment())
     wanted = [column for column in baseline.columns if column.role != "prediction"]
     names = [_unique_names(source.names, source.path.name, wanted) for source in files.sources]
-    looks = files.looks([column.name for column in wanted])
+    column_types = files.column_types([column.name for column in wanted])
     present = [
         column
         for column in wanted
-        if all(column.name in found for found in names) and looks[column.name] != "unusable"
+        if all(column.name in found for found in names) and column_types[column.name] != "unusable"
     ]
     if not any(column.role == "feature" for column in present):
         raise DataError(
@@ -148,7 +148,7 @@ def read_new_data(paths: Sequence[Path], baseline: Profile, limits: DataLimits |
                 hint="use the column names that the model was trained with",
             )
         )
-    frame = files.read({column.name: _type(column, looks[column.name]) for column in present})
+    frame = files.read({column.name: _type(column, column_types[column.name]) for column in present})
     if len(present) > 1:  # skip blank lines of a CSV
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     return NewData(
@@ -177,8 +177,8 @@ def _unique_names(names: Sequence[str], file: str, wanted: Sequence[Column]) -> 
     return set(names)
 
 
-def _type(column: Column, look: Look) -> pl.DataType:
-    if column.kind == "category" or look in ("time", "category", "text"):
+def _type(column: Column, column_type: ColumnType) -> pl.DataType:
+    if column.kind == "category" or column_type in ("time", "category", "text"):
         return pl.Categorical()
     return pl.Float64() if column.role == "target" else pl.Float32()
 
@@ -200,7 +200,7 @@ def _values(series: pl.Series, column: Column) -> Values:
 def _numbers(series: pl.Series) -> NDArray[np.floating]:
     if not series.dtype.is_numeric():
         # Each distinct text is parsed once; a text that is not a number becomes missing.
-        frame = Texts.of(series).frame.with_columns(
+        frame = DistinctTexts.of(series).frame.with_columns(
             pl.when(pl.col("stripped").str.to_lowercase() == "true")
             .then(1.0)
             .when(pl.col("stripped").str.to_lowercase() == "false")

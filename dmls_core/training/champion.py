@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data import CategoryFeature, Encoder, Table, content_hash, encode_table
-from dmls_core.data.cut import Cut, rows_from
+from dmls_core.data.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.evaluate.comparison import Freshness
 from dmls_core.hardware import available_cpus
@@ -214,8 +214,8 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
     if request.until is None or seen.until is None:
         return None
     if spec.columns.time:
-        cut = Cut(spec.columns.time, seen.until, request.until, spec.timezone)
-        parts = [rows_from(file.path, cut, data_format=spec.data.format) for file in job.files]
+        cut = TimeFilter(spec.columns.time, seen.until, request.until, spec.timezone)
+        parts = [rows_within(file.path, cut, data_format=spec.data.format) for file in job.files]
     else:
         new = [file.sha256 not in seen.files for file in job.files]
         parts = [np.full(height, flag) for height, flag in zip(table.heights, new, strict=True)]

@@ -99,12 +99,12 @@ def cut_data(
     Raises:
         DataError: a file has no such column, or no time in it; or no row is left.
     """
-    from dmls_core.data.cut import Cut, cut_files
+    from dmls_core.data.time_filter import TimeFilter, filter_files
 
     if spec.columns.time is None:
         return list(files)
-    cut = Cut(spec.columns.time, since, until, spec.timezone)
-    paths = cut_files([file.path for file in files], cut, folder, data_format=spec.data.format)
+    cut = TimeFilter(spec.columns.time, since, until, spec.timezone)
+    paths = filter_files([file.path for file in files], cut, folder, data_format=spec.data.format)
     return [replace(file, path=path) for file, path in zip(files, paths, strict=True) if path]
 
 

@@ -23,7 +23,7 @@ from dmls_core.store import Registry, Store, open_store
 from dmls_core.store.s3 import S3Store
 from dmls_core.testing.stores import StoreSuite, race
 from tests.services.seaweed import S3Server, Seaweed
-from tests.unit.intake.drops import CSV, SPEC, drop
+from tests.unit.intake.uploads import CSV, SPEC, drop
 from tests.unit.store.fakes import FakeSpec, data
 
 

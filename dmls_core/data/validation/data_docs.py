@@ -1,9 +1,8 @@
-"""Great Expectations' Data Docs page of a validation, as one file that works without a network.
+"""Write the Data Docs page of a validation as one file that works without a network.
 
-The page as rendered takes its styles, scripts and images from half a dozen servers, which a report on
-somebody's data must not do, and puts the data's own texts in as if they were HTML. So texts are escaped
-first, and of the page only tags and attributes that can load or run nothing are kept, under a small style
-sheet.
+Great Expectations renders a page that loads styles, scripts and images from several servers and contains the
+texts of the data as HTML. So texts are escaped first, and only tags and attributes that cannot load or run
+anything are kept, with a small style sheet.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ th, td { border-bottom: 1px solid #d0d7de; padding: .3rem .5rem; text-align: lef
 
 
 class _Page(HTMLParser):
-    """Keeps what is harmless of a page's body."""
+    """Keeps the harmless parts of a page's body."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,8 +106,8 @@ def write_docs(result: ExpectationSuiteValidationResult, folder: Path) -> None:
     """Write ``index.html``.
 
     Args:
-        result: what the page is about; its texts are escaped in place.
-        folder: where to; made if it is not there.
+        result: the results of the validation; their texts are escaped in place.
+        folder: folder for the page; created if it does not exist.
     """
     for found in result.results:
         found.result = {key: _escaped(value) for key, value in found.result.items()}

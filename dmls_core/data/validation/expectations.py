@@ -1,17 +1,17 @@
-"""What is expected of the data: what the spec implies, and what its ``[expectations]`` adds.
+"""Plan the expectations of the data: those that every spec implies, and those of its ``[expectations]``.
 
-Implied, for every spec:
+Every spec implies:
 
-* there is a row; every column that the spec names is there,
-* a feature most of whose values are numbers holds nothing else, and so does a regressor's target,
-* at most 95 % of a feature's values are missing, and at most 50 % of the target's (rows without a target are
-  left out of the training); ``[expectations] max_missing`` sets both,
-* a target has at least two different values.
+* the data has a row, and every column that the spec names,
+* a feature with more numbers than other values contains only numbers, and so does a regressor's target,
+* at most 95 % of a feature's values are missing, and at most 50 % of the target's (training leaves out rows
+  without a target); ``[expectations] max_missing`` sets both,
+* the target has at least two different values.
 
 ``[expectations.columns.NAME]`` adds ``min`` and ``max`` (of numbers), ``values``, ``pattern`` (a regular
-expression found anywhere in the text, unless it says ``^`` and ``$``; it makes the column text, which has no
-bounds), ``max_missing`` and ``unique``. The column need not be a feature. A missing
-value meets all of them but ``max_missing``.
+expression that matches anywhere in the text unless it has ``^`` and ``$``; the column is then text, without
+bounds), ``max_missing`` and ``unique``. The column need not be a feature. A missing value meets all of them
+except ``max_missing``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dmls_core.data.column_roles import ColumnRoles
 from dmls_core.data.encoder import category_text
-from dmls_core.data.roles import Roles
 from dmls_core.spec import ColumnExpectation, Expectations, Spec
 
 Kind = Literal[
@@ -36,11 +36,11 @@ _FLOATS = ["float", "float32", "float64"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a column that is there looks like.
+    """Facts about a column of the data.
 
     Attributes:
-        numeric: whether most of its values are numbers.
-        texts: its distinct texts, where it holds any that is no number.
+        numeric: whether more than half of its values are numbers.
+        texts: its distinct texts, if any value is not a number.
     """
 
     numeric: bool
@@ -49,13 +49,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One thing that is expected.
+    """One expectation.
 
     Attributes:
         column: the column; empty for the table as a whole.
-        kind: what sort of expectation; a column has at most one of each.
-        statement: the same in plain words.
-        arguments: what Great Expectations is told besides the column.
+        kind: kind of expectation; a column has at most one of each.
+        statement: the expectation in plain words.
+        arguments: arguments of Great Expectations besides the column.
     """
 
     column: str
@@ -65,20 +65,20 @@ class Expectation:
 
 
 def plan_expectations(
-    spec: Spec, roles: Roles | None, facts: Mapping[str, Facts], missing: tuple[str, ...]
+    spec: Spec, roles: ColumnRoles | None, facts: Mapping[str, Facts], missing: tuple[str, ...]
 ) -> list[Expectation]:
-    """Return everything that is expected of the data.
+    """Return all expectations of the data.
 
     Args:
-        spec: the spec.
-        roles: which of the data's columns are features; None if that cannot be told, since some are missing.
-        facts: of each column that is there and is read.
-        missing: columns that the spec names and that are not there.
+        spec: the accepted spec.
+        roles: the roles of the columns; None if columns are missing.
+        facts: facts about each column that is read.
+        missing: columns of the spec that are missing.
     """
     wanted = spec.expectations
     found: list[Expectation] = [
         _row_count(wanted),
-        *(Expectation(name, "exists", "the column is there") for name in (*facts, *missing)),
+        *(Expectation(name, "exists", "the column exists") for name in (*facts, *missing)),
     ]
     for name, fact in facts.items():
         own = wanted.columns.get(name) or ColumnExpectation()
@@ -123,7 +123,7 @@ def _missing(name: str, spec: Spec, own: ColumnExpectation) -> Expectation:
 def _own(name: str, own: ColumnExpectation, fact: Facts) -> Iterator[Expectation]:
     bounds = [f"at least {own.min}"] if own.min is not None else []
     bounds += [f"at most {own.max}"] if own.max is not None else []
-    if bounds and fact.numeric and not fact.texts:  # texts fail as numbers already
+    if bounds and fact.numeric and not fact.texts:  # texts already fail the expectation of numbers
         arguments = {"min_value": own.min, "max_value": own.max}
         yield Expectation(name, "between", f"every value is {' and '.join(bounds)}", arguments)
     if own.values is not None:
@@ -133,11 +133,11 @@ def _own(name: str, own: ColumnExpectation, fact: Facts) -> Iterator[Expectation
     if own.pattern is not None:
         yield Expectation(name, "pattern", f"every value matches {own.pattern}", {"regex": own.pattern})
     if own.unique:
-        yield Expectation(name, "unique", "no value comes twice")
+        yield Expectation(name, "unique", "no value occurs twice")
 
 
 def _spelled(values: tuple[Any, ...], fact: Facts) -> list[Any]:
-    """Return the values allowed as the data spells them: 1 allows the text 1.0 as it does in a category."""
+    """Return the allowed values as spelled in the data: 1 also allows the text 1.0, as in a category."""
     if not fact.texts:
         return list(values)
     allowed = {category_text(value) for value in values}

@@ -1,4 +1,4 @@
-"""The data as Great Expectations sees it: a pandas frame of numbers and texts, missing values told."""
+"""Read the data for Great Expectations: a pandas frame of numbers and texts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
+from dmls_core.data.categoricals import DistinctTexts
+from dmls_core.data.column_roles import ColumnRoles, assign_roles
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.files import Files
-from dmls_core.data.roles import Roles, choose_roles
-from dmls_core.data.source import Look
-from dmls_core.data.texts import Texts
+from dmls_core.data.files import DataFiles
+from dmls_core.data.sources import ColumnType
 from dmls_core.data.validation.expectations import Facts
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
@@ -23,20 +23,20 @@ from dmls_core.spec import ColumnExpectation, Spec
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The data to look at.
+    """The data to validate.
 
     Attributes:
-        data: numbers as floats, text as ``str`` objects, missing values as NaN and None. A column that should
-            be numbers but holds some texts holds both.
-        facts: what each column looks like.
-        missing: columns that the spec names and that a file lacks.
-        roles: which columns are features; None if a column is missing.
+        data: numbers as floats, text as ``str`` objects, missing values as NaN and None. A column of numbers
+            in which some values are texts contains both.
+        facts: facts about each column.
+        missing: columns of the spec that are missing in a file.
+        roles: the roles of the columns; None if a column is missing.
     """
 
     data: pd.DataFrame
     facts: dict[str, Facts]
     missing: tuple[str, ...]
-    roles: Roles | None
+    roles: ColumnRoles | None
 
 
 def read_frame(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Frame:
@@ -45,18 +45,18 @@ def read_frame(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Frame:
     Raises:
         DataError: a file is broken.
     """
-    files = Files(paths, spec.data.format, limits)
+    files = DataFiles(paths, spec.data.format, limits)
     first = files.sources[0]
     try:
-        roles = choose_roles(spec.columns, first.names, first.path.name, first.header_line)
-    except DataError:  # of missing columns; the expectations say so
+        roles = assign_roles(spec.columns, first.names, first.path.name, first.header_line)
+    except DataError:  # columns are missing: the expectations report them
         roles = None
     used = roles.used if roles else (*spec.columns.features, spec.columns.target)
     names = dict.fromkeys((*used, *spec.expectations.columns))
     present = [name for name in names if all(name in source.names for source in files.sources)]
-    looks = files.looks(present)
-    present = [name for name in present if looks[name] != "unusable"]
-    frame = files.read({name: _type(name, looks[name], spec) for name in present})
+    column_types = files.column_types(present)
+    present = [name for name in present if column_types[name] != "unusable"]
+    frame = files.read({name: _type(name, column_types[name], spec) for name in present})
     empty = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
     frame = frame.filter(~empty)
     facts: dict[str, Facts] = {}
@@ -64,7 +64,7 @@ def read_frame(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Frame:
     for name in present:
         series = frame.drop_in_place(name)
         facts[name], columns[name] = _column(series, as_text=_as_text(name, spec))
-    # Without a copy: Great Expectations only looks.
+    # No copy is needed: Great Expectations does not modify the data.
     data = pd.DataFrame(columns, copy=False)
     return Frame(data, facts, tuple(name for name in names if name not in present), roles)
 
@@ -75,17 +75,17 @@ def _as_text(name: str, spec: Spec) -> bool:
     return own.pattern is not None or (name in spec.columns.categorical and not bounded)
 
 
-def _type(name: str, look: Look, spec: Spec) -> pl.DataType:
-    if look in ("truth", "time", "category", "text") or _as_text(name, spec):
+def _type(name: str, column_type: ColumnType, spec: Spec) -> pl.DataType:
+    if column_type in ("truth", "time", "category", "text") or _as_text(name, spec):
         return pl.Categorical()
-    # What the user wrote bounds for is compared exactly as written.
+    # Values with bounds are compared in double precision.
     return pl.Float64() if name in spec.expectations.columns else pl.Float32()
 
 
 def _column(series: pl.Series, *, as_text: bool) -> tuple[Facts, pd.Series]:
     if series.dtype.is_numeric():
         return Facts(numeric=True), pd.Series(series.fill_nan(None).to_numpy(), copy=False)
-    texts = Texts.of(series)
+    texts = DistinctTexts.of(series)
     numeric = 2 * texts.numbers > texts.rows
     if numeric and not as_text and texts.numbers == texts.rows:
         numbers = series.replace_strict(

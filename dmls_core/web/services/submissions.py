@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
-from dmls_core.intake.submit import check_data_name
+from dmls_core.intake.submissions import check_data_name
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, layout
 from dmls_core.store.base import MAX_PARTS
@@ -121,14 +121,14 @@ def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
     Raises:
         DataError: the file is not a table, or no column can be predicted.
     """
-    from dmls_core.intake.sniff import read_sample, sniff
-    from dmls_core.intake.sniff.apart import sniff_apart
+    from dmls_core.intake.schema_inference import infer_schema, read_sample
+    from dmls_core.intake.schema_inference.inferred_schema import infer_parquet_schema
     from dmls_core.spec.toml_io import toml_text
 
     if file.lower().endswith(".parquet"):
-        found = sniff_apart(file, content, size)
+        found = infer_parquet_schema(file, content, size)
     else:
-        found = sniff(file, read_sample(file, content, complete=len(content) >= size)).as_json()
+        found = infer_schema(file, read_sample(file, content, complete=len(content) >= size)).as_json()
     document = found["document"]
     return InferredSchema.model_validate(
         {**found, "document": mark_floats(document), "toml": toml_text(document)}
@@ -142,7 +142,7 @@ def infer_stored_schema(team: str, name: str, file: str) -> InferredSchema:
         DataError: see ``infer_schema``; or the file is a Parquet file that is too large to be read here.
         ObjectMissingError: there is no such file.
     """
-    from dmls_core.intake.sniff import HEAD, WHOLE_PARQUET
+    from dmls_core.intake.schema_inference import HEAD, WHOLE_PARQUET
 
     if problems := check_data_name(file):
         raise DataError(problems)
@@ -193,8 +193,8 @@ def write_spec(document: Mapping[str, Any], columns: list[str]) -> CheckedSpec:
 
 def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
     """Return the errors that admission would find in a spec, each with its line, column, and a hint."""
-    from dmls_core.intake.csv_header import check_columns
-    from dmls_core.intake.csv_rows import Row
+    from dmls_core.data.csv_records import Row
+    from dmls_core.intake.csv_check import check_columns
     from dmls_core.models import load_spec
 
     spec: Spec | None = None

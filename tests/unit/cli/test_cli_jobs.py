@@ -75,7 +75,7 @@ def test_submit_takes_a_folder_of_partitions(dmls, store, files, tmp_path):
     (tmp_path / "weeks/dt=2026-01-12/a.csv").write_text("a,b\n1,2\n")
     assert dmls("submit", spec, tmp_path / "weeks").code == 1
     (tmp_path / "empty").mkdir()
-    assert "holds no data file" in dmls("submit", spec, tmp_path / "empty").err
+    assert "has no data file" in dmls("submit", spec, tmp_path / "empty").err
     done = dmls("submit", spec, tmp_path / "weeks" / "dt=2026-01-05")
     assert "none of the data files has the name" in done.err
 

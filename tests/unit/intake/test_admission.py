@@ -11,7 +11,7 @@ from dmls_core.intake import admission, admit, find_submissions, read_status, up
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.testing.stores import race
-from tests.unit.intake.drops import CSV, REGRESSION, SPEC, drop
+from tests.unit.intake.uploads import CSV, REGRESSION, SPEC, drop
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_waiting_for_the_spec(store: Store) -> None:
     drop(store, {"iris.csv": CSV})
     outcome = admit(store, "growth", "iris")
     assert (outcome.state, outcome.record) == ("waiting", None)
-    assert "drop spec.toml beside iris.csv" in page(store)
+    assert "upload spec.toml next to iris.csv" in page(store)
     assert Registry(store).jobs() == []
 
 
@@ -87,7 +87,7 @@ def test_waiting_for_data(store: Store) -> None:
     drop(store, {"spec.toml": SPEC})
     outcome = admit(store, "growth", "iris")
     assert outcome.state == "waiting"
-    assert "drop <name>.csv beside spec.toml" in outcome.message
+    assert "upload <name>.csv next to spec.toml" in outcome.message
     assert "&lt;name&gt;.csv" in page(store)
     drop(store, {"iris.csv": CSV})
     assert admit(store, "growth", "iris").state == "accepted"
@@ -98,7 +98,7 @@ def test_waiting_for_the_file_that_the_spec_names(store: Store) -> None:
     outcome = admit(store, "growth", "iris")
     assert (outcome.state, outcome.message) == (
         "waiting",
-        "Waiting for data: drop train.csv beside spec.toml.",
+        "Waiting for data: upload train.csv next to spec.toml.",
     )
     drop(store, {"train.csv": CSV})
     record = admit(store, "growth", "iris").record
@@ -165,7 +165,7 @@ def test_data_that_does_not_fit(store: Store) -> None:
     drop(store, {"spec.toml": SPEC, "iris.csv": b"a;b\n1;2\n"})
     assert "semicolons" in page_after(store)
     drop(store, {"spec.toml": REGRESSION, "iris.csv": CSV})
-    assert "holds no numbers" in page_after(store)
+    assert "contains no numbers" in page_after(store)
 
 
 def page_after(store: Store) -> str:
@@ -275,7 +275,7 @@ class TestPlaces:
         [
             ("", "", "directly in 'incoming/'"),
             ("growth", "", "directly in the folder of team"),
-            ("growth", "iris/deeper", "move them up to incoming/growth/iris/"),
+            ("growth", "iris/deeper", "move them to incoming/growth/iris/"),
             ("Growth", "iris", "rename it to 'growth'"),
             ("growth", "my job", "rename it to 'my-job'"),
             ("%2e%2e", "iris", "rename it to '2e-2e'"),
@@ -304,8 +304,8 @@ class TestPlaces:
         (tmp_path / "incoming" / "growth" / "iris" / name).write_bytes(CSV)
         outcome = admit(store, "growth", "iris")
         assert outcome.state == "rejected"
-        assert "cannot be named" in outcome.message
-        assert "cannot be named" in page(store)
+        assert "cannot have the name" in outcome.message
+        assert "cannot have the name" in page(store)
 
     @pytest.mark.parametrize(
         "name", ["my data (final).csv", "ü\u00a0.CSV", "100%2e.csv", "-rf.csv", "$(x).csv"]
@@ -373,7 +373,7 @@ class TestAtOnce:
         monkeypatch.setattr(store, "read", read)
         outcome = admit(store, "growth", "iris")
         assert outcome.state == "waiting"
-        assert "drop <name>.csv" in outcome.message
+        assert "upload <name>.csv" in outcome.message
 
 
 def test_an_answer_that_cannot_be_written_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_misplaced_and_misnamed_drops_are_told_so() -> None:
     assert all(issues.values())
     assert "directly in 'incoming/'" in issues["", ""][0]
     assert "directly in the folder of team 'growth'" in issues["growth", ""][0]
-    assert "move them up to incoming/growth/iris/" in issues["growth", "iris/deeper/still"][0]
+    assert "move them to incoming/growth/iris/" in issues["growth", "iris/deeper/still"][0]
     assert len(issues["Growth", "My Job"]) == 2
     assert "rename it to 'my-job'" in issues["Growth", "My Job"][1]
     assert "rename it to 'iris'" in issues["growth", "ｉｒｉｓ"][0]  # noqa: RUF001

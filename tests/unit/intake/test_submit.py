@@ -7,7 +7,7 @@ import pytest
 from dmls_core.errors import SubmissionError
 from dmls_core.intake import admit, submit
 from dmls_core.store import Store, open_store
-from tests.unit.intake.drops import CSV, SPEC
+from tests.unit.intake.uploads import CSV, SPEC
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def test_what_cannot_be_submitted(store: Store, files: tuple[Path, Path], tmp_pa
         ([csv], "Growth", "iris", "cannot name a team"),
         ([csv], "growth", "../x", "cannot name a job"),
         ([csv, other], "growth", "iris", "same name"),
-        ([tmp_path / "none.csv"], "growth", "iris", "no such file"),
+        ([tmp_path / "none.csv"], "growth", "iris", "does not exist"),
         ([odd[0]], "growth", "iris", "cannot have this name"),
         ([odd[1]], "growth", "iris", "cannot have this name"),
         ([odd[2]], "growth", "iris", "must end in .csv or .parquet"),
     ]:
         with pytest.raises(SubmissionError, match=words):
             submit(store, spec, data, team, name)
-    with pytest.raises(SubmissionError, match="no such file"):
+    with pytest.raises(SubmissionError, match="does not exist"):
         submit(store, tmp_path / "none.toml", [csv], "growth", "iris")
     assert list(store.list("")) == []

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dmls_core.airflow.metadata import DagState
-from dmls_core.intake.answers import write_status
+from dmls_core.intake.status_store import write_status
 from dmls_core.monitoring.prometheus import drift_file
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.web.services.job_index import merge

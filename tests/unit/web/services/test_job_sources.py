@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.errors import StoreError
-from dmls_core.intake.answers import write_status
+from dmls_core.intake.status_store import write_status
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.web.services.job_sources import StoredJobs
 

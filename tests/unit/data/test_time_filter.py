@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dmls_core.data.cut import Cut, cut_files
+from dmls_core.data.time_filter import TimeFilter, filter_files
 from dmls_core.errors import DataError
 
 JANUARY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -17,7 +17,7 @@ FEBRUARY = datetime(2026, 2, 1, tzinfo=UTC)
 
 def cut(path: Path, **changes: object) -> Path:
     arguments = {"column": "t", "since": JANUARY, "until": FEBRUARY} | changes
-    (found,) = cut_files([path], Cut(**arguments), path.parent / "cut")
+    (found,) = filter_files([path], TimeFilter(**arguments), path.parent / "cut")
     assert found
     assert found.name == path.name
     return found
@@ -98,7 +98,9 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_no_row_at_all(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no row is from 2026-01-01 00:00 UTC to 2026-02-01 00:00 UTC"):
+    with pytest.raises(
+        DataError, match="no row has a time from 2026-01-01 00:00 UTC to 2026-02-01 00:00 UTC"
+    ):
         cut(csv(tmp_path, "t,x\n2025-01-02,1\n"))
 
 
@@ -139,7 +141,7 @@ def test_files_without_a_row_of_the_interval_are_left_out(tmp_path: Path) -> Non
     for name, day in (("a", "2025-12-31"), ("b", "2026-01-31"), ("c", "2026-02-01")):
         (tmp_path / f"{name}.csv").write_text(f"t,x\n{day},{name}\n")
     paths = [tmp_path / f"{name}.csv" for name in "abc"]
-    first, second, third = cut_files(paths, Cut("t", JANUARY, FEBRUARY), tmp_path / "cut")
+    first, second, third = filter_files(paths, TimeFilter("t", JANUARY, FEBRUARY), tmp_path / "cut")
     assert (first, third) == (None, None)
     assert second
     assert second.read_text() == "t,x\n2026-01-31,b\n"

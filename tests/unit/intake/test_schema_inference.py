@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
-from dmls_core.intake.csv_head import check_csv_head
-from dmls_core.intake.sniff import Column, Sample, Sniffed, parquet_tail, read_sample, sniff
-from dmls_core.intake.sniff.apart import sniff_apart
+from dmls_core.intake.csv_check import check_csv_head
+from dmls_core.intake.schema_inference import (
+    Column,
+    InferredSchema,
+    Sample,
+    infer_schema,
+    parquet_tail,
+    read_sample,
+)
+from dmls_core.intake.schema_inference.inferred_schema import infer_parquet_schema
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.settings import IntakeLimits
 from dmls_core.spec.toml_io import toml_text
@@ -30,15 +37,15 @@ def csv_of(columns: dict[str, list[Any]]) -> bytes:
     return out.getvalue().encode()
 
 
-def look(columns: dict[str, list[Any]], *, complete: bool = True) -> Sniffed:
-    return sniff("a.csv", read_sample("a.csv", csv_of(columns), complete=complete))
+def look(columns: dict[str, list[Any]], *, complete: bool = True) -> InferredSchema:
+    return infer_schema("a.csv", read_sample("a.csv", csv_of(columns), complete=complete))
 
 
-def kinds(sniffed: Sniffed) -> dict[str, str]:
+def kinds(sniffed: InferredSchema) -> dict[str, str]:
     return {column.name: column.kind for column in sniffed.columns}
 
 
-def column(sniffed: Sniffed, name: str) -> Column:
+def column(sniffed: InferredSchema, name: str) -> Column:
     return next(found for found in sniffed.columns if found.name == name)
 
 
@@ -139,15 +146,15 @@ def test_uneven_classes_ask_for_a_balanced_metric() -> None:
         (bytes(range(256)), "binary"),
         ("a,b\n1,ß\n".encode("latin-1"), "not UTF-8"),
         (b"a\n1\n2\n", "no column is left"),
-        (b"a,b\nx,x\nx,x\n", "no column can be predicted"),
-        (b"a\tb" * 400 + b",b\n1,2\n", "cannot be written into a spec"),
-        (b"a,b\x01" + b"b" * 90 + b"\n1,2\n3,4\n", "cannot be written into a spec"),
+        (b"a,b\nx,x\nx,x\n", "no column can be the target"),
+        (b"a\tb" * 400 + b",b\n1,2\n", "a spec cannot contain"),
+        (b"a,b\x01" + b"b" * 90 + b"\n1,2\n3,4\n", "a spec cannot contain"),
         (b",".join(b"c%d" % number for number in range(101)) + b"\n", "too many columns"),
     ],
 )
 def test_a_hostile_csv_gets_a_clear_error(content: bytes, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        sniff("a.csv", read_sample("a.csv", content, complete=True, limits=IntakeLimits(columns=100)))
+        infer_schema("a.csv", read_sample("a.csv", content, complete=True, limits=IntakeLimits(columns=100)))
 
 
 def test_a_file_of_another_ending_is_refused() -> None:
@@ -159,7 +166,7 @@ def test_a_file_of_another_ending_is_refused() -> None:
 def test_no_bytes_raise_anything_else(content: bytes, complete: bool, file: str) -> None:
     for head in (content, b"PAR1" + content + b"PAR1", b"a,b\n" + content):
         try:
-            columns = sniff(file, read_sample(file, head, complete=complete)).columns
+            columns = infer_schema(file, read_sample(file, head, complete=complete)).columns
         except DataError as error:
             columns = error.issues
         assert columns
@@ -184,7 +191,7 @@ def test_every_draft_passes_admission(data: st.DataObject) -> None:
     }
     content = csv_of(columns)
     try:
-        found = sniff("a.csv", read_sample("a.csv", content, complete=True))
+        found = infer_schema("a.csv", read_sample("a.csv", content, complete=True))
     except DataError:
         return  # told by the tests above
 
@@ -213,7 +220,7 @@ def parquet_of(frame: pl.DataFrame) -> bytes:
 
 
 def test_a_parquet_file() -> None:
-    found = sniff("a.parquet", read_sample("a.parquet", parquet_of(FRAME), complete=True))
+    found = infer_schema("a.parquet", read_sample("a.parquet", parquet_of(FRAME), complete=True))
 
     assert kinds(found) == {
         "size": "number",
@@ -229,21 +236,21 @@ def test_a_parquet_file() -> None:
 
 def test_a_parquet_file_that_ends_its_reader_does_not_end_who_looks_at_it() -> None:
     whole = parquet_of(FRAME)
-    expected = sniff("a\0.parquet", read_sample("a\0.parquet", whole, complete=True)).as_json()
-    assert sniff_apart("a\0.parquet", whole, len(whole)) == json.loads(json.dumps(expected))
+    expected = infer_schema("a\0.parquet", read_sample("a\0.parquet", whole, complete=True)).as_json()
+    assert infer_parquet_schema("a\0.parquet", whole, len(whole)) == json.loads(json.dumps(expected))
     # Thrift's compact form of a schema: a root, groups with one child each, a column of integers.
     groups = 100_000 * b"\x35\0\x18\x01a\x15\x02\0"
     schema = b"\x48\x01m\x15\x02\0" + groups + b"\x15\2\x25\0\x18\1x\0"
     footer = b"\x15\x02\x19\xfc\xa2\x8d\x06" + schema + b"\x16\x02\x19\x0c\0"
     deep = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
     with pytest.raises(DataError):
-        sniff_apart("a.parquet", deep, len(deep))
+        infer_parquet_schema("a.parquet", deep, len(deep))
 
 
 def test_the_end_of_a_parquet_file_tells_its_columns() -> None:
     whole = parquet_of(FRAME)
 
-    found = sniff("a.parquet", parquet_tail("a.parquet", whole[-8_000:], len(whole)))
+    found = infer_schema("a.parquet", parquet_tail("a.parquet", whole[-8_000:], len(whole)))
 
     assert (found.rows, found.seen, found.preview) == (ROWS, 0, ())
     assert kinds(found)["sold"] == "date"
@@ -259,6 +266,6 @@ def test_what_is_no_end_of_a_parquet_file(tail: bytes) -> None:
 
 
 def test_a_column_of_a_sample_without_rows_is_told_by_its_type() -> None:
-    found = sniff("a.parquet", Sample(("a", "b"), ((), ()), False, 5, ("Float64", "Boolean")))
+    found = infer_schema("a.parquet", Sample(("a", "b"), ((), ()), False, 5, ("Float64", "Boolean")))
 
     assert kinds(found) == {"a": "number", "b": "category"}

@@ -1,4 +1,4 @@
-"""The answer to the user beside what was dropped: ``_status.json`` and ``_status.md``."""
+"""Read and write the status next to a submission: ``_status.json`` and ``_status.md``."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dmls_core.errors import ConflictError, ObjectMissingError, ValidationIssue
-from dmls_core.intake.status import State, Status, as_issue
-from dmls_core.intake.status_page import status_page
+from dmls_core.intake.status import State, Status, as_issue, status_page
 from dmls_core.store import Registry, Store, layout
 
 MAX_BYTES = 1 << 20
-"""Of a status that is read back: users may write where it lies."""
+"""Size up to which a status is read: users can write the file, too."""
 
 ATTEMPTS = 8
 
 ERROR_BYTES = MAX_BYTES // 2
-"""Of the errors of a status that is written, so that it can be read back."""
+"""Size of the errors in a status, so that it stays below ``MAX_BYTES``."""
 
 MAX_TEXT = 5_000
-"""Characters of one text of a status: a column's name may be as long as a file's beginning."""
+"""Characters of one text in a status: a column name may be very long."""
 
 NOTE = "; later: "
-"""Stands between an answer and the note behind it."""
+"""Separates a message from the note after it."""
 
 
 def read_status(store: Store, team: str, job: str) -> Status | None:
-    """Return the answer to a drop; ``None`` where there is none, or none that can be understood."""
+    """Return the status of a submission; ``None`` if it has none, or one that is not valid."""
     return _read(store, team, job)[0]
 
 
@@ -46,14 +45,14 @@ def write_status(
     links: Mapping[str, str] | None = None,
     fingerprint: str = "",
 ) -> Status:
-    """Answer a drop, whatever was answered before; what already says the same is left untouched.
+    """Write the status of a submission, unless it is unchanged.
 
     Raises:
-        StoreError: the answer could not be written.
+        StoreError: it could not be written.
     """
     status = Status(
         state,
-        _cut(message),
+        _truncated(message),
         f"{team}/{job}".strip("/"),
         _bounded(errors),
         run_key,
@@ -76,18 +75,18 @@ def update_run_status(
     links: Mapping[str, str] | None = None,
     run: str = "",
 ) -> bool:
-    """Tell the user how a run goes, unless the drop has moved on.
+    """Update the status with the progress of a run, unless the submission has changed since.
 
-    ``run_key`` is that of the job's accepted version; ``run`` is the run's own where it chose its data.
+    ``run_key`` is the key of the job's accepted version; ``run`` is that of a run that selected its data.
 
-    Nothing is written when the job's record is of another run or retired, or when the last answer is to
-    a newer drop that was not accepted: its errors must stay in sight. Links of the same run add up.
+    Nothing is written if the job is retired or has another run, or if a newer version was rejected or is
+    incomplete: its errors must stay visible. Links of the same run are merged.
 
     Returns:
-        Whether the status now says this.
+        Whether the status was updated.
 
     Raises:
-        StoreError: the answer could not be written.
+        StoreError: the status could not be written.
     """
     record = Registry(store).job(team, job)
     if record is None or record.state == "retired" or record.run_key != run_key:
@@ -99,7 +98,7 @@ def update_run_status(
         earlier = before.links if before and (before.run_key, before.run) == (run_key, run) else {}
         status = Status(
             state,
-            _cut(message),
+            _truncated(message),
             f"{team}/{job}",
             _bounded(errors),
             run_key,
@@ -112,47 +111,47 @@ def update_run_status(
         except ConflictError:
             continue
         return True
-    raise ConflictError(f"cannot tell how the run of {team}/{job} goes: others keep changing its status")
+    raise ConflictError(f"cannot update the status of {team}/{job}: other processes keep changing it")
 
 
 def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, str]) -> bool:
-    """Add to the answer, behind what it says of the run, something that was found out later.
+    """Add a note to the message of a status, such as a result of monitoring.
 
-    A note replaces the one before; the next answer of a run takes it away.
+    A note replaces the previous one. The next update of a run removes it.
 
     Args:
-        store: holds the answer.
-        team: of the job.
-        job: its name.
+        store: the store of the status.
+        team: the job's team.
+        job: the job's name.
         note: a sentence.
-        links: name -> address, of pages about it.
+        links: name -> address of pages about it, added to the links.
 
     Returns:
-        Whether it was added: only an answer that is there can have a note.
+        Whether it was added; False if there is no status.
 
     Raises:
-        StoreError: the answer could not be written.
+        StoreError: the status could not be written.
     """
     for _ in range(ATTEMPTS):
         before, etag = _read(store, team, job)
         if before is None:
             return False
-        message = _cut(f"{before.message.partition(NOTE)[0]}{NOTE}{note}")
+        message = _truncated(f"{before.message.partition(NOTE)[0]}{NOTE}{note}")
         status = replace(before, message=message, links={**before.links, **links}, updated="")
         try:
             _write(store, team, job, status, before, etag)
         except ConflictError:
             continue
         return True
-    raise ConflictError(f"cannot add to the answer to {team}/{job}: others keep changing it")
+    raise ConflictError(f"cannot add a note to the status of {team}/{job}: other processes keep changing it")
 
 
 def _bounded(errors: Iterable[ValidationIssue | Mapping[str, Any]]) -> tuple[ValidationIssue, ...]:
-    """Return as many errors as a status holds, and how many more there are."""
+    """Return as many errors as fit into a status, and the number of the others."""
     found = [as_issue(error) for error in errors]
     kept: list[ValidationIssue] = []
     size = 0
-    for issue in map(_short, found):
+    for issue in map(_shortened, found):
         size += len(json.dumps(issue.as_json()))
         if size > ERROR_BYTES:
             kept.append(ValidationIssue(f"and {len(found) - len(kept):,} more issues"))
@@ -161,24 +160,24 @@ def _bounded(errors: Iterable[ValidationIssue | Mapping[str, Any]]) -> tuple[Val
     return tuple(kept)
 
 
-def _short(issue: ValidationIssue) -> ValidationIssue:
+def _shortened(issue: ValidationIssue) -> ValidationIssue:
     return replace(
         issue,
-        message=_cut(issue.message),
-        hint=_cut(issue.hint),
-        file=_cut(issue.file),
-        key=_cut(issue.key),
-        found=_cut(issue.found),
-        expected=_cut(issue.expected),
+        message=_truncated(issue.message),
+        hint=_truncated(issue.hint),
+        file=_truncated(issue.file),
+        key=_truncated(issue.key),
+        found=_truncated(issue.found),
+        expected=_truncated(issue.expected),
     )
 
 
-def _cut(text: str) -> str:
+def _truncated(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:
-    """Return the status and its ETag; a status that cannot be understood counts as none."""
+    """Return the status and its ETag; an invalid status counts as none."""
     try:
         content, info = store.read(layout.incoming_file(team, job, layout.STATUS_JSON), limit=MAX_BYTES)
     except ObjectMissingError:
@@ -192,13 +191,13 @@ def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:
 def _write(
     store: Store, team: str, job: str, status: Status, before: Status | None, etag: str | None = None
 ) -> Status:
-    """Write both forms; given an ETag (empty: there was none) only if nobody else wrote meanwhile."""
+    """Write both files; with an ETag (empty: no status) only if no other process wrote meanwhile."""
     if before and replace(before, updated="") == status:
         return before
     status = replace(status, updated=datetime.now(UTC).isoformat(timespec="seconds"))
     document = (json.dumps(status.as_json(), indent=2, ensure_ascii=False) + "\n").encode(errors="replace")
     key = layout.incoming_file(team, job, layout.STATUS_JSON)
-    # The page goes first: cut off in between, the next call still sees the old JSON and writes both.
+    # The page goes first: after an interruption, the next call still finds the old JSON and writes both.
     _write_page(store, team, job, status)
     try:
         if etag is None:

@@ -87,7 +87,7 @@ def test_many_columns_and_rows():
 def test_another_table_is_refused():
     encoder = fit_encoder(TABLE, TRAIN, fill_missing=True)
     other = Table((TableColumn("other"),), TABLE.matrix[:, :1], "y", TABLE.target, TABLE.labels)
-    with pytest.raises(ValueError, match="not the encoder's"):
+    with pytest.raises(ValueError, match="different features"):
         encode_table(encoder, other, TRAIN)
 
 

@@ -1,4 +1,4 @@
-"""The beginning of a CSV or Parquet file as columns of raw values."""
+"""Read a sample of a CSV or Parquet file: its first rows as columns of raw values."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmls_core.data.csv_dialect import decode_head
+from dmls_core.data.csv_records import Row, read_rows
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.csv_header import check_names
-from dmls_core.intake.csv_rows import Row, read_rows
-from dmls_core.intake.text_head import decode_head
+from dmls_core.intake.csv_check import check_names
 from dmls_core.settings import IntakeLimits
 
 if TYPE_CHECKING:
     import polars as pl
 
 ROWS = 2_000
-"""Rows that are looked at, at most."""
+"""Largest number of rows in a sample."""
 
 HEAD = 1 << 20
-"""Bytes of a CSV's beginning, or of a large Parquet file's end, that are looked at."""
+"""Bytes that are read from the beginning of a CSV file or the end of a large Parquet file."""
 
 WHOLE_PARQUET = 8 << 20
-"""Bytes of a Parquet file that is looked at as a whole; of a larger one its end is, which has the types."""
+"""Size up to which a Parquet file is read whole; of a larger one only the end, with the types."""
 
 LONGEST_NAME = 256
-"""Characters of a column's name in a spec."""
+"""Largest number of characters of a column name in a spec."""
 
 SHOWN = 80
 
@@ -43,11 +43,11 @@ class Sample:
     """The first rows of a file.
 
     Attributes:
-        names: of the columns, without blanks around them.
-        columns: raw values of each column: texts of a CSV, values of a Parquet file. All of one length.
+        names: the column names without surrounding blanks.
+        columns: raw values of each column, all of the same length: texts from CSV, values from Parquet.
         complete: whether these are all rows of the file.
-        rows: of the whole file, where that is known.
-        types: the type of each column, where the file says it; empty for a CSV.
+        rows: number of rows in the file, if known.
+        types: the type of each column; empty for a CSV.
     """
 
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ class Sample:
 
     @property
     def seen(self) -> int:
-        """How many rows there are in the sample."""
+        """Return the number of rows in the sample."""
         return len(self.columns[0]) if self.columns else 0
 
 
@@ -66,13 +66,13 @@ def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits 
     """Read the first rows of a file.
 
     Args:
-        file: its name, whose ending says the format.
+        file: its name; the extension is the format.
         head: the first bytes of a CSV, or a whole Parquet file.
         complete: whether these are the whole file.
-        limits: bounds on columns; those of the environment if left out.
+        limits: those of the settings if None.
 
     Raises:
-        DataError: this is no such file, or it is empty, odd or too large.
+        DataError: this is not a CSV or Parquet file, or it is empty, malformed or too large.
     """
     limits = limits or IntakeLimits.from_environment()
     ending = file.lower().rpartition(".")[2]
@@ -80,15 +80,17 @@ def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits 
         return _csv(file, head, complete, limits)
     if ending != "parquet":
         raise DataError(
-            ValidationIssue("this is no data file", hint="its name must end in .csv or .parquet", file=file)
+            ValidationIssue(
+                "this is not a data file", hint="its name must end in .csv or .parquet", file=file
+            )
         )
     if not head.startswith(_PARQUET_MARK):
-        raise _no_parquet(file, head)
+        raise _not_parquet(file, head)
     if not complete:
         raise DataError(
             ValidationIssue(
-                "the file is too large to be looked at as a whole",
-                hint="its end tells the columns and their types",
+                "the file is too large to be read whole",
+                hint="read the end of it, which has the columns and their types",
                 file=file,
                 expected=f"at most {WHOLE_PARQUET:,} bytes",
             )
@@ -100,7 +102,7 @@ def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
     """Read the first rows of a file on disk.
 
     Raises:
-        DataError: see ``read_sample``; or it cannot be read at all.
+        DataError: as in ``read_sample``, or the file cannot be opened.
     """
     parquet = path.suffix.lower() == ".parquet"
     try:
@@ -116,29 +118,29 @@ def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
 
 
 def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | None = None) -> Sample:
-    """Read columns, types and the number of rows from the end of a Parquet file.
+    """Read the columns, types and number of rows from the end of a Parquet file.
 
     Args:
         file: its name, for messages.
         tail: the last bytes.
         size: bytes of the whole file.
-        limits: bounds on columns; those of the environment if left out.
+        limits: those of the settings if None.
 
     Raises:
-        DataError: it is not the end of a Parquet file, or its description is longer than ``tail``.
+        DataError: this is not the end of a Parquet file, or its footer is longer than ``tail``.
     """
     limits = limits or IntakeLimits.from_environment()
     if not tail.endswith(_PARQUET_MARK):
-        raise _no_parquet(file, tail)
+        raise _not_parquet(file, tail)
     if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
-        raise DataError(ValidationIssue("the description of its columns is too long to be shown", file=file))
+        raise DataError(ValidationIssue("its footer is too long to be read", file=file))
     if size > limits.data_bytes:
         raise DataError(
             ValidationIssue(
                 "the data is too large", file=file, expected=f"at most {limits.data_bytes:,} bytes"
             )
         )
-    with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:  # takes as much disk as the tail does
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:  # sparse: as large on disk as the tail
         sparse.seek(max(0, size - len(tail)))
         sparse.write(tail)
         sparse.flush()
@@ -151,7 +153,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
     if first is None:
         raise DataError(
             ValidationIssue(
-                "the header is longer than what is looked at", hint="shorten it", file=file, line=1
+                "the header is longer than the checked part of the file", hint="shorten it", file=file, line=1
             )
         )
     header = Row(first.line, [name.strip() for name in first.cells])
@@ -163,7 +165,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
         issue = (
             "the file has a header and no rows"
             if complete
-            else "the first row is longer than what is looked at"
+            else "the first row is longer than the checked part of the file"
         )
         raise DataError(ValidationIssue(issue, file=file))
     if odd := next((row for row in body if len(row.cells) != width), None):
@@ -183,10 +185,10 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
 
 
 def _unfit(file: str, names: Iterable[str]) -> list[ValidationIssue]:
-    """Return the names that no spec can hold."""
+    """Return the issues of names that a spec cannot contain."""
     return [
         ValidationIssue(
-            f"column {position} has a name that cannot be written into a spec",
+            f"column {position} has a name that a spec cannot contain",
             hint="rename it",
             file=file,
             line=1,
@@ -214,23 +216,23 @@ def _parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: i
             ValidationIssue("the file cannot be read as Parquet", file=file, found=reason)
         ) from None
     if not total:
-        raise DataError(ValidationIssue("there are no rows", file=file, expected="rows"))
+        raise DataError(ValidationIssue("the file has no rows", file=file, expected="rows"))
     columns = tuple(_values(frame[name]) for name in schema)
     return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))
 
 
 def _values(series: pl.Series) -> Sequence[Any]:
-    """Return a column as Python's own values; nothing is made of those that are nested."""
+    """Return a column as Python values; None for nested ones."""
     if series.dtype.is_nested():
         return [None] * len(series)
     return series.to_list()
 
 
-def _no_parquet(file: str, found: bytes) -> DataError:
+def _not_parquet(file: str, found: bytes) -> DataError:
     return DataError(
         ValidationIssue(
             "the file is empty" if not found else "the file is not Parquet",
-            hint="give it the ending of what it is, or write it again",
+            hint="correct its extension, or write it again",
             file=file,
             found=repr(found[:4]),
             expected=repr(_PARQUET_MARK),

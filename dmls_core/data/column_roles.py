@@ -1,4 +1,4 @@
-"""Which of a file's columns are features, and which one is the target."""
+"""Assign the columns of a file their roles: features, target, categories."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dmls_core.spec import Columns
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """What the columns that are read are for.
+class ColumnRoles:
+    """The roles of the columns that are read.
 
     Attributes:
-        features: in the order of the spec, or of the file where the spec names none.
+        features: in the order of the spec, or of the file if the spec names none.
         target: the column to predict.
-        categorical: the features that the spec calls categories.
+        categorical: the features that the spec declares as categories.
     """
 
     features: tuple[str, ...]
@@ -26,22 +26,21 @@ class Roles:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """All columns that are read."""
+        """Return all columns that are read."""
         return (*self.features, self.target)
 
 
-def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | None = 1) -> Roles:
-    """Find the spec's columns among those of the data.
+def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | None = 1) -> ColumnRoles:
+    """Match the columns of the spec with those of the data.
 
     Args:
         columns: the spec's table.
         names: the columns of the (first) file.
         file: its name, for messages.
-        line: line of the header; None where there are no lines.
+        line: line of the header; None if the format has no lines.
 
     Raises:
-        DataError: a column that the spec names is missing, with the nearest name; a name that is used comes
-            twice; no feature is left.
+        DataError: a column of the spec is missing, a column that is used occurs twice, or no feature is left.
     """
     named = {
         "columns.target": (columns.target,),
@@ -73,7 +72,11 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         )
     issues += [
         ValidationIssue(
-            "the column is there more than once", file=file, line=line, key=name, hint="rename one of them"
+            "the file has this column more than once",
+            file=file,
+            line=line,
+            key=name,
+            hint="rename one of them",
         )
         for name in dict.fromkeys((*features, columns.target))
         if name and names.count(name) > 1
@@ -81,7 +84,7 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
     if not features:
         issues.append(
             ValidationIssue(
-                "no column is left to predict from",
+                "no column is left as a feature",
                 file=file,
                 key="columns",
                 found=", ".join(names[:20]),
@@ -90,11 +93,11 @@ def choose_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         )
     if issues:
         raise DataError(issues)
-    return Roles(features, columns.target, frozenset(columns.categorical))
+    return ColumnRoles(features, columns.target, frozenset(columns.categorical))
 
 
 def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> ValidationIssue:
-    """Return the issue of a column that a file lacks."""
+    """Return the issue of a column that is missing in a file."""
     lowered = {known.lower(): known for known in reversed(names) if known}
     close = get_close_matches(name.strip().lower(), lowered, n=1)
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")

@@ -1,8 +1,8 @@
-"""Fit an encoder on the training rows of a table, and encode the rows of a table.
+"""Fit an encoder on the training rows of a table, and encode rows with it.
 
-A category's code is its position among the categories that the training rows hold, sorted (as numbers if all
-are numbers). A missing number becomes the training rows' median where the model cannot take missing values,
-and stays NaN where it can; a missing category becomes NaN likewise, or the code of an unknown one.
+The code of a category is its position among the sorted categories of the training rows (sorted as numbers if
+all are numbers). For a model that accepts missing values, they stay NaN. For any other model, a missing
+number becomes the median of the training rows, and a missing category gets the code of an unknown one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from dmls_core.data.encoder import UNKNOWN, CategoryFeature, Encoder, NumberFeat
 from dmls_core.data.table import Table
 
 _BLOCK = 65_536
-"""Rows encoded at a time."""
+"""Rows that are encoded at a time."""
 
 _COLUMNS = 16
-"""Columns whose medians are found at a time: reading a matrix of rows column by column is slow."""
+"""Columns whose medians are computed at a time: reading a C-ordered matrix column by column is slow."""
 
 
 def fit_encoder(table: Table, rows: NDArray[np.integer], *, fill_missing: bool) -> Encoder:
-    """Fit an encoder.
+    """Fit an encoder on the training rows.
 
     Args:
         table: the data.
-        rows: indices of the training rows; nothing is learnt from any other.
-        fill_missing: whether the model needs a number in place of every missing value.
+        rows: indices of the training rows; no other row is used.
+        fill_missing: whether the model cannot handle missing values.
     """
     fills = _medians(table, rows) if fill_missing else {}
     features: list[NumberFeature | CategoryFeature] = []
@@ -47,10 +47,7 @@ def fit_encoder(table: Table, rows: NDArray[np.integer], *, fill_missing: bool) 
 
 
 def _medians(table: Table, rows: NDArray[np.integer]) -> dict[int, float]:
-    """Return the median (the lower one of two) of each column of numbers, by its position.
-
-    A column without a single value in these rows can tell a model nothing: any number fills it.
-    """
+    """Return the (lower) median of each column of numbers, by position; 0 if it has no value here."""
     medians = {}
     for start in range(0, len(table.columns), _COLUMNS):
         block = table.matrix[:, start : start + _COLUMNS][rows].T.copy()
@@ -63,7 +60,7 @@ def _medians(table: Table, rows: NDArray[np.integer]) -> dict[int, float]:
 
 
 def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Encode rows of a table, as ``encoder.transform(table.raw(rows))`` does but without leaving float32.
+    """Encode rows of a table, like ``encoder.transform(table.raw(rows))`` but without leaving float32.
 
     Args:
         encoder: fitted on this table or on one with the same features.
@@ -74,7 +71,7 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
         float32, C-contiguous, of shape (len(rows), n_features).
 
     Raises:
-        ValueError: the table's features are not the encoder's.
+        ValueError: table and encoder have different features.
     """
     matrix: NDArray[np.float32] = table.matrix[rows]
     _encode(encoder, table, matrix)
@@ -84,19 +81,19 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
 def encode_in_place(
     encoder: Encoder, table: Table, train: NDArray[np.integer], test: NDArray[np.integer]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Encode rows of a table that nobody needs any more: they take the place of its own.
+    """Encode rows of a table in the memory of its own matrix, whose content is lost.
 
     Args:
         encoder: as for ``encode_table``.
-        table: the data; what its matrix holds afterwards is not said.
+        table: the data.
         train: indices of some rows, ascending.
-        test: indices of others, in any order.
+        test: indices of other rows, in any order.
 
     Returns:
-        What ``encode_table`` returns for both, one after the other in the memory of the table's matrix.
+        The result of ``encode_table`` for ``train`` and for ``test``.
 
     Raises:
-        ValueError: the table's features are not the encoder's, or the rows are not in order, or too many.
+        ValueError: table and encoder have different features, or the rows are not ascending or too many.
     """
     count, rows = len(train), len(train) + len(test)
     if rows > table.n_rows or (np.diff(train) <= 0).any():
@@ -104,7 +101,7 @@ def encode_in_place(
     matrix = table.matrix[:rows]
     held = table.matrix[test]
     for start in range(0, count, _BLOCK):
-        # Rows only move up, so none is overwritten before it has moved.
+        # Rows only move up, so no row is overwritten before it has moved.
         matrix[start : min(start + _BLOCK, count)] = table.matrix[train[start : start + _BLOCK]]
     matrix[count:] = held
     del held
@@ -113,9 +110,9 @@ def encode_in_place(
 
 
 def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None:
-    """Replace the table's codes and missing values by the encoder's, in rows of the table."""
+    """Replace the codes and missing values of the table by those of the encoder, in place."""
     if table.feature_names != encoder.feature_names:
-        raise ValueError("the table's features are not the encoder's")
+        raise ValueError("table and encoder have different features")
     codes = {
         position: _codes(feature, column.categories or ())
         for position, (feature, column) in enumerate(zip(encoder.features, table.columns, strict=True))
@@ -128,7 +125,7 @@ def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None
         ],
         dtype=np.float32,
     )
-    for start in range(0, len(matrix), _BLOCK):  # in place and in blocks: no second matrix is made
+    for start in range(0, len(matrix), _BLOCK):  # in blocks: a second matrix would need as much memory again
         block = matrix[start : start + _BLOCK]
         for position, new in codes.items():
             # NaN is -1 here, which picks the last entry: the code of a missing category.
@@ -138,7 +135,7 @@ def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None
 
 
 def _codes(feature: CategoryFeature, categories: tuple[str, ...]) -> NDArray[np.float32]:
-    """Return the encoder's code for each code of the table, and for a missing value at the end."""
+    """Return the encoder's code for each code of the table; the last entry is that of a missing value."""
     known = {text: float(code) for code, text in enumerate(feature.categories)}
     codes: NDArray[np.float32] = np.array(
         [*(known.get(text, feature.unknown) for text in categories), feature.missing], dtype=np.float32

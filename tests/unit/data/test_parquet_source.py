@@ -72,12 +72,12 @@ def test_categories_compare_as_in_a_csv(tmp_path, read):
 @pytest.mark.parametrize(
     ("column", "message", "found"),
     [
-        ([date(2020, 1, 1), None], "holds dates", ""),
+        ([date(2020, 1, 1), None], "contains dates", ""),
         ([[1], [2]], "nested or binary", ""),
         ([b"x", b"y"], "nested or binary", ""),
         ([1.0, float("inf")], r"infinite.*\(row 2\)", "inf"),
         ([None, None], "no value in any row", ""),
-        ([2**60, 2**60 + 1], r"too large to be told apart.*\(row 1\)", str(2**60)),
+        ([2**60, 2**60 + 1], r"too large to be distinct.*\(row 1\)", str(2**60)),
     ],
 )
 def test_columns_that_are_no_features(tmp_path, column, message, found):
@@ -120,7 +120,7 @@ def test_what_is_no_parquet(tmp_path):
 
 
 def test_no_rows_and_missing_columns(tmp_path):
-    with pytest.raises(DataError, match="there are no rows"):
+    with pytest.raises(DataError, match="the file has no rows"):
         _read(tmp_path, {"a": pl.Series([], dtype=pl.Int64), "y": pl.Series([], dtype=pl.Int64)})
     with pytest.raises(DataError, match=r"did you mean 'Y'\?") as caught:
         _read(tmp_path, {"a": [1, 2], "Y": [0, 1]})

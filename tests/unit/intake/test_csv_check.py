@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmls_core.data.csv_records import Row
 from dmls_core.errors import ValidationIssue
-from dmls_core.intake import csv_header
-from dmls_core.intake.csv_head import check_csv_head
-from dmls_core.intake.csv_rows import Row
-from tests.unit.intake.drops import CSV
+from dmls_core.intake import csv_check
+from dmls_core.intake.csv_check import check_csv_head
+from tests.unit.intake.uploads import CSV
 
 
 def spec(task: str = "classification", **columns: Any) -> Any:
@@ -132,12 +132,12 @@ def test_many_missing_columns_are_compared_with_a_bounded_number_of_names(
 ) -> None:
     compared: list[str] = []
     monkeypatch.setattr(
-        csv_header.difflib, "get_close_matches", lambda _word, names, **_: compared.extend(names) or []
+        csv_check.difflib, "get_close_matches", lambda _word, names, **_: compared.extend(names) or []
     )
     wanted = spec(features=tuple(f"missing {n}" for n in range(900)))
-    issues = csv_header.check_columns("iris.csv", Row(1, [f"c{n}" for n in range(1_000)]), wanted)
+    issues = csv_check.check_columns("iris.csv", Row(1, [f"c{n}" for n in range(1_000)]), wanted)
     assert len(issues) == 901
-    assert 1_000 <= len(compared) <= csv_header._COMPARISONS
+    assert 1_000 <= len(compared) <= csv_check._COMPARISONS
 
 
 def test_all_other_columns_as_features() -> None:
@@ -146,7 +146,7 @@ def test_all_other_columns_as_features() -> None:
 
 
 def test_no_header() -> None:
-    assert "first line holds numbers" in only(b"1,2,3\n4,5,6\n").message
+    assert "first line contains numbers" in only(b"1,2,3\n4,5,6\n").message
 
 
 def test_double_and_empty_names() -> None:
@@ -217,7 +217,7 @@ def test_an_empty_target() -> None:
 
 
 def test_a_regressor_needs_numbers() -> None:
-    assert "holds no numbers" in only(CSV, task="regression").message
+    assert "contains no numbers" in only(CSV, task="regression").message
     assert check(b"sepal_length,petal_width,species\n1,2,3.5\n1,2,NA\n", task="regression") == []
 
 

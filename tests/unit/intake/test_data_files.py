@@ -8,7 +8,7 @@ import pytest
 
 from dmls_core.intake import admit, find_submissions, read_status, update_run_status
 from dmls_core.store import Store, open_store
-from tests.unit.intake.drops import CSV, SPEC, drop
+from tests.unit.intake.uploads import CSV, SPEC, drop
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_job_on_data_takes_the_newest_one(store: Store) -> None:
 def test_before_the_first_one_the_job_waits(store: Store) -> None:
     spec = SPEC + b'[data]\npath = "data/{date}.csv"\n'
     drop(store, {"spec.toml": spec, "data/today.csv": CSV, "2026-01-05.csv": CSV})
-    assert "drop data/{date}.csv beside" in admit(store, "growth", "iris").message
+    assert "upload data/{date}.csv next to" in admit(store, "growth", "iris").message
 
 
 def test_a_file_in_a_folder_is_no_data_without_a_pattern(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What a column seems to be, from a sample of its values."""
+"""Infer the kind of a column from a sample of its values."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from typing import Any, Literal
 from dmls_core.data.encoder import category_text, is_missing, number
 
 Kind = Literal["number", "code", "category", "date", "id", "text", "constant", "empty", "unusable"]
-"""What a column is taken for.
+"""The kind of a column.
 
-A ``code`` holds a few integers that come again and again: a number that may stand for a category. An ``id``
-names rows; ``text`` has too many distinct values to be a category.
+A ``code`` has few integers that recur often: numbers that may be categories. An ``id`` identifies rows;
+``text`` has too many distinct values to be a category.
 """
 
 TOP = 20
-"""Values that are listed with how often they come."""
+"""Number of most frequent values."""
 
 SHOWN = 80
-"""Characters of a value that is listed."""
+"""Characters of such a value."""
 
 BINS = 16
-"""Bars of a histogram."""
+"""Bins of a histogram."""
 
 FEW = 20
-"""Distinct integers up to which a column may be a code, and a target a class."""
+"""Largest number of distinct integers of a code."""
 
 _CODE_ROWS = 5
-"""Rows per distinct value from which a column of integers is a code."""
+"""Smallest number of rows per distinct value of a code."""
 
 _CATEGORIES = 100
-"""Distinct texts up to which a column is a category if each comes ``_CATEGORY_ROWS`` times."""
+"""Largest number of distinct texts of a category; each occurs ``_CATEGORY_ROWS`` times on average."""
 
 _CATEGORY_ROWS = 3
 
@@ -47,23 +47,23 @@ _CAMEL_ID = re.compile(r"[a-z]I[dD]$")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _DATE = re.compile(r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?")
 _MOSTLY = 0.9
-"""Share of the values that decides on what a column is."""
+"""Part of the values that decides on the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as the sample shows it.
+    """A column of the sample.
 
     Attributes:
-        name: as the header spells it.
-        kind: what it is taken for.
-        missing: rows of the sample without a value.
-        distinct: different values in the sample.
-        top: the most frequent values and how often each comes.
-        low: smallest number, of a number or code.
+        name: the name, as in the header.
+        kind: the inferred kind.
+        missing: number of rows without a value.
+        distinct: number of distinct values.
+        top: the most frequent values and their counts.
+        low: smallest number.
         high: largest number.
-        whole: whether all numbers are whole.
-        histogram: rows in each of ``BINS`` equal steps from ``low`` to ``high``, of a number.
+        whole: whether all numbers are integers.
+        histogram: counts in ``BINS`` bins of equal width from ``low`` to ``high``.
     """
 
     name: str
@@ -77,17 +77,17 @@ class Column:
     histogram: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the column as plain JSON data."""
+        """Return the column as JSON data."""
         return asdict(self)
 
 
 def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column:
-    """Say what a column is taken for.
+    """Describe a column of the sample.
 
     Args:
-        name: as the header spells it.
-        values: raw values of the sample, all rows.
-        kind_of_file: the type that the file itself gives the column, if it does.
+        name: the name, as in the header.
+        values: raw values of all rows of the sample.
+        kind_of_file: the type of the column in the file, if the file has types.
     """
     present = [value for value in values if not is_missing(value)]
     missing = len(values) - len(present)
@@ -130,12 +130,12 @@ def _kind(name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequ
 
 
 def _numbers(present: Sequence[Any], counts: Counter[str]) -> list[float] | None:
-    """Return finite numbers, or None if the column holds anything else, truth values among it."""
+    """Return the values as finite numbers; None if a value is anything else, or all are booleans."""
     if set(counts) <= {"true", "false"}:
         return None
     try:
         if any("_" in text for text in counts):
-            return None  # Python reads 1_000 as a number; a CSV does not mean it
+            return None  # for Python, 1_000 is a number; in a CSV it is not
         numbers = [number(value) for value in present]
     except ValueError:
         return None
@@ -169,7 +169,7 @@ def _nested(kind: str) -> bool:
 
 
 def _kind_of_type(kind: str) -> Kind:
-    """Return the kind of a column of which no value is at hand."""
+    """Return the kind of a column by its type alone."""
     if _nested(kind):
         return "unusable"
     if kind.startswith(("Date", "Time", "Duration")):

@@ -29,19 +29,19 @@ GOOD = "1,2,x\n3,4,z\n"
         ("a,b,y\n1,2,x\n3,4,z,9\n5,6,z\n", 3, "", "has 4 fields, the header 3", "double quotes"),
         ("a,b,y\n" + GOOD * 9_000 + "1,2\n" + GOOD, 18_002, "", "has 2 fields", ""),
         ('a,b,y\n1,2,x\n3,"4,z\n5,6,z\n', 3, "", "never closed", '""'),
-        ("a;b;y\n1;2;x\n", 1, "", "separated by semicolons", "comma-separated"),
+        ("a;b;y\n1;2;x\n", 1, "", "separated by semicolons", "commas"),
         ("a\tb\ty\n1\t2\tx\n", 1, "", "separated by tabs", ""),
-        ("a,b,y\r1,2,x\r3,4,z\r", 1, "", "carriage return", "line feeds"),
+        ("a,b,y\r1,2,x\r3,4,z\r", 1, "", "carriage return", "Unix"),
         ("a,b,y\n1,2,x\nabc,4,z\n5,6,z\n", 3, "a", "is not a number", "[columns] categorical"),
         ("a,b,y\n" + GOOD * 9_000 + "1,,x\n\nabc,4,z\n" + GOOD, 18_004, "a", "is not a number", ""),
         ('a,b,y\n1,"2",x\n"5\n",4,z\n6,7,z\nq,7,z\n', 6, "a", "is not a number", ""),
         ("a,b,y\n1,,x\n3,,z\n", None, "b", "has no value", "drop"),
         ("a,b,y\n1,2,x\n3,inf,z\n", 3, "b", "infinite", ""),
-        ("a,b,y\n1,2,x\n3,1e39,z\n", 3, "b", "beyond what a 32-bit", "scale"),
+        ("a,b,y\n1,2,x\n3,1e39,z\n", 3, "b", "beyond the range of a 32-bit", "scale"),
         ("a,b,y\n1,2,x\n3,4,x\n", None, "y", "same class in every row", ""),
         ("a,b,y\n1,2,\n3,4,NA\n", None, "y", "has no value in any row", ""),
-        ("a,b,y\n1,2020-01-31,x\n3,2020-02-01,z\n", 2, "b", "holds dates", "year"),
-        ("a,b,y\n1,31.1.2020 10:20,x\n3,1.2.2020 11:00,z\n", 2, "b", "holds dates", "year"),
+        ("a,b,y\n1,2020-01-31,x\n3,2020-02-01,z\n", 2, "b", "contains dates", "year"),
+        ("a,b,y\n1,31.1.2020 10:20,x\n3,1.2.2020 11:00,z\n", 2, "b", "contains dates", "year"),
         (
             "a,b,y\n" + "".join(f"1,name {row},{row % 2}\n" for row in range(11)),
             None,
@@ -62,9 +62,9 @@ def test_the_answer(issues, content, line, key, message, hint):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PK\x03\x04rest", "a zip archive or an Excel file"),
+        (b"PK\x03\x04rest", "a zip archive or an Excel workbook"),
         (b"\x1f\x8brest", "gzip"),
-        (b"PAR1rest", "a Parquet file"),
+        (b"PAR1rest", "the file is Parquet"),
         ("a,b,y\n1,2,x\n".encode("utf-16"), "UTF-16"),
         (b"a,b,y\n\0\0\0", "binary"),
         (b"\x89\xfe\x12\x13\xff,\n", "not UTF-8"),
@@ -156,7 +156,7 @@ def test_the_file_that_is_wrong_is_named(tmp_path):
 def test_files_that_cannot_be_opened(tmp_path):
     with pytest.raises(DataError, match="no data file"):
         read_table([], Columns(target="y"), "classification")
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="does not exist"):
         read_table([tmp_path / "a.csv"], Columns(target="y"), "classification")
     (tmp_path / "data.txt").write_text("a,y\n1,0\n2,1\n")
     with pytest.raises(DataError, match=r"set \[data\] format"):

@@ -1,4 +1,4 @@
-"""The distinct texts of a column, and what they are."""
+"""Count the distinct texts of a column and classify them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class DistinctTexts:
     """The distinct texts of a column.
 
     Attributes:
-        frame: one row for each, with ``text`` as it stands in the data, ``stripped`` of the blanks around
-            it, ``count`` (of rows) and ``number`` (null for what is no number). Missing values are left out.
-        rows: rows with a value.
+        frame: one row per text: ``text`` as in the data, ``stripped`` of surrounding blanks, ``count`` of
+            rows, and ``number`` (null if it is not a number). Missing values are left out.
+        rows: number of rows with a value.
     """
 
     frame: pl.DataFrame
     rows: int
 
     @classmethod
-    def of(cls, series: pl.Series) -> Texts:
+    def of(cls, series: pl.Series) -> DistinctTexts:
         """Count the texts of a ``String`` or ``Categorical`` column."""
         counted = series.alias("text").value_counts(name="count").drop_nulls("text")
         frame = (
@@ -40,42 +40,42 @@ class Texts:
 
     @property
     def distinct(self) -> int:
-        """Number of distinct texts, not counting blanks around them."""
+        """Return the number of distinct texts, ignoring surrounding blanks."""
         return self.frame["stripped"].n_unique()
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest text."""
+        """Return the size of the longest text in bytes."""
         return int(self.frame["text"].str.len_bytes().max() or 0)  # type: ignore[arg-type]
 
     @property
     def numbers(self) -> int:
-        """Rows that hold a number."""
+        """Return the number of rows that contain a number."""
         return int(self.frame.filter(pl.col("number").is_not_null())["count"].sum())
 
     @property
     def not_numbers(self) -> pl.Series:
-        """The texts that are no numbers."""
+        """Return the texts that are not numbers."""
         return self.frame.filter(pl.col("number").is_null())["text"]
 
     @property
-    def are_truths(self) -> bool:
-        """Whether all are ``true`` or ``false``, in any case of letters."""
+    def are_booleans(self) -> bool:
+        """Return whether all texts are ``true`` or ``false``, ignoring case."""
         return bool(self.frame["stripped"].str.to_lowercase().is_in(["true", "false"]).all())
 
     @property
     def are_dates(self) -> bool:
-        """Whether all look like dates, with or without a time."""
+        """Return whether all texts look like dates, with or without a time."""
         return bool(self.frame["stripped"].str.contains(_DATE).all())
 
 
 def first_row(series: pl.Series, texts: pl.Series) -> int:
-    """Return the first row of a column that holds one of the texts."""
+    """Return the first row of a column that contains one of the texts."""
     return int(series.cast(pl.String).is_in(texts.implode()).fill_null(value=False).arg_max() or 0)
 
 
-def in_order(texts: Iterable[str]) -> list[str]:
-    """Sort texts: as numbers if all are numbers, else by their characters."""
+def sort_texts(texts: Iterable[str]) -> list[str]:
+    """Sort texts as numbers if all are numbers, else by their characters."""
     texts = sorted(texts)
     try:
         numbers = {text: float(text) for text in texts}

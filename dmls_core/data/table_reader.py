@@ -1,0 +1,155 @@
+"""Read data files into a table of float32 features and a target, and report all their issues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dmls_core.data.column_roles import ColumnRoles, assign_roles, missing_column
+from dmls_core.data.features import (
+    EXACT_INTEGERS,
+    Feature,
+    date_issue,
+    find_merged_integers,
+    nested_issue,
+    read_feature,
+)
+from dmls_core.data.files import DataFiles
+from dmls_core.data.sources import ColumnIssue, ColumnType, DeviceReader, locate_issues
+from dmls_core.data.table import Table
+from dmls_core.data.targets import read_target
+from dmls_core.errors import DataError
+from dmls_core.settings import DataLimits
+from dmls_core.spec import Columns
+from dmls_core.spec.definitions import Task
+
+_SLICE = 65_536
+"""Rows that are copied to the matrix at a time."""
+
+
+def read_table(
+    paths: Sequence[Path],
+    columns: Columns,
+    task: Task,
+    *,
+    data_format: str | None = None,
+    limits: DataLimits | None = None,
+    reader: DeviceReader | None = None,
+) -> Table:
+    """Read features and target.
+
+    Rows without a target are left out; the table's warnings count them.
+
+    Args:
+        paths: the data files, concatenated; each must have all columns that are used.
+        columns: the spec's ``[columns]``.
+        task: what the model predicts.
+        data_format: ``csv`` or ``parquet``; taken from each file's name if None.
+        limits: limits on the data; those of the settings if None.
+        reader: reads the columns that it can on a device; the table is the same.
+
+    Raises:
+        DataError: the data cannot be read or does not match the spec; it has the first issue of each column,
+            with its line.
+    """
+    limits = limits or DataLimits.from_environment()
+    files = DataFiles(paths, data_format, limits)
+    roles = _roles(files, columns)
+    column_types = files.column_types(roles.used)
+    if unusable := [
+        nested_issue(name) for name, column_type in column_types.items() if column_type == "unusable"
+    ]:
+        raise DataError(locate_issues(unusable, files, limits.issues))
+    types = {name: _type(name, column_types[name], roles, task) for name in roles.used}
+    frame = files.read(types, reader)
+    issues: list[ColumnIssue] = []
+    features: list[Feature] = []
+    for name in roles.features:
+        categorical = name in roles.categorical or column_types[name] == "category"
+        feature = _feature(frame[name], column_types[name], files, limits, categorical=categorical)
+        issues.append(feature) if isinstance(feature, ColumnIssue) else features.append(feature)
+    target = read_target(frame[roles.target], task, limits)
+    if isinstance(target, ColumnIssue):
+        issues.append(target)
+    if issues or isinstance(target, ColumnIssue):
+        raise DataError(locate_issues(issues, files, limits.issues))
+    values, labels = target
+    encoded = pl.DataFrame([series for _, series in features])
+    warnings: tuple[str, ...] = ()
+    kept: pl.Series | None = None
+    if values.null_count():
+        empty = int(frame.select(pl.all_horizontal(pl.all().is_null())).to_series().sum())
+        if dropped := values.null_count() - empty:
+            warnings = (f"{dropped} of {len(values) - empty} rows have no target and were left out",)
+        kept = values.is_not_null()
+        encoded, values = encoded.filter(kept), values.filter(kept)
+    table_columns = tuple(column for column, _ in features)
+    slices = list(encoded.iter_slices(_SLICE))
+    del frame, features, encoded  # as large as the matrix: only the slices refer to it now
+    return Table(
+        columns=table_columns,
+        matrix=_matrix(slices),
+        target_name=columns.target,
+        target=values.to_numpy(),
+        labels=labels,
+        warnings=warnings,
+        heights=files.heights,
+        kept=None if kept is None else kept.to_numpy(),
+    )
+
+
+def _roles(files: DataFiles, columns: Columns) -> ColumnRoles:
+    first, *others = files.sources
+    roles = assign_roles(columns, first.names, first.path.name, first.header_line)
+    if issues := [
+        missing_column(name, source.names, source.path.name, "columns", source.header_line)
+        for source in others
+        for name in roles.used
+        if name not in source.names
+    ]:
+        raise DataError(issues)
+    return roles
+
+
+def _type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task) -> pl.DataType:
+    if column_type in ("time", "category", "text") or name in roles.categorical:
+        return pl.Categorical()
+    if name != roles.target:
+        return pl.Float32()
+    return pl.Categorical() if task == "classification" or column_type == "truth" else pl.Float64()
+
+
+def _feature(
+    series: pl.Series, column_type: ColumnType, files: DataFiles, limits: DataLimits, *, categorical: bool
+) -> Feature | ColumnIssue:
+    if column_type == "time" and not categorical:
+        return date_issue(series.name)
+    feature = read_feature(series, limits, categorical=categorical)
+    if column_type == "integer" and not isinstance(feature, ColumnIssue) and feature[0].categories is None:
+        largest = max(-float(feature[1].min() or 0), float(feature[1].max() or 0))  # type: ignore[arg-type]
+        exact = files.integers(series.name) if largest >= EXACT_INTEGERS else None
+        if exact is not None and (issue := find_merged_integers(exact)):
+            return issue
+    return feature
+
+
+def _matrix(slices: list[pl.DataFrame]) -> NDArray[np.float32]:
+    """Convert a frame to a C-contiguous matrix, with NaN for null.
+
+    Args:
+        slices: parts of the frame. The list is emptied, so that the memory of each part is free before the
+            next one is copied: frame and matrix are never in memory as a whole at the same time.
+    """
+    rows, columns = sum(part.height for part in slices), slices[0].width if slices else 0
+    matrix = np.empty((rows, columns), dtype=np.float32)
+    slices.reverse()
+    start = 0
+    while slices:
+        part = slices.pop()
+        matrix[start : start + part.height] = part.to_numpy(order="c")
+        start += part.height
+    return matrix

@@ -1,0 +1,230 @@
+"""Check the beginning of a CSV file against the spec."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dmls_core.data.csv_dialect import decode_head, separator_issue
+from dmls_core.data.csv_records import Row, is_number, read_rows
+from dmls_core.errors import DataError, ValidationIssue
+
+if TYPE_CHECKING:
+    from dmls_core.spec import Spec
+
+MAX_RAGGED = 10
+"""Rows of a wrong length that get a message of their own."""
+
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+
+
+def check_csv_head(
+    file: str, head: bytes, spec: Spec, *, complete: bool, max_columns: int
+) -> list[ValidationIssue]:
+    """Return the issues of the beginning of a CSV file.
+
+    Args:
+        file: name for the messages.
+        head: the first bytes.
+        spec: names the columns that the file must have.
+        complete: whether ``head`` is the whole file.
+        max_columns: largest number of columns.
+    """
+    try:
+        text = decode_head(file, head, complete=complete)
+        rows = list(read_rows(file, text, complete=complete))
+    except DataError as error:
+        return list(error.issues)
+    if not rows:
+        return [
+            ValidationIssue(
+                "the header is longer than the checked part of the file",
+                hint="shorten it",
+                file=file,
+                line=1,
+            )
+        ]
+    # Training ignores blanks around a name.
+    header, body = Row(rows[0].line, [name.strip() for name in rows[0].cells]), rows[1:]
+    issues = check_header(file, header, spec, max_columns)
+    if not body and complete:
+        issues.append(
+            ValidationIssue(
+                "the file has a header and no rows", hint="upload it again with its rows", file=file
+            )
+        )
+    if issues:
+        return issues
+    return [
+        *_check_lengths(file, header, body),
+        *_check_target(file, header, body, spec, complete=complete),
+    ]
+
+
+def _check_lengths(file: str, header: Row, body: list[Row]) -> list[ValidationIssue]:
+    expected = len(header.cells)
+    ragged = [row for row in body if len(row.cells) != expected]
+    issues = [
+        ValidationIssue(
+            "the row has " + ("too many" if len(row.cells) > expected else "too few") + " cells",
+            hint="is a comma missing, or one within a cell that needs quotation marks?",
+            file=file,
+            line=row.line,
+            found=f"{len(row.cells)} cells",
+            expected=f"{expected} cells",
+        )
+        for row in ragged[:MAX_RAGGED]
+    ]
+    if len(ragged) > MAX_RAGGED:
+        issues.append(ValidationIssue(f"{len(ragged) - MAX_RAGGED} more rows have a wrong length", file=file))
+    return issues
+
+
+def _check_target(
+    file: str, header: Row, body: list[Row], spec: Spec, *, complete: bool
+) -> list[ValidationIssue]:
+    target = spec.columns.target
+    position = header.cells.index(target)
+    cells = [(row.line, row.cells[position].strip()) for row in body if position < len(row.cells)]
+    present = [(line, cell) for line, cell in cells if cell.lower() not in _MISSING]
+    if not complete and (spec.task == "classification" or not present):
+        return []
+    if not present:
+        message, hint = "is empty in every row", "fill it, or name another column as target"
+    elif spec.task == "classification" and len({cell for _, cell in present}) == 1:
+        message, hint = "has only one class; a classifier needs at least two", "add rows of other classes"
+    elif spec.task == "regression" and not any(is_number(cell) for _, cell in present):
+        message, hint = (
+            "contains no numbers, which a regressor needs",
+            "name another target, or use a classifier",
+        )
+    else:
+        return []
+    line, example = present[0] if present else (None, "")
+    return [
+        ValidationIssue(
+            f"the target {target!r} {message}",
+            hint=hint,
+            file=file,
+            line=line,
+            key="columns.target",
+            found=example,
+        )
+    ]
+
+
+_COMPARISONS = 5_000
+"""Names compared for suggestions in one file; each takes about 40 microseconds."""
+
+_LONGEST = 60
+"""Characters of a name that are compared; the time grows with their square."""
+
+
+def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[ValidationIssue]:
+    """Return the issues of the header: separator, empty and duplicate names, missing columns."""
+    return _check_shape(file, header, max_columns) or [
+        *_check_each(file, header),
+        *check_columns(file, header, spec),
+    ]
+
+
+def check_names(file: str, header: Row, max_columns: int) -> list[ValidationIssue]:
+    """Return the issues of the header alone: separator, empty and duplicate names."""
+    return _check_shape(file, header, max_columns) or _check_each(file, header)
+
+
+def _check_shape(file: str, header: Row, max_columns: int) -> list[ValidationIssue]:
+    names = header.cells
+    if issue := separator_issue(file, names, header.line):
+        return [issue]
+    if len(names) > max_columns:
+        return [
+            ValidationIssue(
+                "the file has too many columns",
+                hint="remove those that the spec does not use",
+                file=file,
+                line=header.line,
+                found=str(len(names)),
+                expected=f"at most {max_columns}",
+            )
+        ]
+    return []
+
+
+def _check_each(file: str, header: Row) -> list[ValidationIssue]:
+    names = header.cells
+    issues = [
+        ValidationIssue(
+            f"column {position} has no name",
+            hint="name every column; pandas writes its index without a name: use to_csv(index=False)",
+            file=file,
+            line=header.line,
+        )
+        for position, name in enumerate(names, start=1)
+        if not name.strip()
+    ]
+    places: dict[str, list[str]] = {}
+    for position, name in enumerate(names, start=1):
+        places.setdefault(name, []).append(str(position))
+    issues += [
+        ValidationIssue(
+            f"{len(found)} columns are named {name!r}",
+            hint="give each column a different name",
+            file=file,
+            line=header.line,
+            found=", ".join(found),
+        )
+        for name, found in places.items()
+        if len(found) > 1 and name.strip()
+    ]
+    return issues
+
+
+def check_columns(file: str, header: Row, spec: Spec) -> list[ValidationIssue]:
+    """Return which of the spec's columns the header lacks."""
+    present = set(header.cells)
+    columns = spec.columns
+    wanted: dict[str, list[str]] = {}
+    for key in ("features", "target", "categorical", "drop", "sensitive", "id", "time", "weight"):
+        value = getattr(columns, key)
+        for name in (value,) if isinstance(value, str) else value or ():
+            wanted.setdefault(name, []).append(key)
+    missing = {name: keys for name, keys in wanted.items() if name not in present}
+    if missing and all(is_number(name) for name in header.cells):
+        return [
+            ValidationIssue(
+                "the file has no header: its first line contains numbers",
+                hint="add a first line with the column names",
+                file=file,
+                line=header.line,
+                found=", ".join(header.cells)[:80],
+            )
+        ]
+    shown = ", ".join(header.cells)
+    folded = {column.strip().casefold(): column for column in header.cells}
+    suggested = max(1, _COMPARISONS // max(1, len(folded)))
+    return [
+        ValidationIssue(
+            f"the column {name!r} is not in the file",
+            hint=_did_you_mean(name, folded, similar=number < suggested),
+            file=file,
+            line=header.line,
+            key=f"columns.{keys[0]}",
+            found=shown if len(shown) <= 200 else f"{shown[:200]}...",
+            expected=name,
+        )
+        for number, (name, keys) in enumerate(missing.items())
+    ]
+
+
+def _did_you_mean(name: str, folded: Mapping[str, str], *, similar: bool) -> str:
+    """Return a hint with the column that matches apart from case, or the most similar one."""
+    close = folded.get(name.strip().casefold())
+    if close is None and similar:
+        cut = {text[:_LONGEST]: column for text, column in folded.items()}
+        found = difflib.get_close_matches(name.casefold()[:_LONGEST], cut, n=1, cutoff=0.6)
+        close = cut[found[0]] if found else None
+    if close is None:
+        return "correct the name in the spec, or add the column to the file"
+    return f"did you mean {close!r}?"
