@@ -1,11 +1,12 @@
-"""What the commands print: answers on stdout, progress and errors on stderr."""
+"""Print what the commands print: answers on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,7 +15,7 @@ from dmls_core.errors import DmlsError, UserError, ValidationIssue
 from dmls_core.settings import ProcessSettings
 
 out = Console(soft_wrap=True, highlight=False)
-"""For answers. Lines are never wrapped where nobody looks at a terminal."""
+"""For answers. Lines are wrapped only on a terminal."""
 
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 """For progress and errors."""
@@ -25,9 +26,9 @@ def print_json(content: object) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # the terminal's encoding, or a file name that is no text, cannot say it
+    except UnicodeEncodeError:  # the terminal's encoding lacks a character, or a file name has none
         text = json.dumps(content, indent=2)
-    print(text)  # noqa: T201 - rich would colour it
+    print(text)  # noqa: T201 - rich would color it
 
 
 def say(text: str) -> None:
@@ -36,7 +37,7 @@ def say(text: str) -> None:
 
 
 def print_error(error: DmlsError) -> None:
-    """Print what is wrong, as the user needs it to mend it."""
+    """Print an error; the issues of a user's error have their place and hint."""
     if isinstance(error, UserError):
         print_issues(error.issues)
     else:
@@ -44,13 +45,13 @@ def print_error(error: DmlsError) -> None:
 
 
 def print_crash(error: BaseException) -> None:
-    """Print one line on an error that nobody foresaw."""
+    """Print an unexpected error in one line."""
     err.print(f"[bold red]internal error:[/] {escape(f'{type(error).__name__}: {error}')}")
     err.print("set DMLS_DEBUG=1 for the stack trace")
 
 
 def print_issues(issues: Iterable[ValidationIssue]) -> None:
-    """Print issues one by one: place, key, message, hint."""
+    """Print issues with place, key, message and hint."""
     issues = tuple(issues)
     for issue in issues:
         err.print(describe(issue))
@@ -59,7 +60,7 @@ def print_issues(issues: Iterable[ValidationIssue]) -> None:
 
 
 def describe(issue: ValidationIssue) -> str:
-    """Return an issue as text with rich's markup: ``file:line:column: key: message``, then the hint."""
+    """Return an issue with rich markup: ``file:line:column: key: message``, then the hint."""
     place = ":".join(str(part) for part in (issue.file, issue.line, issue.column) if part)
     text = f"[bold]{escape(place)}:[/] " if place else ""
     text += "[bold red]error:[/] "
@@ -72,12 +73,12 @@ def describe(issue: ValidationIssue) -> str:
 
 
 def debugging() -> bool:
-    """Return whether the user asked for stack traces."""
+    """Return whether stack traces are enabled (``DMLS_DEBUG``)."""
     return ProcessSettings.from_environment().debug not in ("", "0")
 
 
 def ago(seconds: float) -> str:
-    """Return a duration in words: ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
+    """Return a duration as text: ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
     for size, word in ((172800.0, "days"), (7200.0, "h"), (120.0, "min")):
         if seconds >= size:
             unit = {"days": 86400.0, "h": 3600.0, "min": 60.0}[word]
@@ -86,7 +87,7 @@ def ago(seconds: float) -> str:
 
 
 def facts(rows: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values in two columns; rows without a value are left out."""
+    """Print names and values in two columns, without rows that have no value."""
     shown = [(name, str(value)) for name, value in rows if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -94,3 +95,51 @@ def facts(rows: Iterable[tuple[str, Any]]) -> None:
         out.print(f"[bold]{escape(name):<{width}}[/]  {escape(first)}")
         for line in more:
             out.print(f"{'':<{width}}  {escape(line)}")
+
+
+@contextmanager
+def share_bar(label: str) -> Iterator[Callable[[float], None]]:
+    """Show a progress bar on a terminal; yields a function that sets the progress, from 0 to 1."""
+    if not err.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(label, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+class StepLines:
+    """Prints a line for each finished step; on a terminal, also the running steps.
+
+    It is called from the threads that run the steps.
+    """
+
+    def __init__(self) -> None:
+        from rich.status import Status
+
+        self._running: list[str] = []
+        self._status = Status("", console=err) if err.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def __call__(self, name: str, state: str, seconds: float) -> None:
+        """Report the state of a step (``starting``, ``ready`` or ``failed``) and its duration."""
+        if state == "starting":
+            self._running.append(name)
+        else:
+            if name in self._running:
+                self._running.remove(name)
+            mark = "[green]ready[/] " if state == "ready" else "[red]failed[/]"
+            err.print(f"  {mark} {name:<22} {seconds:5.1f} s")
+        if self._status:
+            self._status.update(f"starting {', '.join(self._running)}" if self._running else "")

@@ -1,35 +1,54 @@
 """The ``dmls`` command's entry point: commands, exit codes, and how errors are shown.
 
-Exit codes: 0 done, 1 the user's input is wrong (or has drifted), 2 wrong usage of the command, 3 the platform
-failed.
+Exit codes: 0 success, 1 the user's input is wrong (or has drifted), 2 wrong usage of the command, 3 the
+platform failed.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from dmls_core.cli import canary, drift, jobs, model, plan, platform, rollback, spec, train
 from dmls_core.cli.console import debugging, print_crash, print_error
+from dmls_core.cli.drift_command import drift
+from dmls_core.cli.job_commands import list_jobs, logs, show, submit
+from dmls_core.cli.model_commands import canary, deploy, predict, rollback
+from dmls_core.cli.platform_commands import demo, doctor, down, env, up
+from dmls_core.cli.spec_commands import init, plan, schema, validate
+from dmls_core.cli.train_command import train
 from dmls_core.errors import DmlsError, PlatformError
 
 app = typer.Typer(
     name="dmls",
-    help="Tuned, validated, served models from a TOML spec and a CSV.",
+    help="Train, validate and serve models from a TOML spec and a data file.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (platform, spec, plan, train, jobs, model, rollback, canary, drift):
-    group.register(app)
+PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor},
+    "Specs": {"validate": validate, "schema": schema, "init": init, "plan": plan, "train": train},
+    "Jobs": {"submit": submit, "jobs": list_jobs, "show": show, "logs": logs},
+    "Models": {
+        "deploy": deploy,
+        "predict": predict,
+        "rollback": rollback,
+        "canary": canary,
+        "drift": drift,
+    },
+}
+for panel, commands in PANELS.items():
+    for name, function in commands.items():
+        app.command(name, rich_help_panel=panel)(function)
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and end, if asked to."""
+    """Print the version and exit, if the option is given."""
     if wanted:
         from importlib.metadata import version
 
@@ -44,11 +63,11 @@ def root(
         typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Take the options that stand before the command."""
+    """Accept the options before the command."""
 
 
 def main() -> None:
-    """Run the command line and end the process with its exit code."""
+    """Run the command line and exit with its exit code."""
     try:
         app()
     except DmlsError as error:

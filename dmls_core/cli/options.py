@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and names of jobs as users write them."""
+"""Arguments and options that several commands share, and the names of jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from dmls_core.errors import UserError, ValidationIssue
 
 SpecArgument = Annotated[
-    Path, typer.Argument(metavar="SPEC", exists=True, dir_okay=False, help="The spec, a TOML file.")
+    Path, typer.Argument(metavar="SPEC", exists=True, dir_okay=False, help="The spec: a TOML file.")
 ]
 DataArguments = typer.Argument(
     metavar="DATA...", exists=True, dir_okay=False, help="Data files: CSV or Parquet.", show_default=False
@@ -19,15 +19,15 @@ DataArguments = typer.Argument(
 FilesArguments = typer.Argument(
     metavar="DATA...",
     exists=True,
-    help="Data files: CSV or Parquet; or folders of them, as partitions lie in.",
+    help="Data files (CSV or Parquet), or folders of them, such as partitions.",
     show_default=False,
 )
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job, as TEAM/NAME.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class JobName(NamedTuple):
-    """A job as its owner writes it: ``team/name``."""
+    """The name of a job: ``team/name``."""
 
     team: str
     name: str
@@ -37,14 +37,14 @@ class JobName(NamedTuple):
 
 
 def parse_job(text: str) -> JobName:
-    """Read ``TEAM/NAME``; ``TEAM.NAME``, as the model is called, will do.
+    """Parse ``TEAM/NAME``, or ``TEAM.NAME`` as models are named.
 
     Raises:
-        UserError: it is something else.
+        UserError: the text has another form.
     """
     match = re.fullmatch(r"([^/.]+)[/.]([^/.]+)", text)
     if not match:
         raise UserError(
-            ValidationIssue(f"{text!r} is no job", hint="write TEAM/NAME; `dmls jobs` lists them")
+            ValidationIssue(f"{text!r} is not a job", hint="write TEAM/NAME; `dmls jobs` lists them")
         )
     return JobName(match[1], match[2])

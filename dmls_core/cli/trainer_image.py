@@ -1,4 +1,4 @@
-"""Build the trainer's image where a Docker engine answers and DMLS runs from its source tree."""
+"""Build the trainer's image if a Docker engine answers and DMLS runs from its source tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmls_core.cli.console import err
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version
 
 REVISION = "org.opencontainers.image.revision"
-"""Label that says which sources an image was built from."""
+"""Label with the hash of the sources of an image."""
 
 DOCKERFILE = "images/trainer/Dockerfile"
 SOURCES = ("dmls_core/**/*.py", "dmls_core/**/*.toml", "requirements/*.txt", "pyproject.toml", DOCKERFILE)
@@ -21,10 +21,9 @@ KEPT_LINES = 12
 
 
 def prepare_image() -> None:
-    """Build the trainer's image unless it is there and as new as the sources.
+    """Build the trainer's image unless one of the same sources exists.
 
-    Where no engine answers there is nothing to do; where the build fails a line says so, and the
-    platform trains in processes.
+    Without a Docker engine, or if the build fails (it prints why), the platform trains in processes.
     """
     root = Path(dmls_core.__file__).parents[1]
     if not (root / DOCKERFILE).is_file() or engine_version() is None:
@@ -39,7 +38,7 @@ def prepare_image() -> None:
             if client.images.get(TRAINER_IMAGE).labels.get(REVISION) == revision:
                 return
         except ImageNotFound:
-            err.print(f"building the image {TRAINER_IMAGE}: some minutes, the first time")
+            err.print(f"building the image {TRAINER_IMAGE}: the first time, this takes minutes")
         last = _build(client, root, revision)
         if last:
             err.print(f"[yellow]the image {TRAINER_IMAGE} was not built:[/]\n{escape(last)}")
@@ -50,7 +49,7 @@ def prepare_image() -> None:
 
 
 def source_revision(root: Path) -> str:
-    """Return a hash of all that the image is made from."""
+    """Return a hash of the sources of the image."""
     digest = hashlib.sha256()
     for pattern in SOURCES:
         for file in sorted(root.glob(pattern)):
@@ -60,7 +59,7 @@ def source_revision(root: Path) -> str:
 
 
 def _build(client: Any, root: Path, revision: str) -> str:  # noqa: ANN401 - the library has no types
-    """Build; return the last lines of the log if it failed, nothing if it did not."""
+    """Build the image; return the last lines of the log if it failed, else an empty text."""
     lines: list[str] = []
     with err.status("building") as status:
         for entry in client.api.build(

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from dmls_core.devstack.airflow_rest import AirflowRest
+from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
@@ -202,7 +202,7 @@ def pools() -> dict[str, int]:
 
 def make_pools(context: Context) -> None:
     """Create the pools that are missing; a pool that exists keeps its size."""
-    rest = AirflowRest(context.url("airflow"), ADMIN, context.secret("airflow_password"))
+    rest = AirflowClient(context.url("airflow"), ADMIN, context.secret("airflow_password"))
     entities = [
         {"name": name, "slots": slots, "include_deferred": False, "description": "DMLS trainers"}
         for name, slots in pools().items()

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from botocore.exceptions import ClientError
 
-from dmls_core.devstack.airflow_rest import AirflowRest
+from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
@@ -186,18 +186,18 @@ def test_mlflow_keeps_runs_in_postgres_and_artifacts_in_s3(home: PlatformHome, t
 
 def test_airflow_lets_in_its_admin_and_nobody_else_and_has_its_pools(home: PlatformHome):
     settings = home.state["settings"]
-    rest = AirflowRest(settings["airflow_url"], settings["airflow_username"], settings["airflow_password"])
+    rest = AirflowClient(settings["airflow_url"], settings["airflow_username"], settings["airflow_password"])
     assert rest.get("/api/v2/pools/dmls_cpu")["slots"] >= 1
     assert rest.get("/api/v2/pools/dmls_gpu")["slots"] >= 0
     assert rest.get("/api/v2/pools/none") is None
     assert http_status(f"{settings['airflow_url']}/api/v2/pools") == 401
     with pytest.raises(PlatformError, match="401"):
-        AirflowRest(settings["airflow_url"], settings["airflow_username"], "guess")
+        AirflowClient(settings["airflow_url"], settings["airflow_username"], "guess")
 
 
 def test_a_pool_that_somebody_sized_stays_so(home: PlatformHome):
     settings = home.state["settings"]
-    rest = AirflowRest(settings["airflow_url"], settings["airflow_username"], settings["airflow_password"])
+    rest = AirflowClient(settings["airflow_url"], settings["airflow_username"], settings["airflow_password"])
     wanted = {"pool": "dmls_cpu", "slots": 7, "include_deferred": False}
     rest.call("PATCH", "/api/v2/pools/dmls_cpu?update_mask=slots", wanted)
     home.platform.up()

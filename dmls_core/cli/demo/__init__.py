@@ -1,1 +1,1 @@
-"""``dmls demo``: the iris spec from a dropped file to a served model, on real services."""
+"""``dmls demo``: the iris example from an upload to a served model, on real services."""

@@ -1,4 +1,4 @@
-"""The demo's submission: the first spec a user writes, and Fisher's iris as scikit-learn ships it."""
+"""The submission of the demo: a first spec, and Fisher's iris data from scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPEC = Path(__file__).with_name("spec.toml")
 
 
 def write_csv(target: Path) -> list[list[str]]:
-    """Write the 150 flowers as CSV, a header first, and return their rows (four lengths in cm, species)."""
+    """Write the 150 flowers as CSV, and return their rows (four lengths in cm, species)."""
     from sklearn.datasets import load_iris
 
     data = load_iris()

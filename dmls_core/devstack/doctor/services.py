@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
-from dmls_core.devstack.airflow_rest import AirflowRest
+from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.doctor.check import Check
 from dmls_core.devstack.postgres import STUDY
@@ -123,7 +123,7 @@ def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
         else Check("airflow", "ok", f"{', '.join(COMPONENTS)} healthy at {settings.airflow_url}")
     ]
     try:
-        rest = AirflowRest(settings.airflow_url, settings.airflow_username, settings.airflow_password)
+        rest = AirflowClient(settings.airflow_url, settings.airflow_username, settings.airflow_password)
         checks += [_bundle(rest), *(_pool(rest, name) for name in pools())]
         return checks if embedded else [*checks, check_study_connection(rest)]
     except DmlsError as error:
@@ -131,7 +131,7 @@ def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
         return [*checks, Check("airflow login", "broken", str(error), hint)]
 
 
-def _bundle(rest: AirflowRest) -> Check:
+def _bundle(rest: AirflowClient) -> Check:
     """Check that Airflow has the intake DAG: then the bundle's entry is there and its connection works."""
     dag = rest.get(f"/api/v2/dags/{INTAKE}")
     if dag is not None and not dag.get("is_stale", False):
@@ -145,7 +145,7 @@ def _bundle(rest: AirflowRest) -> Check:
     )
 
 
-def _pool(rest: AirflowRest, name: str) -> Check:
+def _pool(rest: AirflowClient, name: str) -> Check:
     pool = rest.get(f"/api/v2/pools/{name}")
     if pool is None:
         hint = f"airflow pools set {name} {pools()[name]} 'DMLS trainers': without it tasks wait for ever"
@@ -223,7 +223,7 @@ def check_own_study(context: Context) -> Check:
     return Check(STUDY_CHECK, "ok", f"{where}: trainers may share a search")
 
 
-def check_study_connection(rest: AirflowRest) -> Check:
+def check_study_connection(rest: AirflowClient) -> Check:
     """Check that Airflow knows the database, and that something listens there."""
     found: dict[str, Any] | None = rest.get(f"/api/v2/connections/{STUDY_CONNECTION}")
     if found is None:

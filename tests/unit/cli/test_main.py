@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 
-from dmls_core.cli import jobs
+from dmls_core.cli import job_commands
 from dmls_core.errors import DataError, StoreError, ValidationIssue
 
-COMMANDS = "demo up down doctor validate schema train submit jobs show logs deploy predict".split()
+COMMANDS = "demo up down env doctor validate schema train submit jobs show logs deploy predict".split()
 
 HEAVY = (
-    "airflow boto3 great_expectations lightgbm mlflow numpy optuna pandas polars pyarrow sklearn treelite "
-    "tritonclient xgboost"
+    "airflow boto3 great_expectations httpx lightgbm mlflow numpy optuna pandas polars pyarrow sklearn "
+    "treelite tritonclient xgboost"
 ).split()
 
 
@@ -52,6 +53,54 @@ def test_help_takes_little_processor_time():
     assert min(cost() for _ in range(3)) < 1.0
 
 
+def test_env_prints_what_clients_need(dmls, tmp_path):
+    folder = tmp_path / ".dmls"
+    folder.mkdir()
+    settings = {
+        "root": "s3://dmls/a b",
+        "mlflow_uri": "http://127.0.0.1:5000",
+        "triton_http": "127.0.0.1:8000",
+        "triton_grpc": "127.0.0.1:8001",
+        "triton_key": "hush",
+    }
+    environment = {"AWS_ACCESS_KEY_ID": "me", "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "NO_PROXY": "x"}
+    state = {"settings": settings, "environment": environment}
+    (folder / "platform.json").write_text(json.dumps(state))
+
+    done = dmls("env", "--json")
+    shell = subprocess.run(
+        ["sh", "-c", f'{dmls("env").out}\necho "$DMLS_ROOT"'], capture_output=True, text=True
+    )
+
+    assert json.loads(done.out)["environment"] == {
+        "AWS_ACCESS_KEY_ID": "me",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "DMLS_ROOT": "s3://dmls/a b",
+        "DMLS_TRITON_GRPC": "127.0.0.1:8001",
+        "DMLS_TRITON_HTTP": "127.0.0.1:8000",
+        "MLFLOW_TRACKING_URI": "http://127.0.0.1:5000",
+    }
+    assert shell.stdout == "s3://dmls/a b\n"
+
+
+def test_env_needs_a_running_platform(dmls):
+    done = dmls("env")
+    assert (done.code, done.out) == (3, "")
+    assert "dmls up" in done.err
+
+
+def test_doctor_lists_the_installed_extensions(dmls, monkeypatch):
+    monkeypatch.setattr("dmls_core.devstack.platform.Platform.doctor", lambda _: [])
+
+    listed = json.loads(dmls("doctor", "--json").out)["extensions"]
+    text = dmls("doctor").out
+
+    assert {"dmls.engines", "dmls.metrics", "dmls.stores"} <= {entry["group"] for entry in listed}
+    assert {entry["name"] for entry in listed if entry["group"] == "dmls.stores"} >= {"file", "s3"}
+    assert all(entry["package"] and entry["path"] for entry in listed)
+    assert "stores     dmls " in text
+
+
 def test_version(dmls):
     assert dmls("--version").out.startswith("dmls 0.")
 
@@ -65,7 +114,9 @@ def test_a_mistake_of_the_user_is_1_and_shows_place_key_and_hint(dmls, monkeypat
     issue = ValidationIssue(
         "is no column", file="spec.toml", line=3, column=9, key="columns.target", hint="name one of a, b"
     )
-    monkeypatch.setattr(jobs, "open_root", raiser(DataError([issue, ValidationIssue("second [thing]")])))
+    monkeypatch.setattr(
+        job_commands, "open_root", raiser(DataError([issue, ValidationIssue("second [thing]")]))
+    )
     done = dmls("jobs")
     assert done.code == 1
     assert "spec.toml:3:9: error: columns.target: is no column" in done.err
@@ -76,13 +127,13 @@ def test_a_mistake_of_the_user_is_1_and_shows_place_key_and_hint(dmls, monkeypat
 
 
 def test_a_fault_of_the_platform_is_3(dmls, monkeypatch):
-    monkeypatch.setattr(jobs, "open_root", raiser(StoreError("S3 does not answer")))
+    monkeypatch.setattr(job_commands, "open_root", raiser(StoreError("S3 does not answer")))
     done = dmls("jobs")
     assert (done.code, done.err) == (3, "error: S3 does not answer\n")
 
 
 def test_the_unforeseen_is_3_and_one_line(dmls, monkeypatch):
-    monkeypatch.setattr(jobs, "open_root", raiser(KeyError("x")))
+    monkeypatch.setattr(job_commands, "open_root", raiser(KeyError("x")))
     done = dmls("jobs")
     assert done.code == 3
     assert done.err.splitlines() == ["internal error: KeyError: 'x'", "set DMLS_DEBUG=1 for the stack trace"]
@@ -90,7 +141,7 @@ def test_the_unforeseen_is_3_and_one_line(dmls, monkeypatch):
 
 def test_debugging_shows_the_stack(dmls, monkeypatch):
     monkeypatch.setenv("DMLS_DEBUG", "1")
-    monkeypatch.setattr(jobs, "open_root", raiser(KeyError("x")))
+    monkeypatch.setattr(job_commands, "open_root", raiser(KeyError("x")))
     monkeypatch.setattr("sys.argv", ["dmls", "jobs"])
     from dmls_core.cli.main import main
 

@@ -46,7 +46,7 @@ def finish(store, team: str, name: str, state: str, message: str = "done", error
 def test_submit_drops_data_and_spec(dmls, store, files):
     done = dmls("submit", *files, "--team", "sea")
     assert done.code == 0, done.err
-    assert "dropped sea/tides" in done.out
+    assert "uploaded sea/tides" in done.out
     assert store.get("incoming/sea/tides/spec.toml") == files[0].read_bytes()
     assert store.get("incoming/sea/tides/data.csv") == files[1].read_bytes()
 
@@ -77,7 +77,7 @@ def test_submit_takes_a_folder_of_partitions(dmls, store, files, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "has no data file" in dmls("submit", spec, tmp_path / "empty").err
     done = dmls("submit", spec, tmp_path / "weeks" / "dt=2026-01-05")
-    assert "none of the data files has the name" in done.err
+    assert "no data file has the name in the spec" in done.err
 
 
 def test_submit_refuses_what_admission_would(dmls, store, files):
@@ -219,6 +219,6 @@ def test_show_wants_team_and_name(dmls, store, name):
     ("path", "name"), [("Iris/spec.toml", "iris"), ("flats.toml", "flats"), ("a/b/Big-One.toml", "big-one")]
 )
 def test_the_jobs_name_follows_from_the_spec(path, name):
-    from dmls_core.cli.jobs import job_name
+    from dmls_core.cli.job_commands import job_name
 
     assert job_name(Path(path)) == name

@@ -1,4 +1,4 @@
-"""The demo, told step by step."""
+"""The steps of ``dmls demo``: upload, train, approve and predict, on real services."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import json
 import os
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.markup import escape
 
-from dmls_core.cli.airflow_api import JobRuns
 from dmls_core.cli.console import facts, out, say
 from dmls_core.cli.demo import iris
-from dmls_core.cli.follow import drop, follow
-from dmls_core.cli.jobs import print_step, raise_for
+from dmls_core.cli.job_commands import follow, print_step, raise_for, upload
+from dmls_core.cli.job_runs import JobRuns
+from dmls_core.cli.job_view import JobView, describe_job, runner_facts
 from dmls_core.cli.options import JobName
-from dmls_core.cli.overview import JobView, describe_job, runner_facts
-from dmls_core.cli.starting import print_addresses, start
-from dmls_core.errors import PlatformError
+from dmls_core.cli.platform_commands import print_addresses, start
+from dmls_core.errors import PlatformError, ServingError
 from dmls_core.settings import STATE_FILE, Settings
 from dmls_core.store import layout, open_store
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from dmls_core.store import Store
 
 RUN_SECONDS = 600.0
-"""Longest wait for the run to ask for approval, and for the deployment after it."""
+"""Longest wait for the run to need approval, and for the deployment after it."""
 
 JOB = JobName(iris.TEAM, iris.JOB)
 
@@ -37,48 +39,48 @@ SHOWN = (0, 50, 100)
 """Rows of the data that are predicted: one flower of each species."""
 
 
-def tell(platform: Platform, *, stays: bool) -> None:
-    """Start the platform and take the iris spec all the way.
+def run_demo(platform: Platform, *, stays: bool) -> None:
+    """Start the platform, and take the iris example from an upload to predictions.
 
     Args:
         platform: the embedded platform.
-        stays: whether it goes on running, so that its addresses are worth printing.
+        stays: whether it keeps running; then its addresses are printed.
 
     Raises:
-        DmlsError: a step failed; the platform is left as it is.
+        DmlsError: a step failed; the platform keeps running.
     """
     begun = time.monotonic()
-    _chapter("Starting the platform: S3, PostgreSQL, MLflow, Triton, Airflow")
+    _heading("Starting the platform: S3, PostgreSQL, MLflow, Triton, Airflow")
     state = start(platform)
     settings = _connect(state)
     store = open_store(settings.root)
     with tempfile.TemporaryDirectory(prefix="dmls-demo-") as scratch:
         table = Path(scratch) / "iris.csv"
         rows = iris.write_csv(table)
-        _chapter(f"Dropping spec.toml and iris.csv into {store.url}/{layout.incoming_folder(*JOB)}")
-        fingerprint = drop(store, iris.SPEC, [table], *JOB)
+        _heading(f"Uploading spec.toml and iris.csv to {store.url}/{layout.incoming_folder(*JOB)}")
+        fingerprint = upload(store, iris.SPEC, [table], *JOB)
     status = _follow(store, fingerprint, pause=True)
     if status.state == "awaiting approval":
-        _chapter("Approving the deployment, as a user does on Airflow's page")
+        _heading("Approving the deployment, as a user does on Airflow's page")
         JobRuns(settings, *JOB).approve_latest(say)
         status = _follow(store, fingerprint, pause=False)
     view = describe_job(store, JOB)
     if status.state != "deployed" or view.result is None:
         raise PlatformError(f"the model was not deployed: {status.message}")
-    _chapter("Predicting three flowers with plain tritonclient")
+    _heading("Predicting three flowers with plain tritonclient")
     _predict(settings, [rows[number] for number in SHOWN], view.result["labels"])
     _sum_up(view)
     if stays:
-        _chapter("Where to look")
+        _heading("Where to look")
         print_addresses(state)
         facts([(f"this run: {name}", url) for name, url in sorted(status.links.items())])
     out.print(f"\n[bold green]done[/] in {time.monotonic() - begun:.0f} s")
 
 
 def _connect(state: State) -> Settings:
-    """Turn this process towards the platform that was started, whatever its environment says of another."""
+    """Make this process use the started platform, whatever its environment variables say."""
     if state.settings is None:
-        raise PlatformError("the platform is down although it was started: see `dmls doctor`")
+        raise PlatformError("the platform has stopped after its start: see `dmls doctor`")
     content = json.loads((state.folder / STATE_FILE).read_text())
     os.environ.update(content["environment"])
     return state.settings
@@ -98,11 +100,9 @@ def _follow(store: Store, fingerprint: str, *, pause: bool) -> Status:
 
 
 def _predict(settings: Settings, rows: list[list[str]], labels: list[str]) -> None:
-    """Ask for some rows over both protocols and print what each said."""
+    """Predict rows over both protocols and print the answers."""
     import numpy as np
     from rich.table import Table
-
-    from dmls_core.cli.demo.ask import ask
 
     measures = np.array([row[:-1] for row in rows], dtype=np.float32)
     answers = ask(settings.triton_http, settings.triton_grpc, layout.model_name(*JOB), measures)
@@ -113,14 +113,14 @@ def _predict(settings: Settings, rows: list[list[str]], labels: list[str]) -> No
         cells = [f"{labels[int(answer.argmax())]} {float(answer.max()):.4f}" for answer in (http, grpc)]
         table.add_row(" ".join(row[:-1]), row[-1], *cells)
     out.print(table)
-    out.print("the HTTP and the gRPC prediction agree in every bit")
+    out.print("the predictions over HTTP and gRPC are identical")
 
 
 def _sum_up(view: JobView) -> None:
     from dmls_core.spec import Spec
 
     result, spec = view.result or {}, Spec.from_json(view.spec or {})
-    _chapter("The model")
+    _heading("The model")
     parameters = ", ".join(
         f"{name}={result['best_params'][name]}" for name in sorted(spec.models[0].searched)
     )
@@ -134,5 +134,46 @@ def _sum_up(view: JobView) -> None:
     )
 
 
-def _chapter(title: str) -> None:
+def _heading(title: str) -> None:
     out.print(f"\n[bold]{escape(title)}[/]")
+
+
+ADDRESS = {"http": "HTTP", "grpc": "gRPC"}
+
+
+class Answers(NamedTuple):
+    """Probabilities per row and class, float32 of shape (n_rows, n_classes), by protocol."""
+
+    http: NDArray[np.float32]
+    grpc: NDArray[np.float32]
+
+
+def ask(http: str, grpc: str, model: str, rows: NDArray[np.float32]) -> Answers:
+    """Send the same rows over HTTP and over gRPC.
+
+    Args:
+        http: ``host:port`` of Triton's HTTP endpoint.
+        grpc: ``host:port`` of its gRPC endpoint.
+        model: name of the model.
+        rows: float32 of shape (n_rows, n_features).
+
+    Raises:
+        ServingError: the two answers differ.
+    """
+    answers = Answers(_infer("http", http, model, rows), _infer("grpc", grpc, model, rows))
+    if not np.array_equal(answers.http, answers.grpc):
+        raise ServingError(f"{model} predicts over HTTP {answers.http} and over gRPC {answers.grpc}")
+    return answers
+
+
+def _infer(protocol: str, address: str, model: str, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    # The library has no types. It is imported by name, so that both protocols share this code.
+    library: Any = import_module(f"tritonclient.{protocol}")
+    client = library.InferenceServerClient(address)
+    try:
+        tensor = library.InferInput("input__0", list(rows.shape), "FP32")
+        tensor.set_data_from_numpy(rows)
+        answer: NDArray[np.float32] = client.infer(model, [tensor]).as_numpy("output__0")
+    finally:
+        client.close()
+    return answer

@@ -1,4 +1,4 @@
-"""A job's runs, tasks, logs and approvals, as Airflow's REST API tells them."""
+"""Read a job's runs, tasks and logs from Airflow's REST API, and approve deployments."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from urllib.parse import quote
 
 from dmls_core.airflow import approval
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.devstack.airflow_rest import AirflowRest
+from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.settings import Settings
 from dmls_core.store import layout
 
-ASKING_SECONDS = 30.0
-"""Airflow lists an approval some moments after the status beside the drop speaks of it."""
+REQUEST_SECONDS = 30.0
+"""Longest wait for Airflow to list an approval after the status announces it."""
 
 ANSWER_SECONDS = 120.0
-"""Longest wait for Airflow to go on after the answer."""
+"""Longest wait for Airflow to continue after the approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of a run, as Airflow lists it.
+    """One task instance of a run.
 
     Attributes:
-        map_index: number of the mapped task, -1 for a task that is not mapped.
-        seconds: how long it ran; ``None`` before it has ended.
+        map_index: index of the mapped task; -1 if it is not mapped.
+        seconds: duration; ``None`` before it has ended.
     """
 
     task_id: str
@@ -42,7 +42,7 @@ class JobRuns:
     """The runs of one job's DAG.
 
     Args:
-        settings: where Airflow is and who asks.
+        settings: address and user of Airflow.
         team: the job's team.
         name: the job's name.
 
@@ -52,7 +52,7 @@ class JobRuns:
 
     def __init__(self, settings: Settings, team: str, name: str) -> None:
         self.dag_id = layout.dag_id(team, name)
-        self._rest = AirflowRest(
+        self._rest = AirflowClient(
             settings.require("airflow_url"),
             settings.require("airflow_username"),
             settings.require("airflow_password"),
@@ -66,12 +66,12 @@ class JobRuns:
         """
         answer = self._rest.get(self._path("dagRuns?order_by=-run_after&limit=1"))
         if not (answer and answer["dag_runs"]):
-            raise NotFoundError(f"Airflow has no run of {self.dag_id} yet; try again in some seconds")
+            raise NotFoundError(f"Airflow has no run of {self.dag_id} yet; try again in a few seconds")
         run: str = answer["dag_runs"][0]["dag_run_id"]
         return run
 
     def tasks(self, run: str) -> list[Task]:
-        """Return the tasks of a run in the order in which they started; those not started come last."""
+        """Return the tasks of a run in the order of their start; those not started come last."""
         found = self._get(f"dagRuns/{quote(run)}/taskInstances")["task_instances"]
         found.sort(key=lambda entry: (entry["start_date"] is None, entry["start_date"] or ""))
         return [
@@ -93,32 +93,32 @@ class JobRuns:
             yield entry if isinstance(entry, str) else _line(entry)
 
     def pending_approval(self, run: str) -> tuple[str, str] | None:
-        """Return subject and body of the approval that a run waits for, if it does."""
+        """Return subject and body of the approval that a run waits for; ``None`` if it waits for none."""
         answer = self._get(f"dagRuns/{quote(run)}/hitlDetails?response_received=false")
         for entry in answer["hitl_details"]:
             if approval.can_be_answered(entry, "Approve"):
                 return entry["subject"], entry["body"] or ""
         return None
 
-    def approve_latest(self, tell: Callable[[str], None]) -> None:
-        """Give the approval that the latest run waits for, as a user does on Airflow's page.
+    def approve_latest(self, show: Callable[[str], None]) -> None:
+        """Approve what the latest run waits for, as a user does on Airflow's page.
 
-        Returns once Airflow has gone on; where it asks again meanwhile, it is answered again.
+        Returns when Airflow has continued. If it asks again meanwhile, it is answered again.
 
         Args:
-            tell: takes the approval's subject.
+            show: called with the subject of the approval.
 
         Raises:
-            NotFoundError: the run asks for none.
-            PlatformError: Airflow does not go on.
+            NotFoundError: the run waits for no approval.
+            PlatformError: Airflow does not continue.
         """
         run = self.latest()
         subject = ""
-        end = time.monotonic() + ASKING_SECONDS
+        end = time.monotonic() + REQUEST_SECONDS
         while not (subject and self._has_ended(run)):
             if asked := self.pending_approval(run):
                 if not subject:
-                    tell(asked[0])
+                    show(asked[0])
                 subject = asked[0]
                 path = f"dagRuns/{quote(run)}/taskInstances/{TaskId.APPROVE}/-1/hitlDetails"
                 time.sleep(approval.PAUSE_SECONDS)
@@ -126,8 +126,8 @@ class JobRuns:
                 end = time.monotonic() + ANSWER_SECONDS
             if time.monotonic() > end:
                 if subject:
-                    raise PlatformError(f"Airflow does not go on with {self.dag_id} although it was approved")
-                raise NotFoundError(f"the latest run of {self.dag_id} asks for no approval")
+                    raise PlatformError(f"Airflow does not continue {self.dag_id} although it was approved")
+                raise NotFoundError(f"the latest run of {self.dag_id} waits for no approval")
             time.sleep(0.5)
 
     def _has_ended(self, run: str) -> bool:

@@ -1,8 +1,7 @@
-"""``dmls drift``: new data beside what the served model was trained on.
+"""``dmls drift``: compare new data with the training data of the served model.
 
-Ends with 1 where something drifted, as a linter does that found something, and with 0 otherwise, also where
-there are too few rows to tell. Data that cannot be compared at all ends with 1 as any wrong input does, and
-then nothing is on stdout.
+Like a linter, it exits with 1 if something drifted, and otherwise with 0, also if there are too few rows. It
+also exits with 1 if the data cannot be compared; then nothing is printed on stdout.
 """
 
 from __future__ import annotations
@@ -24,27 +23,22 @@ if TYPE_CHECKING:
     from dmls_core.store import Store
 
 SHOWN = 20
-"""Columns printed; the page has them all."""
+"""Columns that are printed; the page has all."""
 
 DRIFTED = 1
-"""Exit code where something drifted."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add this module's command to ``dmls``."""
-    app.command(rich_help_panel="Models")(drift)
+"""Exit code if something drifted."""
 
 
 def drift(
     job: JobArgument,
     data: Annotated[list[Path], DataArguments],
-    page: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path(
+    page: Annotated[Path, typer.Option("--out", metavar="FILE", help="The HTML page to write.")] = Path(
         "drift.html"
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Compare new data with what the served model was trained on; exit code 1 if it has drifted."""
-    from dmls_core.cli.jobs import open_root
+    """Compare new data with the training data of the served model. The exit code is 1 if it has drifted."""
+    from dmls_core.cli.job_commands import open_root
     from dmls_core.monitoring import check_files, drift_page, fetch_baseline
     from dmls_core.serving import checkpoint
     from dmls_core.store import layout
@@ -73,7 +67,7 @@ def drift(
 
 
 def _threshold(store: Store, name: JobName) -> float:
-    """Return the threshold of the job's spec, or the default where it has no ``[drift]``.
+    """Return the threshold of the job's spec, or the default if it has no ``[drift]``.
 
     Raises:
         NotFoundError: there is no such job.

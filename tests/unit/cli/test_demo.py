@@ -6,8 +6,8 @@ import csv
 from pathlib import Path
 
 import dmls_core
-from dmls_core.cli.check import check_files
 from dmls_core.cli.demo import iris
+from dmls_core.cli.spec_commands import check_files
 from dmls_core.cli.trainer_image import DOCKERFILE, SOURCES, source_revision
 
 ROOT = Path(dmls_core.__file__).parents[1]

@@ -1,4 +1,4 @@
-"""``dmls train``: what the trainer's container runs, with or without Airflow."""
+"""``dmls train``: the command of the trainer's container, with or without Airflow."""
 
 from __future__ import annotations
 
@@ -11,31 +11,27 @@ from dmls_core.cli.options import JsonOption
 from dmls_core.settings import load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add this module's command to ``dmls``."""
-    app.command(rich_help_panel="Specs")(train)
-
-
 def train(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec: a path or an s3:// URL.")],
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Data files: paths or s3:// URLs.")],
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where to write: a folder or an s3:// URL.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Output: a folder or an s3:// URL.")],
     team: Annotated[str, typer.Option(help="The team that owns the job.")] = "local",
     name: Annotated[str, typer.Option(help="The job's name.")] = "model",
-    run_key: Annotated[str, typer.Option(help="Key of the run; made from spec and data if left out.")] = "",
+    run_key: Annotated[str, typer.Option(help="Key of the run. Default: derived from spec and data.")] = "",
     engine: Annotated[
         Literal["auto", "cpu", "gpu"],
-        typer.Option(help="What fits the models, instead of the spec's choice."),
+        typer.Option(help="The engine, instead of the spec's."),
     ] = "auto",
     etag: Annotated[
         list[str] | None,
-        typer.Option(help="ETag that a data file must have; once per file.", show_default=False),
+        typer.Option(help="Required ETag of a data file; give it once per file.", show_default=False),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out rows before it, by \\[columns] time.")
+        str | None, typer.Option(metavar="TIME", help="Ignore rows before this time, by \\[columns] time.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out rows at it and later, by \\[columns] time.")
+        str | None,
+        typer.Option(metavar="TIME", help="Ignore rows from this time on, by \\[columns] time."),
     ] = None,
     champion: Annotated[
         str, typer.Option(metavar="DIR", help="Folder or s3:// URL of the champion's run, to compare with.")
@@ -44,15 +40,14 @@ def train(
     worker: Annotated[
         int,
         typer.Option(
-            help="Which trainer this is, where several share a search over DMLS_STUDY_URL; 0 leads and "
-            "writes the result."
+            help="Number of this trainer if several share a search (DMLS_STUDY_URL); 0 writes the result."
         ),
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Tune and train a model, and write it with its result.
+    """Tune and train a model, and write the model and its result.
 
-    A run that was cut off goes on where it was when it is started again with the same --out.
+    An interrupted run continues if it is started again with the same --out.
     """
     load_settings()  # for the credentials of an embedded platform
     from dmls_core.training.request import TrainRequest
@@ -77,7 +72,7 @@ def train(
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Return a moment given as ISO 8601; UTC where it names no time zone."""
+    """Parse a time in ISO 8601; UTC if it has no time zone."""
     if text is None:
         return None
     try:

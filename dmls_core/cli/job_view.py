@@ -1,4 +1,4 @@
-"""Gather what the store says of jobs: registry, answers, results."""
+"""Gather the data of jobs from the store: registry, statuses, results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobRow:
 
     @property
     def age(self) -> str:
-        """How long ago the state was written, in words."""
+        """Return the age of the status as text."""
         if not self.updated:
             return ""
         updated = datetime.fromisoformat(self.updated).astimezone(UTC)
@@ -42,12 +42,12 @@ class JobRow:
 
 
 def job_rows(store: Store) -> list[JobRow]:
-    """Return every job and every drop that did not become one, the latest change first."""
+    """Return all jobs and all submissions that were not accepted, the latest change first."""
     records = {(record.team, record.name): record for record in Registry(store).jobs()}
     answered = {
-        (drop.team, drop.job)
+        (upload.team, upload.job)
         for info in store.list(layout.INCOMING)
-        if (drop := layout.parse_incoming(info.key)) and drop.filename == layout.STATUS_JSON
+        if (upload := layout.parse_incoming(info.key)) and upload.filename == layout.STATUS_JSON
     }
     places = sorted(answered | {place for place, record in records.items() if record.state == "active"})
     with ThreadPoolExecutor(THREADS) as threads:
@@ -61,7 +61,7 @@ def _row(place: tuple[str, str], status: Status | None, record: JobRecord | None
     return JobRow(
         job="/".join(place),
         state=status.state if status else "accepted",
-        message=status.message if status else "no answer beside the drop yet",
+        message=status.message if status else "not checked yet",
         version=active.version if active else None,
         run_key=active.run_key if active else None,
         updated=status.updated if status else active.admitted if active else "",
@@ -70,7 +70,7 @@ def _row(place: tuple[str, str], status: Status | None, record: JobRecord | None
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """All that the store knows of one job."""
+    """The data of one job in the store."""
 
     job: JobName
     status: Status | None
@@ -81,7 +81,7 @@ class JobView:
 
     @property
     def issues(self) -> tuple[ValidationIssue, ...]:
-        """What is wrong with the drop or its run."""
+        """Return the errors of the submission or its run."""
         return self.status.errors if self.status else ()
 
     def as_json(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class JobView:
         }
 
     def facts(self) -> list[tuple[str, Any]]:
-        """Return names and values for people."""
+        """Return names and values to print."""
         rows: list[tuple[str, Any]] = [("job", self.job)]
         if self.status:
             rows += [
@@ -123,10 +123,10 @@ class JobView:
 
 
 def describe_job(store: Store, job: JobName) -> JobView:
-    """Read everything about one job.
+    """Read the data of one job.
 
     Raises:
-        NotFoundError: nothing of that name was dropped or accepted.
+        NotFoundError: there is no such job or submission.
     """
     layout.check_name("team", job.team)
     layout.check_name("job", job.name)
@@ -135,15 +135,15 @@ def describe_job(store: Store, job: JobName) -> JobView:
         raise NotFoundError(ValidationIssue(f"there is no job {job}", hint="`dmls jobs` lists them"))
     spec = result = runner = None
     if record:
-        told = status.run if status and status.run_key == record.run_key else ""
-        folder = layout.run_folder(*job, told or record.run_key)
+        own_run = status.run if status and status.run_key == record.run_key else ""
+        folder = layout.run_folder(*job, own_run or record.run_key)
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
     return JobView(job, status, record, spec, result, runner)
 
 
 def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return what a run's ``result.json`` says, for people."""
+    """Return the content of a run's ``result.json`` as names and values."""
     parameters = "\n".join(f"{name} = {value}" for name, value in sorted(result["best_params"].items()))
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
     return [
@@ -157,7 +157,7 @@ def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def runner_facts(runner: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return how the trainer ended, for people."""
+    """Return how the trainer ended, as names and values."""
     rows = [("trainer", f"{runner['runner']}, exit code {runner['exit_code']}")]
     if runner["runner"] == "docker":
         labels = "\n".join(f"{name}={value}" for name, value in sorted(runner["labels"].items()))

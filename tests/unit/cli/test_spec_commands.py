@@ -73,7 +73,7 @@ def test_a_first_spec_is_valid_as_it_stands(dmls, files):
     spec, data = files
     done = dmls("init", data)
     assert done.code == 0, done.err
-    assert "the target seems to be y" in done.err
+    assert "inferred target: y" in done.err
     spec.write_text(done.out)
     assert dmls("validate", spec, data).code == 0
 

@@ -1,0 +1,236 @@
+"""``dmls submit``, ``jobs``, ``show`` and ``logs``: submit a job and follow its run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from dmls_core.cli.console import err, facts, out, print_json
+from dmls_core.cli.options import FilesArguments, JobArgument, JsonOption, SpecArgument, parse_job
+from dmls_core.errors import NotFoundError, PlatformError, UserError, ValidationIssue
+from dmls_core.settings import load_settings
+
+if TYPE_CHECKING:
+    from dmls_core.intake import Status
+    from dmls_core.store import Store
+
+DEFAULT_TEAM = "default"
+WAIT_SECONDS = 24 * 3600.0
+
+COLORS = {
+    "waiting": "yellow",
+    "rejected": "red",
+    "accepted": "cyan",
+    "running": "blue",
+    "awaiting approval": "magenta",
+    "deployed": "green",
+    "failed": "red",
+}
+
+
+def submit(
+    spec: SpecArgument,
+    data: Annotated[list[Path], FilesArguments],
+    team: Annotated[str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")] = DEFAULT_TEAM,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the job. Default: the name of the spec file, or of its folder if it is spec.toml."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the run ends or asks for approval.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Upload a spec and its data, as any S3 client would."""
+    from dmls_core.cli.spec_commands import check_files
+
+    job = name or job_name(spec)
+    check_files(spec, data)
+    store = open_root()
+    fingerprint = upload(store, spec, data, team, job)
+    if not as_json:
+        out.print(f"uploaded [bold]{team}/{job}[/] to {escape(store.url)}")
+    if not wait:
+        if as_json:
+            print_json({"schema": 1, "job": f"{team}/{job}", "folder": f"{store.url}/incoming/{team}/{job}/"})
+        return
+    status = follow(store, team, job, fingerprint=fingerprint, seconds=WAIT_SECONDS, show=print_step)
+    if as_json:
+        print_json(status.as_json())
+    elif status.state == "awaiting approval":
+        out.print(f"approve it in Airflow, or with: dmls deploy {team}/{job}")
+    raise_for(status)
+
+
+def list_jobs(as_json: JsonOption = False) -> None:
+    """List the jobs and their states."""
+    from dmls_core.cli.job_view import job_rows
+
+    rows = job_rows(open_root())
+    if as_json:
+        print_json({"schema": 1, "jobs": [row.as_json() for row in rows]})
+        return
+    if not rows:
+        out.print("no jobs yet: upload a spec and its data, for example with `dmls submit`")
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("JOB", "STATE", "VERSION", "UPDATED", "MESSAGE"):
+        table.add_column(heading, no_wrap=heading != "MESSAGE", overflow="fold")
+    for row in rows:
+        color = COLORS.get(row.state, "default")
+        version = str(row.version or "")
+        table.add_row(escape(row.job), f"[{color}]{row.state}[/]", version, row.age, escape(row.message))
+    out.print(table, soft_wrap=False)
+
+
+def show(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Show a job: its state, spec and data, and the result of its run."""
+    from dmls_core.cli.job_view import describe_job
+
+    found = describe_job(open_root(), parse_job(job))
+    if as_json:
+        print_json(found.as_json())
+        return
+    facts(found.facts())
+    for issue in found.issues:
+        from dmls_core.cli.console import describe
+
+        out.print(describe(issue))
+
+
+def logs(
+    job: JobArgument,
+    task: Annotated[str | None, typer.Option(help="Only this task, for example search.")] = None,
+) -> None:
+    """Print the logs of a job's latest run by task."""
+    from dmls_core.cli.job_runs import JobRuns
+
+    team, name = parse_job(job)
+    runs = JobRuns(load_settings(), team, name)
+    run = runs.latest()
+    tasks = runs.tasks(run)
+    names = sorted({found.task_id for found in tasks})
+    if task and task not in names:
+        raise NotFoundError(
+            ValidationIssue(f"the run has no task {task!r}", hint=f"its tasks: {', '.join(names)}")
+        )
+    for found in tasks:
+        if (task and found.task_id != task) or found.try_number == 0:
+            continue
+        number = "" if found.map_index < 0 else f" {found.map_index}"
+        out.rule(f"{found.task_id}{number}: {found.state}, try {found.try_number}", style="dim")
+        for line in runs.log(run, found):
+            out.print(line, markup=False)
+
+
+def open_root() -> Store:
+    """Open the store of the settings."""
+    from dmls_core.store import open_store
+
+    return open_store(load_settings().require("root"))
+
+
+def print_step(status: Status) -> None:
+    """Print a status as a line."""
+    color = COLORS.get(status.state, "default")
+    err.print(f"  [{color}]{status.state:<17}[/] {escape(status.message)}")
+
+
+def raise_for(status: Status) -> None:
+    """Raise the error of a submission's last status, if it has one.
+
+    Raises:
+        UserError: it was rejected, or failed because of its content.
+        PlatformError: it failed otherwise.
+    """
+    if status.state == "rejected" or (status.state == "failed" and status.errors):
+        raise UserError(status.errors or status.message)
+    if status.state == "failed":
+        raise PlatformError(status.message)
+
+
+def job_name(spec: Path) -> str:
+    """Return the job name for a spec's path: ``iris`` for ``iris/spec.toml`` and ``iris.toml``."""
+    stem = spec.absolute().parent.name if spec.stem == "spec" else spec.stem
+    return stem.lower()
+
+
+PAUSE = 0.5
+"""Seconds between two reads of ``_status.json``."""
+
+ENDED = ("rejected", "deployed", "failed")
+
+
+def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str) -> str:
+    """Upload a submission as any S3 client would, and return its fingerprint.
+
+    Raises:
+        SubmissionError: a name is invalid or a file is missing; nothing was uploaded.
+    """
+    from dmls_core.intake import group_submissions, submit
+    from dmls_core.store import layout
+
+    submit(store, spec, data, team, name)
+    listing = store.list(layout.incoming_folder(team, name))
+    return next(found.fingerprint for found in group_submissions(listing) if found.job == name)
+
+
+def follow(
+    store: Store,
+    team: str,
+    name: str,
+    *,
+    fingerprint: str,
+    seconds: float,
+    show: Callable[[Status], None],
+    pause_at: tuple[str, ...] = ("awaiting approval",),
+) -> Status:
+    """Wait until the run of a submission has ended or waits for approval, and return its last status.
+
+    Args:
+        store: the store of the submission.
+        team: the job's team.
+        name: the job's name.
+        fingerprint: fingerprint of the submission; older statuses are ignored.
+        seconds: longest time to wait.
+        show: called with every new status.
+        pause_at: states that end the wait, besides the final ones.
+
+    Raises:
+        PlatformError: it takes longer than ``seconds``.
+    """
+    from dmls_core.intake import read_status
+
+    end = time.monotonic() + seconds
+    shown: tuple[str, str] | None = None
+    while True:
+        status = read_status(store, team, name)
+        if status and status.fingerprint == fingerprint:
+            answered = status.state == "awaiting approval" and status.state not in pause_at
+            if (status.state, status.message) != shown and not answered:
+                shown = (status.state, status.message)
+                show(status)
+            if status.state in (*ENDED, *pause_at) or ended_undeployed(store, team, name, status):
+                return status
+        if time.monotonic() > end:
+            state = f"{status.state}: {status.message}" if status else "it has no status yet"
+            raise PlatformError(f"{team}/{name} has not ended after {seconds:.0f} s ({state})")
+        time.sleep(PAUSE)
+
+
+def ended_undeployed(store: Store, team: str, name: str, status: Status) -> bool:
+    """Return whether a run has ended without a deployment, by rule or because a person declined it."""
+    from dmls_core.store import layout
+
+    if status.state != "accepted" or not status.run_folder_key:
+        return False
+    return store.head(layout.run_folder(team, name, status.run_folder_key) + layout.RESULT) is not None

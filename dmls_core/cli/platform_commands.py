@@ -1,0 +1,182 @@
+"""``dmls demo``, ``up``, ``down``, ``env`` and ``doctor``: the embedded platform on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from dmls_core.cli.console import err, facts, out, print_json
+from dmls_core.cli.options import JsonOption
+from dmls_core.errors import DmlsError, PlatformError
+from dmls_core.extensions import Extension, installed
+from dmls_core.settings import STATE_FILE, state_folder
+
+if TYPE_CHECKING:
+    from dmls_core.devstack.platform import Platform, State
+
+
+CLIENT_SETTINGS = {
+    "mlflow_uri": "MLFLOW_TRACKING_URI",
+    "root": "DMLS_ROOT",
+    "triton_grpc": "DMLS_TRITON_GRPC",
+    "triton_http": "DMLS_TRITON_HTTP",
+}
+"""Setting of the platform -> the variable of ``dmls env``."""
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="Stop the platform afterwards.")] = False,
+) -> None:
+    """Start the platform, and take the iris example from an upload to a served model."""
+    from dmls_core.cli.demo.run_demo import run_demo
+    from dmls_core.devstack.platform import Platform
+
+    platform = Platform()
+    try:
+        run_demo(platform, stays=not once)
+    except DmlsError:
+        if not once:
+            err.print(f"logs are in {platform.folder / 'logs'}; `dmls down` stops the services")
+        raise
+    finally:
+        if once:
+            platform.down()
+            out.print("the platform has stopped; its data is kept in " + escape(str(platform.folder)))
+    if not once:
+        out.print("the platform keeps running: `dmls down` (or `make down`) stops it")
+
+
+def up(as_json: JsonOption = False) -> None:
+    """Start Airflow, S3, MLflow and Triton on this machine; services that run already are kept."""
+    from dmls_core.devstack.platform import Platform
+
+    state = start(Platform())
+    if as_json:
+        print_json(state_json(state))
+    else:
+        print_addresses(state)
+
+
+def down() -> None:
+    """Stop the embedded platform. Its data is kept."""
+    from dmls_core.devstack.platform import Platform
+
+    platform = Platform()
+    if not platform.folder.exists():
+        out.print(f"there is no platform in {escape(str(platform.folder))}")
+        return
+    with err.status("stopping"):
+        strays = platform.down()
+    if strays:
+        err.print(f"{len(strays)} stray processes were ended")
+    out.print("the platform has stopped; its data is kept in " + escape(str(platform.folder)))
+
+
+def env(as_json: JsonOption = False) -> None:
+    """Print the variables that S3, MLflow and Triton clients need, as shell exports. They include secrets.
+
+    Set them in a shell with: eval "$(dmls env)"
+    """
+    import json
+    import shlex
+
+    try:
+        state = json.loads((state_folder() / STATE_FILE).read_text())
+    except FileNotFoundError:
+        raise PlatformError("the platform is down: `dmls up` starts it") from None
+    variables = {name: value for name, value in state["environment"].items() if name.startswith("AWS_")}
+    for setting, name in CLIENT_SETTINGS.items():
+        variables[name] = state["settings"][setting]
+    if as_json:
+        print_json({"schema": 1, "environment": variables})
+        return
+    for name, value in sorted(variables.items()):
+        out.print(f"export {name}={shlex.quote(value)}", markup=False)
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Check this machine and its platform, and list the installed extensions."""
+    from dmls_core.devstack.platform import Platform
+
+    checks = Platform().doctor()
+    extensions = installed()
+    if as_json:
+        print_json(
+            {
+                "schema": 1,
+                "checks": [check.as_json() for check in checks],
+                "extensions": [asdict(extension) for extension in extensions],
+            }
+        )
+    else:
+        for check in checks:
+            color = {"ok": "green", "missing": "yellow", "broken": "red"}[check.state]
+            out.print(
+                f"[{color}]{check.state:<8}[/] [bold]{escape(check.name):<18}[/] {escape(check.message)}"
+            )
+            if check.hint:
+                out.print(f"{'':<27} {escape(check.hint)}")
+        _print_extensions(extensions)
+    if any(check.state == "broken" for check in checks):
+        raise typer.Exit(PlatformError.exit_code)
+
+
+def _print_extensions(extensions: Sequence[Extension]) -> None:
+    """Print one line per extension point and package: engines, metrics, notifiers, runners, stores."""
+    packages: dict[tuple[str, str], list[str]] = {}
+    for extension in extensions:
+        packages.setdefault((extension.group.removeprefix("dmls."), extension.package), []).append(
+            extension.name
+        )
+    out.print("[bold]extensions[/]")
+    for (group, package), names in packages.items():
+        out.print(f"  {group:<10} {escape(package)}: {escape(', '.join(names))}")
+
+
+def state_json(state: State) -> dict[str, object]:
+    """Return the state of the platform as JSON, without secrets."""
+    return {
+        "schema": 1,
+        "up": state.up,
+        "folder": str(state.folder),
+        "services": {
+            service.name: {"state": service.state, "url": service.url, "log": service.log}
+            for service in state.services
+        },
+    }
+
+
+def start(platform: Platform) -> State:
+    """Start the platform and print each step.
+
+    Raises:
+        PlatformError: a service does not start.
+    """
+    from dmls_core.cli.console import StepLines
+    from dmls_core.cli.trainer_image import prepare_image
+
+    prepare_image()
+    with StepLines() as steps:
+        return platform.up(steps)
+
+
+def print_addresses(state: State) -> None:
+    """Print the address of each service."""
+    settings = state.settings
+    if settings is None:
+        raise PlatformError("the platform is down")
+    urls = {service.name: service.url for service in state.services}
+    facts(
+        [
+            ("Airflow", f"{settings.airflow_url}  user {settings.airflow_username}"),
+            ("MLflow", settings.mlflow_uri),
+            ("S3", f"{urls['s3']}  {settings.root}"),
+            ("Triton", f"http://{settings.triton_http}  grpc://{settings.triton_grpc}"),
+            ("passwords, keys", str(state.folder / STATE_FILE)),
+            ("logs", str(state.folder / "logs")),
+        ]
+    )

@@ -1,0 +1,194 @@
+"""``dmls validate``, ``schema``, ``init`` and ``plan``: write a spec and check it without a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from dmls_core.cli.console import err, facts, out, print_json, say
+from dmls_core.cli.options import DataArguments, FilesArguments, JsonOption, SpecArgument
+from dmls_core.errors import SubmissionError, UserError, ValidationIssue
+
+if TYPE_CHECKING:
+    from dmls_core.spec import Spec
+    from dmls_core.training.plan import RunPlan
+
+
+def validate(
+    spec: SpecArgument,
+    data: Annotated[list[Path] | None, FilesArguments] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a spec and its data as admission does, without any service."""
+    try:
+        checked = check_files(spec, data or [])
+    except UserError as error:
+        if not as_json:
+            raise
+        issues = [issue.as_json() for issue in error.issues]
+        print_json({"schema": 1, "valid": False, "errors": issues, "spec": None})
+        raise typer.Exit(error.exit_code) from error
+    if as_json:
+        print_json({"schema": 1, "valid": True, "errors": [], "spec": checked.as_json()})
+        return
+    out.print(f"[bold green]valid:[/] {escape(str(spec))}")
+    facts(gist(checked))
+
+
+def schema() -> None:
+    """Print the JSON schema of spec.toml."""
+    from dmls_core.models import CATALOGUE
+    from dmls_core.spec.json_schema import json_schema
+
+    print_json(json_schema(CATALOGUE))
+
+
+def init(
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="A CSV or Parquet file.")
+    ],
+) -> None:
+    """Print a spec to start from, inferred from the first rows of the data."""
+    from dmls_core.intake.schema_inference import infer_schema, sample_file
+    from dmls_core.spec.toml_io import toml_text
+
+    found = infer_schema(data.name, sample_file(data))
+    say(f"{len(found.columns)} columns; inferred target: {found.target} ({found.task})")
+    out.print(toml_text(found.document), end="", markup=False, highlight=False, soft_wrap=True)
+
+
+def gist(spec: Spec) -> list[tuple[str, str]]:
+    """Return the content of a spec, including defaults, as names and values."""
+    features = ", ".join(spec.columns.features) or "every other column"
+    split = f"{spec.evaluation.holdout:.0%}, {spec.evaluation.split}"
+    return [
+        ("models", ", ".join(search.name for search in spec.models)),
+        ("trials", f"{spec.n_trials}, {spec.search.strategy} search, {spec.search.folds} folds"),
+        ("target", spec.columns.target),
+        ("features", features),
+        ("metric", spec.search.metric),
+        ("holdout", split),
+        ("engine", spec.resources.engine),
+        ("deploy", spec.deploy.mode),
+        ("sha256", spec.sha256),
+    ]
+
+
+def plan(spec: SpecArgument, data: Annotated[list[Path], DataArguments], as_json: JsonOption = False) -> None:
+    """Estimate the engine, memory and time of a run on a machine like this one.
+
+    Reads the data and times a few small fits on samples, which takes seconds.
+    """
+    checked = check_files(spec, data)
+    from dmls_core.training.plan import plan_run
+
+    found = plan_run(checked, data)
+    if as_json:
+        print_json(found.as_json())
+        return
+    facts(_lines(found))
+    for warning in found.warnings:
+        err.print(f"[bold yellow]warning:[/] {escape(warning)}")
+
+
+def _lines(plan: RunPlan) -> list[tuple[str, Any]]:
+    search = max(model.search_seconds for model in plan.models)
+    lines = [
+        ("data", f"{plan.rows:,} rows, {plan.features} features, {_size(plan.matrix_bytes)} as a matrix"),
+        ("trials", f"{plan.trials}"),
+        ("time", f"about {_duration(plan.seconds)}, of which the search takes at most {_duration(search)}"),
+        ("memory", f"about {_size(plan.memory_bytes)}"),
+    ]
+    for model in plan.models:
+        lines += [
+            ("model", model.name),
+            ("engine", f"{model.engine} ({model.why})" if model.why else model.engine),
+            ("searched", ", ".join(model.searched) or "nothing"),
+            ("largest fit", f"about {_duration(model.fit_seconds)}"),
+            ("largest model", f"about {_size(model.model_bytes)} in Triton"),
+        ]
+    return lines
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{max(seconds, 0.1):.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+SHOWN = 20
+"""Names in a message."""
+
+
+def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
+    """Check a spec and the beginning of its data by the rules of admission.
+
+    Args:
+        spec_file: the TOML file.
+        data_files: CSV or Parquet files, or folders of them; without any, only the spec is checked.
+
+    Raises:
+        UserError: it has all issues of the spec, or of the data if the spec is valid.
+    """
+    from dmls_core.intake.data_files import check_data, choose_data, data_format
+    from dmls_core.intake.submissions import Submission, file_name, named_files
+    from dmls_core.models import load_spec
+    from dmls_core.settings import IntakeLimits
+    from dmls_core.store import layout, open_store
+
+    spec = load_spec(read_bytes(spec_file), str(spec_file))
+    limits = IntakeLimits.from_environment()
+    files = named_files(data_files)
+    # Symbolic links are followed, as in an upload: a local store ignores them.
+    places = {layout.incoming_file("", "", name): path.resolve() for name, path in files}
+    stores = {key: open_store(str(path.parent)) for key, path in places.items()}
+    there = {key: info for key, store in stores.items() if (info := store.head(places[key].name))}
+    found = tuple(replace(info, key=key) for key, info in there.items())
+    submission = Submission(team="", job="", spec=None, files=found, issues=(), fingerprint="")
+    chosen = choose_data(submission, spec) if found else []
+    if found and not chosen:
+        raise SubmissionError(
+            ValidationIssue(
+                "no data file has the name in the spec",
+                file=str(spec_file),
+                key="data.path",
+                found=", ".join(name for name, _ in files[:SHOWN]),
+                expected=spec.data.path or "*.csv or *.parquet",
+            )
+        )
+    issues = []
+    for info in chosen:
+        data = spec.data.model_copy(update={"format": data_format(info, spec)})
+        named = spec.model_copy(update={"data": data})
+        found_wrong = check_data(stores[info.key], [there[info.key]], named, limits)[1]
+        issues += [replace(issue, file=file_name(info)) for issue in found_wrong]
+    if issues:
+        raise SubmissionError(issues)
+    return spec
+
+
+def read_bytes(file: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(file))) from error
