@@ -24,7 +24,7 @@ from tests.table_endpoint import outputs_of, post, request_body
 from tests.trained_run import trained_run, user_rows
 
 NAME = "lab.twice"
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/deploy.md"
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ class Asking:
 def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_lost(
     replicas, clients, models, tmp_path
 ):
-    """The configuration of docs/serving.md as it stands there, at other addresses."""
+    """The configuration of docs/how-to/deploy.md, at other addresses."""
     (config,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
     places = {
         f"triton-{number}:{port}": client.addresses[protocol]
@@ -203,7 +203,7 @@ def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_los
             servers[1].start()
 
 
-def test_a_server_that_lost_the_model_is_mended(replicas, clients, models):
+def test_a_server_that_lost_the_model_loads_it_again(replicas, clients, models):
     repository, _ = replicas
     clients[1].unload(table_name(NAME))
     clients[1].unload(NAME)

@@ -56,10 +56,10 @@ def own_check():
 
 def metrics(tmp_path):
     """Return the metrics of this job."""
-    return exposition(JobMetricsCollector(open_store(str(tmp_path / "root"))).families())
+    return exposition(JobMetricsCollector(open_store(str(tmp_path / "root"))).collect())
 
 
-def test_triton_and_mlflow_go_back_together_and_drift_is_mended(served, mlflow_uri, tmp_path):
+def test_a_rollback_moves_triton_and_mlflow_together_and_fixes_differences(served, mlflow_uri, tmp_path):
     assert own_check().state == "ok" or NAME not in own_check().message
     done = CliRunner().invoke(app, ["rollback", f"lab/{JOB}", "--json"])
     assert done.exit_code == 0, done.output
@@ -108,7 +108,7 @@ def test_the_monitor_makes_triton_serve_the_champion_again(served, triton, mlflo
     shutil.rmtree(triton.repository.root / NAME / "2")
     promote(mlflow_uri, NAME, 2)
     (_, (line,)) = repairs()
-    assert "version 2 as champion, which the repository does not hold" in line
+    assert "is version 2, which the repository does not hold" in line
     assert served.versions(NAME) == (1,)
     promote(mlflow_uri, NAME, 1)
 

@@ -1,4 +1,4 @@
-"""Every example of docs/serving.md on calling a model, run as it stands against a real Triton server."""
+"""Every example of docs/how-to/call-a-model.md runs against a real Triton server."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from tests.table_endpoint import Served
 from tests.trained_run import user_rows
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
-CALLING = PAGE.read_text().split("## Calling a model")[1].split("\n## ")[0]
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", CALLING, re.MULTILINE | re.DOTALL)
-CURL = [code for language, code in BLOCKS if language == "sh" and code.startswith("curl")]
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/how-to/call-a-model.md"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+CURL = [code for language, code in BLOCKS if language == "bash" and code.startswith("curl")]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def run(parts, command, **options):
         "DMLS_TRITON_GRPC": parts.client.addresses["grpc"],
         "DMLS_TRITON_REPOSITORY": str(parts.repository.root),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(PAGE.parents[1]),
+        "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120, check=False, **options
@@ -103,7 +103,7 @@ def test_csv(parts, tmp_path):
     rows = user_rows(20)
     with (tmp_path / "parts.csv").open("w", newline="") as file:
         csv.writer(file).writerows([list(rows), *zip(*rows.values(), strict=True)])
-    (command,) = [code for code in blocks("sh") if code.startswith("dmls")]
+    (command,) = [code for code in blocks("bash") if code.startswith("dmls")]
     run(parts, ["bash", "-ec", command], cwd=tmp_path)
     with (tmp_path / "predicted.csv").open() as file:
         predicted = [row["prediction"] for row in csv.DictReader(file)]
