@@ -1,4 +1,4 @@
-"""Where everything lies below the root: the only module that spells keys."""
+"""Keys of all objects below the root of a store; no other module spells keys."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ STATUS_JSON = "_status.json"
 STATUS_MD = "_status.md"
 
 RUN = "run.json"
-"""Says which run the folder belongs to, and what it reads; written first."""
+"""Identity of the run and its inputs; written first."""
 SPEC = "spec.json"
-"""The run's own spec, where a user changed the job's for this run."""
+"""Spec of this run, if a user changed the job's spec for it."""
 RESULT = "result.json"
 DECISION = "decision.json"
-"""What became of the model; written by the task that decides."""
+"""Outcome of the model, written by the task that decides."""
 DEPLOYMENT = "deployment.json"
-"""How the model went live, and what was measured of it then; written by the task that has it served."""
+"""Deployment of the model with its measured latency, written by the task that deploys it."""
 DEPLOYED_CARD = "card.html"
-"""The model card, with that on it."""
+"""Model card that includes the deployment."""
 ERROR = "error.json"
 PROGRESS = "progress.json"
 CLOCK = "clock.json"
-"""The time that a search with a timeout has taken, over all attempts."""
+"""Time used by a search with a timeout, over all attempts."""
 REPORT = "report.html"
 TRIALS = "trials/"
 MODEL = "model/"
@@ -49,13 +49,13 @@ NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 _NAME = re.compile(NAME_PATTERN)
 
 
-class Drop(NamedTuple):
-    """A key below ``incoming/`` taken apart, well-formed or not.
+class IncomingKey(NamedTuple):
+    """The parts of a key below ``incoming/``, valid or not.
 
     Attributes:
-        team: the first folder as it was dropped; any text.
-        job: every folder after it (``job``, or ``job/deeper``); any text, empty in the team's own folder.
-        filename: what follows the last slash; empty for a folder's own marker.
+        team: the first folder; any text.
+        job: the folders below it (``job``, or ``job/deeper``); any text, empty for the team's folder.
+        filename: the part after the last slash; empty for the marker of a folder.
     """
 
     team: str
@@ -64,15 +64,15 @@ class Drop(NamedTuple):
 
 
 def is_name(name: str) -> bool:
-    """Say whether ``name`` may name a team or a job."""
+    """Return whether ``name`` is valid for a team or a job."""
     return _NAME.fullmatch(name) is not None
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return ``name`` if it may name a ``kind`` ("team" or "job").
+    """Return ``name`` if it is valid for a ``kind`` ("team" or "job").
 
     Raises:
-        SubmissionError: it may not; the hint offers a name that may.
+        SubmissionError: it is not; the hint suggests a valid name.
     """
     if is_name(name):
         return name
@@ -80,7 +80,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def name_issue(kind: str, name: str) -> ValidationIssue:
-    """Say what is wrong with a name of a ``kind`` ("team" or "job") that ``is_name`` refuses."""
+    """Return the issue of a name of a ``kind`` ("team" or "job") that ``is_name`` rejects."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     better = re.sub(r"[^a-z0-9_-]+", "-", folded).strip("-_")[:63]
     return ValidationIssue(
@@ -92,26 +92,23 @@ def name_issue(kind: str, name: str) -> ValidationIssue:
 
 
 def incoming_folder(team: str, job: str) -> str:
-    """Folder of a drop. Any text is taken, since drops with unfit names are answered too."""
+    """Folder of a submission, with any text as names: submissions with invalid names get answers too."""
     where = f"{team}/{job}" if job else team
     return f"{INCOMING}{where}/" if where else INCOMING
 
 
 def incoming_file(team: str, job: str, filename: str) -> str:
-    """A file of a drop."""
+    """A file of a submission."""
     return incoming_folder(team, job) + filename
 
 
-def parse_incoming(key: str) -> Drop | None:
-    """Take a key below ``incoming/`` apart; ``None`` for any other key.
-
-    ``incoming_file`` puts it together again.
-    """
+def parse_incoming(key: str) -> IncomingKey | None:
+    """Return the parts of a key below ``incoming/``, or ``None`` for others; inverse of ``incoming_file``."""
     if not key.startswith(INCOMING):
         return None
     folder, _, filename = key.removeprefix(INCOMING).rpartition("/")
     team, _, job = folder.partition("/")
-    return Drop(team, job, filename)
+    return IncomingKey(team, job, filename)
 
 
 def job_record(team: str, job: str) -> str:
@@ -120,12 +117,12 @@ def job_record(team: str, job: str) -> str:
 
 
 def versions_folder(team: str, job: str) -> str:
-    """Versions of a job that another one has followed."""
+    """Previous versions of a job."""
     return f"{VERSIONS}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 def version(team: str, job: str, number: int) -> str:
-    """One of them, immutable; in order of keys the oldest comes first."""
+    """A previous version of a job, immutable; keys sort from old to new."""
     return f"{versions_folder(team, job)}{number:08d}.json"
 
 
@@ -140,41 +137,41 @@ def snapshot(version: str) -> str:
 
 
 def run_folder(team: str, job: str, run_key: str) -> str:
-    """Everything that one run wrote."""
+    """Everything that a run wrote."""
     return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
 
 
 def queue_folder(engine: str) -> str:
-    """Who waits for a trainer of an engine."""
+    """The queue of runs that wait for a trainer on an engine."""
     return f"{WAITING}{engine}/"
 
 
 def waiting(engine: str, team: str, job: str, run_key: str) -> str:
-    """One run that waits for its first trainer."""
+    """A run that waits for its first trainer."""
     return f"{queue_folder(engine)}{check_name('team', team)}.{check_name('job', job)}.{run_key}.json"
 
 
 def inference_folder(team: str, job: str) -> str:
-    """Logged requests to a job's model."""
+    """Logged inference requests of a job."""
     return f"{INFERENCE}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 def monitor_folder(team: str, job: str) -> str:
-    """What the monitor found of a job."""
+    """Results of the monitor for a job."""
     return f"{MONITOR}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 DRIFT_FOLDERS = {"requests": "latest/", "data": "latest-data/"}
-"""What was compared -> folder of the latest comparison, in the job's ``monitor_folder``."""
+"""Compared data -> folder of its latest comparison, in the job's ``monitor_folder``."""
 
 
 def latest_drift(team: str, job: str, source: str, file: str) -> str:
-    """A file of a job's latest comparison of a source of ``DRIFT_FOLDERS``."""
+    """A file of a job's latest comparison of ``source``, a key of ``DRIFT_FOLDERS``."""
     return f"{monitor_folder(team, job)}{DRIFT_FOLDERS[source]}{file}"
 
 
 def metrics_folder(team: str, job: str) -> str:
-    """What Prometheus is told of a job."""
+    """Counters of a job for Prometheus."""
     return f"{METRICS}{check_name('team', team)}/{check_name('job', job)}/"
 
 
@@ -184,10 +181,10 @@ def trial(number: int) -> str:
 
 
 def model_name(team: str, job: str) -> str:
-    """Name of the model in MLflow and in Triton."""
+    """The model's name in MLflow and Triton."""
     return f"{check_name('team', team)}.{check_name('job', job)}"
 
 
 def dag_id(team: str, job: str) -> str:
-    """The job's DAG."""
+    """The id of the job's DAG."""
     return f"dmls.{model_name(team, job)}"

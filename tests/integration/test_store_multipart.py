@@ -27,7 +27,7 @@ def store(s3_server: S3Server, bucket: str) -> Store:
     return S3Store(bucket, uuid.uuid4().hex, s3_server.client())
 
 
-def test_parts_in_any_order_and_sent_twice_make_one_object(store: Store):
+def test_parts_in_any_order_and_repeated_make_one_object(store: Store):
     upload = store.begin_upload(KEY)
     for number in (3, 1, 2, 1):
         store.upload_part(KEY, upload, number, PARTS[number - 1])
@@ -38,7 +38,7 @@ def test_parts_in_any_order_and_sent_twice_make_one_object(store: Store):
     assert store.get(KEY) == b"".join(PARTS)
 
 
-def test_a_file_that_is_not_complete_stays_out_of_sight(store: Store):
+def test_an_incomplete_upload_is_invisible(store: Store):
     upload = store.begin_upload(KEY)
     store.upload_part(KEY, upload, 2, PARTS[2])
 
@@ -48,7 +48,7 @@ def test_a_file_that_is_not_complete_stays_out_of_sight(store: Store):
     assert store.head(KEY) is None
 
 
-def test_an_upload_that_was_given_up_is_gone(store: Store):
+def test_an_aborted_upload_is_gone(store: Store):
     upload = store.begin_upload(KEY)
     store.abort_upload(KEY, upload)
     store.abort_upload(KEY, upload)
@@ -57,7 +57,7 @@ def test_an_upload_that_was_given_up_is_gone(store: Store):
         store.upload_part(KEY, upload, 1, b"late")
 
 
-def test_a_new_upload_gives_the_old_one_up(store: Store):
+def test_a_new_upload_aborts_the_previous_one(store: Store):
     old = store.begin_upload(KEY)
     store.upload_part(KEY, old, 1, b"old")
 
@@ -70,6 +70,6 @@ def test_a_new_upload_gives_the_old_one_up(store: Store):
         store.finish_upload(KEY, old, 3)
 
 
-def test_a_folder_takes_no_uploads(tmp_path: Path):
+def test_a_folder_has_no_uploads_in_parts(tmp_path: Path):
     with pytest.raises(PlatformError, match="does not support uploads"):
         open_store(str(tmp_path)).begin_upload(KEY)

@@ -51,7 +51,7 @@ class TestWithDefaultsOfBoto3:
     def store(self, s3_server: S3Server) -> Store:
         return S3Store(s3_server.bucket(), client=s3_server.client())
 
-    def test_it_does_all_the_same(self, store: Store, tmp_path: Path) -> None:
+    def test_it_passes_the_main_tests(self, store: Store, tmp_path: Path) -> None:
         suite = StoreSuite()
         suite.LARGE = 70 << 20
         suite.test_put_then_read(store)
@@ -83,7 +83,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert int(answer.stdout) < 160 << 10  # KiB, while 256 MiB move three times
 
 
-def test_one_version_from_many_accepting_at_once(store: Store) -> None:
+def test_concurrent_accepts_create_one_version(store: Store) -> None:
     now = datetime.now(UTC)
     for turn in range(3):
         records: list[Any] = race(
@@ -97,7 +97,7 @@ def test_one_version_from_many_accepting_at_once(store: Store) -> None:
         assert Registry(store).job("growth", f"job-{turn}") == records[0]
 
 
-def test_versions_count_without_a_gap(store: Store) -> None:
+def test_versions_have_no_gaps(store: Store) -> None:
     registry = Registry(store)
     records: list[Any] = race(
         4, lambda n: registry.accept(FakeSpec(f"{n}"), "growth", "iris", [data("e")], datetime.now(UTC))
@@ -106,7 +106,7 @@ def test_versions_count_without_a_gap(store: Store) -> None:
     assert registry.jobs() == [record for record in records if record.version == 4]
 
 
-def test_from_drop_to_answer(store: Store, tmp_path: Path) -> None:
+def test_from_submission_to_answer(store: Store, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_bytes(SPEC)
     (tmp_path / "iris.csv").write_bytes(CSV)
     submit(store, tmp_path / "spec.toml", [tmp_path / "iris.csv"], "growth", "iris")
@@ -122,7 +122,7 @@ def test_from_drop_to_answer(store: Store, tmp_path: Path) -> None:
     assert status.errors[0].key == "columns.target"
 
 
-def test_tricks_with_names_are_answered_where_they_lie(s3_server: S3Server, store: Store) -> None:
+def test_invalid_names_are_answered_in_their_folders(s3_server: S3Server, store: Store) -> None:
     client = s3_server.client()
     bucket = store.url.removeprefix("s3://").partition("/")[0]
     folders = [
@@ -150,7 +150,7 @@ def test_tricks_with_names_are_answered_where_they_lie(s3_server: S3Server, stor
     assert [record.name for record in Registry(store).jobs()] == ["good"]
 
 
-def test_the_server_lets_nobody_in_without_credentials(s3_server: S3Server, store: Store) -> None:
+def test_the_server_requires_credentials(s3_server: S3Server, store: Store) -> None:
     store.put("k", b"x")
     bucket = store.url.removeprefix("s3://").partition("/")[0]
     anonymous = boto3.session.Session().client(
@@ -175,7 +175,7 @@ def test_wrong_credentials(s3_server: S3Server, store: Store, monkeypatch: pytes
     assert s3_server.access_key not in str(caught.value)
 
 
-def test_what_was_accepted_survives_a_killed_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_versions_survive_a_killed_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seaweed = Seaweed(tmp_path)
     server = seaweed.start()
     try:

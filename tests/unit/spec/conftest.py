@@ -12,11 +12,11 @@ from dmls_core.models import load_spec
 HEAD = 'model = "random-forest-classifier"\n'
 COLUMNS = '[columns]\ntarget = "species"\n'
 
-Faults = Callable[[str | bytes], list[ValidationIssue]]
+Issues = Callable[[str | bytes], list[ValidationIssue]]
 
 
 @pytest.fixture
-def faults() -> Faults:
+def issues_of() -> Issues:
     """Return the issues of a spec, as text; none if it is in order."""
 
     def read(source: str | bytes) -> list[ValidationIssue]:
@@ -30,11 +30,11 @@ def faults() -> Faults:
 
 
 @pytest.fixture
-def fault(faults: Faults) -> Callable[[str], ValidationIssue]:
+def only_issue(issues_of: Issues) -> Callable[[str], ValidationIssue]:
     """Return the only issue of a spec whose model and target are in order."""
 
     def read(text: str) -> ValidationIssue:
-        (issue,) = faults(HEAD + text + ("" if "[columns]" in text else COLUMNS))
+        (issue,) = issues_of(HEAD + text + ("" if "[columns]" in text else COLUMNS))
         return issue
 
     return read

@@ -50,19 +50,19 @@ def rich() -> Spec:
 
 
 @pytest.mark.parametrize("model", sorted(CATALOGUE))
-def test_a_spec_written_down_again_means_the_same(model: str):
+def test_a_written_spec_is_equivalent(model: str):
     spec = load_spec(f'model = "{model}"\n[columns]\ntarget = "y"\n'.encode())
     again = change_spec(spec, {"seed": spec.search.seed}).spec
     assert again == spec
     assert again.sha256 == spec.sha256
 
 
-def test_so_does_one_that_says_everything(rich: Spec):
+def test_a_written_spec_with_every_key_is_equivalent(rich: Spec):
     again = change_spec(rich, {"seed": 2}).spec
     assert again.sha256 == rich.sha256
 
 
-def test_a_run_is_what_its_changes_say_and_else_as_the_job(rich: Spec):
+def test_changes_override_the_spec_of_the_job(rich: Spec):
     change = change_spec(
         rich,
         {
@@ -84,7 +84,7 @@ def test_a_run_is_what_its_changes_say_and_else_as_the_job(rich: Spec):
     assert change.spec.sha256 != rich.sha256
 
 
-def test_a_deployment_asked_for_changes_no_spec(rich: Spec):
+def test_requesting_a_deployment_keeps_the_spec(rich: Spec):
     change = change_spec(rich, {"deploy": True})
     assert change.deploy
     assert change.spec is rich
@@ -107,7 +107,7 @@ def test_a_deployment_asked_for_changes_no_spec(rich: Spec):
         ({"data": {"pth": "x"}}, "run.data.pth", "did you mean path"),
     ],
 )
-def test_mistakes_are_answered_as_those_in_a_spec(rich: Spec, changes, key, words):
+def test_wrong_changes_are_reported_like_wrong_specs(rich: Spec, changes, key, words):
     with pytest.raises(SpecError) as caught:
         change_spec(rich, changes)
     (issue,) = caught.value.issues
@@ -116,7 +116,7 @@ def test_mistakes_are_answered_as_those_in_a_spec(rich: Spec, changes, key, word
     assert words in str(issue)
 
 
-def test_all_mistakes_are_told_at_once(rich: Spec):
+def test_all_wrong_changes_are_reported_at_once(rich: Spec):
     with pytest.raises(SpecError) as caught:
         change_spec(rich, {"seed": -1, "n_trials": 0, "hyperparameters": {"max_depth": {"min": 5, "max": 2}}})
     assert {issue.key.partition(".")[0] for issue in caught.value.issues} == {

@@ -17,7 +17,7 @@ def iris() -> Spec:
     return load_spec(IRIS.read_bytes(), str(IRIS))
 
 
-def test_says_what_the_file_says(iris: Spec) -> None:
+def test_the_example_is_parsed(iris: Spec) -> None:
     assert iris.model == "random-forest-classifier"
     assert iris.n_trials == 5
     assert iris.columns.features == ("sepal_length", "sepal_width", "petal_length", "petal_width")
@@ -29,7 +29,7 @@ def test_says_what_the_file_says(iris: Spec) -> None:
     }
 
 
-def test_has_every_default_written_in(iris: Spec) -> None:
+def test_the_parsed_spec_has_every_default(iris: Spec) -> None:
     assert iris.task == "classification"
     assert iris.search.metric == "accuracy"
     assert iris.search.strategy == "auto"
@@ -44,7 +44,7 @@ def test_has_every_default_written_in(iris: Spec) -> None:
     assert search.fixed["bootstrap"] is True
 
 
-def test_regressors_have_defaults_of_their_own() -> None:
+def test_regressors_have_other_defaults() -> None:
     spec = load_spec(b'model = "xgboost-regressor"\n[columns]\ntarget = "price"')
     assert spec.task == "regression"
     assert spec.search.metric == "r2"
@@ -75,12 +75,12 @@ def test_one_listed_hyperparameter_leaves_the_others_at_their_defaults() -> None
         ("[ccp_alpha]\nmin = 0.0\nmax = 0.1\nstep = 0.05", 3),
     ],
 )
-def test_trials_default_to_twenty_or_to_all_there_are(tables: str, n_trials: int) -> None:
+def test_trials_default_to_twenty_or_the_size_of_the_space(tables: str, n_trials: int) -> None:
     text = f'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n{tables}'
     assert load_spec(text.encode()).n_trials == n_trials
 
 
-def test_the_order_of_tables_means_nothing_and_the_order_of_values_does() -> None:
+def test_the_order_of_values_matters_and_that_of_tables_does_not() -> None:
     head = b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n'
     depth, trees = b"[max_depth]\nvalues = [3, 4]\n", b"[n_estimators]\nvalue = 9\n"
     one, other = load_spec(head + depth + trees), load_spec(head + trees + depth)
@@ -90,7 +90,7 @@ def test_the_order_of_tables_means_nothing_and_the_order_of_values_does() -> Non
     assert turned.sha256 != one.sha256
 
 
-def test_every_table_that_this_release_acts_on_is_taken() -> None:
+def test_every_available_table_is_accepted() -> None:
     spec = load_spec(
         b"""
         model = "xgboost-classifier"
@@ -155,10 +155,10 @@ def test_every_table_that_this_release_acts_on_is_taken() -> None:
     assert Spec.from_json(spec.as_json()) == spec
 
 
-def test_a_byte_order_mark_is_no_fault() -> None:
+def test_a_byte_order_mark_is_accepted() -> None:
     assert load_spec(b"\xef\xbb\xbf" + IRIS.read_bytes()).sha256 == load_spec(IRIS.read_bytes()).sha256
 
 
-def test_line_ends_of_windows_are_no_fault() -> None:
+def test_windows_line_endings_are_accepted() -> None:
     windows = IRIS.read_bytes().replace(b"\n", b"\r\n")
     assert load_spec(windows).sha256 == load_spec(IRIS.read_bytes()).sha256

@@ -38,7 +38,7 @@ def space(model: str, name: str, body: str) -> Hyperparameter:
         (BOOSTED, "gamma", "value = 0", Choice(values=(0.0,))),
     ],
 )
-def test_what_a_table_becomes(model: str, name: str, body: str, expected: Hyperparameter) -> None:
+def test_tables_of_hyperparameters(model: str, name: str, body: str, expected: Hyperparameter) -> None:
     found = space(model, name, body)
     assert found == expected
     # 1 == 1.0 == True for Python, but not in a spec.
@@ -100,10 +100,10 @@ def test_what_a_table_becomes(model: str, name: str, body: str, expected: Hyperp
         ("[xgboost-classifier.max_depth]\nvalue = 3", "xgboost-classifier", ["not a model of this spec"]),
     ],
 )  # fmt: skip
-def test_what_is_said_of_a_wrong_one(
-    fault: Callable[[str], ValidationIssue], body: str, key: str, words: list[str]
+def test_wrong_tables_of_hyperparameters(
+    only_issue: Callable[[str], ValidationIssue], body: str, key: str, words: list[str]
 ) -> None:
-    issue = fault('[columns]\ntarget = "y"\n' + body)
+    issue = only_issue('[columns]\ntarget = "y"\n' + body)
     assert issue.key == key
     for word in words:
         assert word in f"{issue} found {issue.found} expected {issue.expected}"
@@ -120,10 +120,10 @@ def test_what_is_said_of_a_wrong_one(
         ("max_depth = [1, 2, 3, 4]", "`[max_depth]` and below it `values = [1, 2, 3, …]`"),
     ],
 )
-def test_a_hyperparameter_that_is_no_table_is_shown_as_one(
-    fault: Callable[[str], ValidationIssue], line: str, form: str
+def test_a_hyperparameter_that_is_not_a_table_gets_an_example(
+    only_issue: Callable[[str], ValidationIssue], line: str, form: str
 ) -> None:
-    issue = fault(line + "\n")
+    issue = only_issue(line + "\n")
     assert (issue.line, issue.column) == (2, 1)
     assert issue.hint == f"write {form}"
 

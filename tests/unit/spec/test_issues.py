@@ -68,7 +68,7 @@ mode = "automatic"
 """
 
 
-def test_every_problem_with_its_place() -> None:
+def test_every_issue_has_a_position() -> None:
     with pytest.raises(SpecError) as raised:
         load_spec(BAD, "flowers.toml")
     issues = raised.value.issues
@@ -108,7 +108,7 @@ def test_every_problem_with_its_place() -> None:
     assert {issue.file for issue in issues} == {"flowers.toml"}
 
 
-def test_a_problem_says_what_was_found_what_would_be_right_and_how_to_mend_it() -> None:
+def test_an_issue_has_the_found_value_the_expected_one_and_a_hint() -> None:
     with pytest.raises(SpecError) as raised:
         load_spec(BAD)
     issue = raised.value.issues[1]

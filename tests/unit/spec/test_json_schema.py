@@ -20,7 +20,7 @@ IRIS = (Path(__file__).parents[3] / "examples" / "iris" / "spec.toml").read_text
 HEAD = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n'
 
 
-def test_is_a_schema() -> None:
+def test_the_schema_is_valid() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
@@ -40,7 +40,7 @@ def test_is_a_schema() -> None:
         "model = ['xgboost-regressor', 'lightgbm-regressor']\n[columns]\ntarget='y'\n[num_leaves]\nvalue = 9",
     ],
 )
-def test_accepts_what_is_right(text: str) -> None:
+def test_the_schema_accepts_valid_specs(text: str) -> None:
     assert list(VALIDATOR.iter_errors(tomli.loads(text))) == []
 
 
@@ -71,13 +71,13 @@ def test_accepts_what_is_right(text: str) -> None:
         "n_estimators = 100\n" + HEAD,
     ],
 )
-def test_refuses_what_admission_refuses(text: str) -> None:
+def test_the_schema_rejects_what_admission_rejects(text: str) -> None:
     assert not VALIDATOR.is_valid(tomli.loads(text))
     with pytest.raises(SpecError):
         load_spec(text.encode())
 
 
-def test_describes_every_key_for_the_editor() -> None:
+def test_every_key_has_a_description() -> None:
     properties = SCHEMA["properties"]
     names = {name for model in CATALOGUE.values() for name in model.hyperparameters}
     assert set(properties) == {*RESERVED, *names, *CATALOGUE}
@@ -91,13 +91,13 @@ def test_describes_every_key_for_the_editor() -> None:
             assert table["description"], f"{model}.{name}"
 
 
-def test_holds_no_null_for_toml_has_none() -> None:
+def test_the_schema_has_no_null() -> None:
     text = json.dumps(SCHEMA)
     assert '"type": "null"' not in text
     assert '"default": null' not in text
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
-def test_default_search_spaces_satisfy_it(name: str) -> None:
+def test_default_search_spaces_are_valid(name: str) -> None:
     document = {"model": name, "columns": {"target": "y"}, **CATALOGUE[name].search}
     assert list(VALIDATOR.iter_errors(document)) == []

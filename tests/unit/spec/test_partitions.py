@@ -30,7 +30,7 @@ def at(text: str) -> datetime:
         ("a.b/{date}.csv", "a.b/2024-02-29.csv", "2024-02-29", "2024-03-01"),
     ],
 )
-def test_a_name_says_from_when_to_when(path: str, name: str, start: str, end: str) -> None:
+def test_names_have_an_interval(path: str, name: str, start: str, end: str) -> None:
     pattern = parse_pattern(path)
     assert pattern.period(name, UTC_ZONE) == (at(start), at(end))
     assert name.startswith(pattern.prefix)
@@ -53,7 +53,7 @@ def test_a_name_says_from_when_to_when(path: str, name: str, start: str, end: st
         ("{year}.csv", "9999.csv"),
     ],
 )
-def test_other_names_are_no_partitions(path: str, name: str) -> None:
+def test_other_names_do_not_match(path: str, name: str) -> None:
     assert parse_pattern(path).period(name, UTC_ZONE) is None
 
 
@@ -74,20 +74,20 @@ def test_other_names_are_no_partitions(path: str, name: str) -> None:
         ("*{date}*a*.csv", "more than 2 *"),
     ],
 )
-def test_nothing_else_is_ever_filled_in(path: str, words: str) -> None:
+def test_wrong_patterns_are_errors(path: str, words: str) -> None:
     with pytest.raises(ValueError, match="^has ") as error:
         parse_pattern(path)
     assert words in str(error.value)
 
 
-def test_days_follow_the_clocks_of_their_zone() -> None:
+def test_days_follow_their_time_zone() -> None:
     vienna = ZoneInfo("Europe/Vienna")
     period = parse_pattern("{date}.csv").period("2026-03-29.csv", vienna)
     assert period == (at("2026-03-28T23:00"), at("2026-03-29T22:00"))
 
 
 @given(st.integers(0, 2_000_000))
-def test_an_example_is_a_name_of_its_own_period(hours: int) -> None:
+def test_an_example_matches_its_interval(hours: int) -> None:
     pattern = parse_pattern("d/{year}/{month}-{day}/{hour}.csv")
     hour = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hours)
     period = pattern.period(pattern.example(hour), UTC_ZONE)
@@ -96,7 +96,7 @@ def test_an_example_is_a_name_of_its_own_period(hours: int) -> None:
 
 
 @given(st.text(alphabet="{}dateyrhoumn*?./-0", max_size=40), st.text(max_size=60))
-def test_no_path_and_no_name_makes_it_break(path: str, name: str) -> None:
+def test_any_path_and_name_are_handled(path: str, name: str) -> None:
     try:
         pattern = parse_pattern(path)
     except ValueError as error:

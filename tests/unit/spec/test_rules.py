@@ -12,7 +12,7 @@ from dmls_core.spec import Choice, parse_spec
 from dmls_core.spec.cron import cron_issue
 
 Fault = Callable[[str], ValidationIssue]
-Faults = Callable[[str], list[ValidationIssue]]
+Issues = Callable[[str], list[ValidationIssue]]
 
 MODEL = 'model = "random-forest-classifier"\n'
 REGRESSOR = 'model = "random-forest-regressor"\n'
@@ -50,8 +50,8 @@ COLUMNS = '[columns]\ntarget = "y"\n'
         (MODEL + COLUMNS + "n_trials = 5", 4, "columns.n_trials", ["belongs above the first [table]"]),
     ],
 )
-def test_the_top(faults: Faults, text: str, line: int, key: str, words: list[str]) -> None:
-    issue = next(issue for issue in faults(text) if issue.key == key)
+def test_top_level_keys(issues_of: Issues, text: str, line: int, key: str, words: list[str]) -> None:
+    issue = next(issue for issue in issues_of(text) if issue.key == key)
     assert issue.line == line
     for word in words:
         assert word in f"{issue} found {issue.found} expected {issue.expected}"
@@ -82,8 +82,8 @@ def test_the_top(faults: Faults, text: str, line: int, key: str, words: list[str
         ("traget = 'y'", 4, "columns.traget", ["did you mean target?"]),
     ],
 )
-def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str]) -> None:
-    (issue,) = faults(MODEL + COLUMNS + body)
+def test_columns(issues_of: Issues, body: str, line: int, key: str, words: list[str]) -> None:
+    (issue,) = issues_of(MODEL + COLUMNS + body)
     assert (issue.line, issue.key) == (line, key)
     for word in words:
         assert word in str(issue)
@@ -182,8 +182,8 @@ def test_columns(faults: Faults, body: str, line: int, key: str, words: list[str
         ("[[tags]]\na = 'x'", "tags", ["must be a table"]),
     ],
 )
-def test_other_tables(faults: Faults, body: str, key: str, words: list[str]) -> None:
-    (issue,) = faults(MODEL + COLUMNS + body)
+def test_other_tables(issues_of: Issues, body: str, key: str, words: list[str]) -> None:
+    (issue,) = issues_of(MODEL + COLUMNS + body)
     assert issue.key == key
     assert issue.line
     assert issue.line >= 4
@@ -191,27 +191,27 @@ def test_other_tables(faults: Faults, body: str, key: str, words: list[str]) -> 
         assert word in str(issue)
 
 
-def test_regressors_are_not_stratified(faults: Faults) -> None:
-    (issue,) = faults(REGRESSOR + COLUMNS + "[evaluation]\nsplit = 'stratified'")
+def test_regressors_are_not_stratified(issues_of: Issues) -> None:
+    (issue,) = issues_of(REGRESSOR + COLUMNS + "[evaluation]\nsplit = 'stratified'")
     assert issue.message == "cannot be stratified for a regressor"
 
 
-def test_a_grid_has_a_limit(faults: Faults) -> None:
+def test_a_grid_has_a_limit(issues_of: Issues) -> None:
     steps = "[n_estimators]\nmin = 1\nmax = 9999\nstep = 1\n[max_depth]\nmin = 1\nmax = 999\nstep = 1\n"
-    (issue,) = faults(MODEL + COLUMNS + steps + "[search]\nstrategy = 'grid'")
+    (issue,) = issues_of(MODEL + COLUMNS + steps + "[search]\nstrategy = 'grid'")
     assert issue.key == "search.strategy"
     assert issue.found == "9989001"
-    assert faults(MODEL + COLUMNS + steps.replace("step = 1", "") + "[search]\nstrategy = 'grid'") == []
+    assert issues_of(MODEL + COLUMNS + steps.replace("step = 1", "") + "[search]\nstrategy = 'grid'") == []
 
 
-def test_cma_es_needs_a_range(faults: Faults) -> None:
+def test_cma_es_requires_a_range(issues_of: Issues) -> None:
     text = MODEL + COLUMNS + "[search]\nstrategy = 'cma-es'\n[criterion]\nvalues = ['gini', 'entropy']\n"
 
-    (issue,) = faults(text)
+    (issue,) = issues_of(text)
 
     assert issue.key == "search.strategy"
     assert "random-forest-classifier has none" in issue.message
-    assert faults(text + "[max_depth]\nmin = 3\nmax = 9\n") == []
+    assert issues_of(text + "[max_depth]\nmin = 3\nmax = 9\n") == []
 
 
 @pytest.mark.parametrize(
@@ -222,15 +222,15 @@ def test_cma_es_needs_a_range(faults: Faults) -> None:
         (MODEL + COLUMNS + "[resources]\ngpus = 2", "resources.gpus"),
     ],
 )
-def test_what_comes_later_is_refused_and_never_ignored(faults: Faults, text: str, key: str) -> None:
-    (issue,) = faults(text)
+def test_unavailable_keys_are_rejected(issues_of: Issues, text: str, key: str) -> None:
+    (issue,) = issues_of(text)
     assert issue.key == key
     assert "not available yet" in issue.message
     assert issue.hint
 
 
-def test_what_comes_later_is_told_only_once_all_else_is_in_order(faults: Faults) -> None:
-    (issue,) = faults(MODEL + COLUMNS + "weight = 'w'\n[search]\nfolds = 0")
+def test_unavailable_keys_are_reported_after_other_issues(issues_of: Issues) -> None:
+    (issue,) = issues_of(MODEL + COLUMNS + "weight = 'w'\n[search]\nfolds = 0")
     assert issue.key == "search.folds"
 
 
@@ -249,7 +249,7 @@ def test_what_comes_later_is_told_only_once_all_else_is_in_order(faults: Faults)
         "0 0 31 2 mon",
     ],
 )
-def test_cron_expressions_that_are_fine(cron: str) -> None:
+def test_valid_cron_expressions(cron: str) -> None:
     assert cron_issue(cron) == ""
 
 
@@ -264,11 +264,11 @@ def test_cron_expressions_that_are_fine(cron: str) -> None:
         "0 0 30/1 feb *",
     ],
 )  # fmt: skip
-def test_cron_expressions_that_are_not(cron: str) -> None:
+def test_invalid_cron_expressions(cron: str) -> None:
     assert cron_issue(cron)
 
 
-def test_a_common_table_holds_for_each_model_and_its_own_table_wins() -> None:
+def test_tables_of_a_model_override_common_ones() -> None:
     spec = parse_spec(
         b"""
         model = ["random-forest-classifier", "xgboost-classifier"]
@@ -293,15 +293,15 @@ def test_a_common_table_holds_for_each_model_and_its_own_table_wins() -> None:
         _ = spec.model
 
 
-def test_fault_in_a_common_table_is_told_once(faults: Faults) -> None:
+def test_an_issue_in_a_common_table_is_reported_once(issues_of: Issues) -> None:
     text = 'model = ["random-forest-classifier", "extra-trees-classifier"]\n' + COLUMNS
-    (issue,) = faults(text + "[n_estimators]\nvalue = 0")
+    (issue,) = issues_of(text + "[n_estimators]\nvalue = 0")
     assert issue.key == "n_estimators.value"
 
 
-def test_the_gpu_engine_is_asked_at_admission(faults: Faults) -> None:
+def test_admission_checks_the_gpu_engine(issues_of: Issues) -> None:
     gpu = MODEL + COLUMNS + "[resources]\nengine = 'gpu'\n"
-    issues = faults(
+    issues = issues_of(
         gpu
         + "[class_weight]\nvalues = ['none',\n'balanced_subsample']\n[ccp_alpha]\nmin = 0.0\nmax = 0.1\n"
         + "[random-forest-classifier.max_samples]\nvalue = 100"
@@ -311,12 +311,12 @@ def test_the_gpu_engine_is_asked_at_admission(faults: Faults) -> None:
         (9, "ccp_alpha"),
         (12, "random-forest-classifier.max_samples"),
     ]
-    assert faults(gpu + "[ccp_alpha]\nvalue = 0.0\n[class_weight]\nvalue = 'balanced'") == []
-    (issue,) = faults("model = 'lightgbm-classifier'\n" + COLUMNS + "[resources]\nengine = 'gpu'")
+    assert issues_of(gpu + "[ccp_alpha]\nvalue = 0.0\n[class_weight]\nvalue = 'balanced'") == []
+    (issue,) = issues_of("model = 'lightgbm-classifier'\n" + COLUMNS + "[resources]\nengine = 'gpu'")
     assert (issue.line, issue.key) == (5, "resources.engine")
     assert issue.expected == "cpu or auto"
 
 
-def test_the_name_of_the_file_is_told() -> None:
+def test_issues_name_the_file() -> None:
     with pytest.raises(SpecError, match=r"^s3://bucket/spec\.toml:1:1: model: is missing"):
         load_spec(b"", "s3://bucket/spec.toml")

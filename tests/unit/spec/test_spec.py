@@ -42,7 +42,7 @@ def test_every_process_and_hash_seed_gives_the_same_hash(seed: str) -> None:
     assert run(code, seed).strip() == SHA256
 
 
-def test_the_json_is_plain_sorted_and_numbered() -> None:
+def test_the_json_is_sorted_and_versioned() -> None:
     spec = load_spec(IRIS.read_bytes())
     text = spec.canonical().decode()
     data = json.loads(text)
@@ -55,7 +55,7 @@ def test_the_json_is_plain_sorted_and_numbered() -> None:
     }  # fmt: skip
 
 
-def test_the_same_spec_written_in_another_way_has_the_same_hash() -> None:
+def test_equivalent_specs_have_the_same_hash() -> None:
     other = b"""
     columns = { target = 'species', features = [
         "sepal_length", "sepal_width", "petal_length",
@@ -72,14 +72,14 @@ def test_the_same_spec_written_in_another_way_has_the_same_hash() -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("1", "1.0"), ("0.5", "0.25"), ('"sqrt"', '"log2"')])
-def test_values_of_another_type_are_another_spec(one: str, other: str) -> None:
+def test_values_of_different_types_have_different_hashes(one: str, other: str) -> None:
     text = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[max_features]\nvalue = '
     first, second = load_spec((text + one).encode()), load_spec((text + other).encode())
     assert first.sha256 != second.sha256
     assert Spec.from_json(json.loads(first.canonical())).sha256 == first.sha256
 
 
-def test_a_number_of_trials_is_that_rule_of_early_stop() -> None:
+def test_early_stop_as_a_number_is_the_rule_trials() -> None:
     text = IRIS.read_bytes()
     short = load_spec(text + b"[search]\nearly_stop = 7\n")
     long = load_spec(text + b"[search.early_stop]\ntrials = 7\n")
@@ -101,7 +101,7 @@ def test_a_number_of_trials_is_that_rule_of_early_stop() -> None:
         ({"deploy": {"min_metric": float("nan")}}, "deploy.min_metric"),
     ],
 )
-def test_json_that_is_no_spec_is_refused(change: dict[str, object], key: str) -> None:
+def test_other_json_is_rejected(change: dict[str, object], key: str) -> None:
     data = load_spec(IRIS.read_bytes()).as_json() | change
     with pytest.raises(SpecError) as raised:
         Spec.from_json(data, "registry/spec.json")
@@ -109,13 +109,13 @@ def test_json_that_is_no_spec_is_refused(change: dict[str, object], key: str) ->
     assert raised.value.issues[0].file == "registry/spec.json"
 
 
-def test_a_spec_cannot_be_changed() -> None:
+def test_a_spec_is_immutable() -> None:
     spec = load_spec(IRIS.read_bytes())
     with pytest.raises(ValueError, match="frozen"):
         spec.n_trials = 6  # type: ignore[misc]
 
 
-def test_two_fixed_values_that_python_takes_for_the_same_stay_apart() -> None:
+def test_values_that_are_equal_in_python_stay_distinct() -> None:
     assert Choice(values=(1, 1.0, True)).model_dump_json() == '{"values":[1,1.0,true]}'
 
 

@@ -11,7 +11,7 @@ from dmls_core.models import load_spec
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import parse_spec
 
-Faults = Callable[[bytes], list[ValidationIssue]]
+Issues = Callable[[bytes], list[ValidationIssue]]
 KIB = 1024
 HEAD = b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n'
 
@@ -135,23 +135,23 @@ def test_hostile_input_gives_a_clear_error(source: bytes) -> None:
         (b"a = 1\nb = " + b"1" * 300, 2, 5, ["too long"]),
     ],
 )
-def test_what_is_no_toml_is_told_with_its_place(
-    faults: Faults, source: bytes, line: int, column: int, words: list[str]
+def test_syntax_errors_have_a_position(
+    issues_of: Issues, source: bytes, line: int, column: int, words: list[str]
 ) -> None:
-    (issue,) = faults(source)
+    (issue,) = issues_of(source)
     assert (issue.line, issue.column) == (line, column)
     for word in words:
         assert word in str(issue)
 
 
-def test_the_byte_that_is_not_utf8_is_named(faults: Faults) -> None:
-    (issue,) = faults(b"a = 'K\xf6ln'")
+def test_the_byte_that_is_not_utf8_is_named(issues_of: Issues) -> None:
+    (issue,) = issues_of(b"a = 'K\xf6ln'")
     assert issue.found == "byte 0xf6 at offset 6"
     assert issue.expected == "UTF-8"
 
 
-def test_impossible_values_are_told_with_their_key(faults: Faults) -> None:
-    issues = faults(HEAD + b'[a]\nx = nan\ny = [1, inf]\nz = 9223372036854775808\nw = "\\u0007"')
+def test_impossible_values_are_reported_with_their_key(issues_of: Issues) -> None:
+    issues = issues_of(HEAD + b'[a]\nx = nan\ny = [1, inf]\nz = 9223372036854775808\nw = "\\u0007"')
     assert [(issue.line, issue.key) for issue in issues] == [
         (5, "a.x"),
         (6, "a.y[1]"),
@@ -160,12 +160,12 @@ def test_impossible_values_are_told_with_their_key(faults: Faults) -> None:
     ]
 
 
-def test_the_largest_integer_is_no_fault_of_the_document(faults: Faults) -> None:
-    (issue,) = faults(HEAD + b"[max_depth]\nvalue = 9223372036854775807")
+def test_the_largest_integer_is_a_valid_document(issues_of: Issues) -> None:
+    (issue,) = issues_of(HEAD + b"[max_depth]\nvalue = 9223372036854775807")
     assert "out of bounds" in issue.message
 
 
-def test_limits_are_limits() -> None:
+def test_documents_beyond_a_limit_are_rejected() -> None:
     source = HEAD + b"[max_depth]\nvalues = [1, 2, 3]"
     load_spec(source, limits=SpecLimits(bytes=len(source), depth=2, items=8, values=3))
     for limits in (
@@ -179,7 +179,7 @@ def test_limits_are_limits() -> None:
             load_spec(source, limits=limits)
 
 
-def test_problems_beyond_the_limit_are_counted() -> None:
+def test_issues_beyond_the_limit_are_counted() -> None:
     source = b"\n".join(b"key%d = 1" % number for number in range(10))
     with pytest.raises(SpecError) as raised:
         parse_spec(source, {}, limits=SpecLimits(issues=3))

@@ -25,11 +25,11 @@ DOCUMENTS = st.recursive(
 
 
 @given(DOCUMENTS)
-def test_what_is_written_is_read_again(document: dict[str, object]) -> None:
+def test_written_documents_round_trip(document: dict[str, object]) -> None:
     assert tomllib.loads(toml_text(document)) == document
 
 
-def test_order_and_form() -> None:
+def test_the_order_of_a_written_document() -> None:
     document = {
         "max_depth": {"min": 2, "max": 8},
         "columns": {"target": "y"},
@@ -43,6 +43,6 @@ def test_order_and_form() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None, b"x", object(), "\ud800"])
-def test_what_toml_cannot_hold_is_refused(value: object) -> None:
+def test_values_outside_toml_are_rejected(value: object) -> None:
     with pytest.raises(SpecError, match="cannot be written"):
         toml_text({"a": value})

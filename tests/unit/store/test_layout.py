@@ -26,7 +26,7 @@ def test_the_keys_of_the_design() -> None:
 
 
 @given(team=names, job=names)
-def test_fit_names_are_taken(team: str, job: str) -> None:
+def test_valid_names_are_accepted(team: str, job: str) -> None:
     assert layout.check_name("team", team) == team
     assert layout.parse_incoming(layout.incoming_file(team, job, "x.csv")) == (team, job, "x.csv")
 
@@ -48,7 +48,7 @@ def test_fit_names_are_taken(team: str, job: str) -> None:
         ("ириска", "iris"),
     ],
 )
-def test_unfit_names_are_refused_with_a_better_one(name: str, better: str) -> None:
+def test_invalid_names_get_a_suggestion(name: str, better: str) -> None:
     with pytest.raises(SubmissionError) as caught:
         layout.check_name("job", name)
     (issue,) = caught.value.issues
@@ -57,7 +57,7 @@ def test_unfit_names_are_refused_with_a_better_one(name: str, better: str) -> No
 
 
 @given(st.text(max_size=80))
-def test_no_unfit_name_makes_a_key(name: str) -> None:
+def test_invalid_names_never_become_keys(name: str) -> None:
     if re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,62}", name):
         return
     for make in (layout.job_record, layout.model_name, layout.dag_id):
@@ -70,7 +70,7 @@ def test_no_unfit_name_makes_a_key(name: str) -> None:
 
 
 @given(st.text(alphabet="ab./%\\ \u0130\uff0f", max_size=40))
-def test_any_key_comes_apart_and_together(rest: str) -> None:
+def test_incoming_keys_round_trip(rest: str) -> None:
     drop = layout.parse_incoming("incoming/" + rest)
     assert drop
     folder = layout.incoming_folder(drop.team, drop.job)
@@ -81,13 +81,13 @@ def test_any_key_comes_apart_and_together(rest: str) -> None:
 
 
 class TestRunKey:
-    def test_it_stays_the_same_over_releases(self) -> None:
+    def test_run_keys_are_stable_across_releases(self) -> None:
         assert run_key("ab" * 32, ["etag"]) == "2dbc9659c3d80fdd"
 
-    def test_the_order_of_files_means_nothing(self) -> None:
+    def test_the_order_of_files_does_not_matter(self) -> None:
         assert run_key("a", ["1", "2"]) == run_key("a", ["2", "1"])
 
-    def test_everything_counts(self) -> None:
+    def test_every_input_changes_the_key(self) -> None:
         day = datetime(2026, 1, 1, tzinfo=UTC)
         interval = (day, day + timedelta(days=1))
         keys = {
@@ -101,7 +101,7 @@ class TestRunKey:
         assert len(keys) == 6
         assert all(re.fullmatch("[0-9a-f]{16}", key) for key in keys)
 
-    def test_an_interval_is_a_moment_in_any_time_zone(self) -> None:
+    def test_intervals_are_equal_in_any_time_zone(self) -> None:
         vienna = timezone(timedelta(hours=1))
         utc = datetime(2026, 1, 1, tzinfo=UTC)
         local = datetime(2026, 1, 1, 1, tzinfo=vienna)

@@ -61,7 +61,7 @@ def test_pipes_and_odd_names_do_not_hang_a_listing(store: LocalStore) -> None:
         store.put("a/x.dmls-tmp", b"")
 
 
-def test_a_write_removes_what_a_killed_one_left_behind(store: LocalStore) -> None:
+def test_a_write_deletes_abandoned_temporary_files(store: LocalStore) -> None:
     store.put("a/file", b"x")
     fresh, old = store.root / "a/.1.dmls-tmp", store.root / "a/.2.dmls-tmp"
     for path in (fresh, old):
@@ -72,11 +72,11 @@ def test_a_write_removes_what_a_killed_one_left_behind(store: LocalStore) -> Non
     assert sorted(path.name for path in (store.root / "a").iterdir()) == [fresh.name, "file", "other"]
 
 
-def test_listing_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
+def test_listing_a_missing_folder(tmp_path: Path) -> None:
     assert list(open_store(str(tmp_path / "none")).list("")) == []
 
 
-def test_a_file_that_becomes_unreadable_is_left_out(
+def test_unreadable_files_are_left_out_of_listings(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from dmls_core.store import local
@@ -97,7 +97,7 @@ def test_a_file_that_becomes_unreadable_is_left_out(
         store.get("locked")
 
 
-def test_an_object_where_a_folder_is(store: LocalStore) -> None:
+def test_an_object_and_a_folder_with_the_same_name(store: LocalStore) -> None:
     store.put("a/b", b"x")
     with pytest.raises(StoreError, match="a folder and an object want the same name"):
         store.put("a", b"x")
@@ -120,9 +120,7 @@ def test_a_failed_write_leaves_the_old_content(store: LocalStore, monkeypatch: p
     assert [path.name for path in store.root.iterdir()] == ["k"]
 
 
-def test_hashes_are_remembered_for_settled_files_only(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_hashes_of_settled_files_are_cached(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     from dmls_core.store import local
 
     hashed: list[str] = []
@@ -146,7 +144,7 @@ def test_hashes_are_remembered_for_settled_files_only(
     assert len(hashed) == 4
 
 
-def test_a_conditional_write_never_trusts_a_remembered_hash(store: LocalStore) -> None:
+def test_conditional_writes_ignore_cached_hashes(store: LocalStore) -> None:
     old = store.put("k", b"one")
     facts = (store.root / "k").stat()
     stamp = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
@@ -154,7 +152,7 @@ def test_a_conditional_write_never_trusts_a_remembered_hash(store: LocalStore) -
     assert store.replace("k", b"two", old.etag).size == 3
 
 
-def test_processes_count_without_losing_a_step(store: LocalStore) -> None:
+def test_processes_increment_a_counter_without_lost_updates(store: LocalStore) -> None:
     script = """
 import sys
 from dmls_core.errors import ConflictError
@@ -175,7 +173,7 @@ for _ in range(20):
     assert store.get("counter") == b"60"
 
 
-def test_a_writer_that_is_killed_leaves_no_lock_and_no_object(store: LocalStore, tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_no_lock_and_no_object(store: LocalStore, tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
@@ -197,7 +195,7 @@ store._write("k", Slow())
     store.create("k", b"x")
 
 
-def test_download_of_a_file_that_changes_under_the_reader(store: LocalStore, tmp_path: Path) -> None:
+def test_downloading_a_file_that_changes(store: LocalStore, tmp_path: Path) -> None:
     """The ETag that is compared is of the bytes that were delivered."""
     info = store.put("k", b"one")
     stream = store.open("k", etag=info.etag)

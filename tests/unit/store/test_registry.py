@@ -57,14 +57,14 @@ def test_accepting(registry: Registry, store: Store) -> None:
     assert json.loads(store.get("registry/jobs/growth/iris.json"))["schema"] == 1
 
 
-def test_the_same_again_changes_nothing(registry: Registry, store: Store) -> None:
+def test_accepting_the_same_content_changes_nothing(registry: Registry, store: Store) -> None:
     first = accept(registry, fingerprint="a")
     before = store.head("registry/jobs/growth/iris.json")
     assert accept(registry, fingerprint="b") == first
     assert store.head("registry/jobs/growth/iris.json") == before
 
 
-def test_versions_count_and_are_kept(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_numbered_and_kept(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     assert registry.versions("growth", "iris") == []
     records = [
         accept(registry, content, etag)
@@ -76,7 +76,7 @@ def test_versions_count_and_are_kept(registry: Registry, monkeypatch: pytest.Mon
     assert registry.versions("growth", "iris") == [records[4], records[2]]
 
 
-def test_a_replacement_that_fails_is_no_version(
+def test_a_failed_replacement_adds_no_version(
     registry: Registry, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreachable(*_: object) -> None:
@@ -92,7 +92,7 @@ def test_a_replacement_that_fails_is_no_version(
     assert registry.versions("growth", "iris") == [second, first]
 
 
-def test_retiring_and_dropping_again(registry: Registry) -> None:
+def test_retiring_and_submitting_again(registry: Registry) -> None:
     first = accept(registry)
     retired = registry.retire("growth", "iris")
     assert (retired.state, retired.version, retired.run_key) == ("retired", 1, first.run_key)
@@ -103,14 +103,14 @@ def test_retiring_and_dropping_again(registry: Registry) -> None:
     assert again.admitted_at == NOW + timedelta(days=1)
 
 
-def test_a_job_that_never_was(registry: Registry) -> None:
+def test_an_unknown_job(registry: Registry) -> None:
     assert registry.job("growth", "iris") is None
     assert registry.jobs() == []
     with pytest.raises(NotFoundError, match="growth/iris"):
         registry.retire("growth", "iris")
 
 
-def test_many_accept_the_same_at_once(registry: Registry) -> None:
+def test_concurrent_accepts_of_the_same_content(registry: Registry) -> None:
     records = race(
         8,
         lambda n: registry.accept(
@@ -122,7 +122,7 @@ def test_many_accept_the_same_at_once(registry: Registry) -> None:
     assert records[0].version == 1  # type: ignore[union-attr]
 
 
-def test_many_accept_different_content_at_once(registry: Registry) -> None:
+def test_concurrent_accepts_of_different_content(registry: Registry) -> None:
     records = race(6, lambda n: accept(registry, f"spec {n}"))
     versions = sorted(record.version for record in records if isinstance(record, JobRecord))
     assert versions == [1, 2, 3, 4, 5, 6]
@@ -132,7 +132,7 @@ def test_many_accept_different_content_at_once(registry: Registry) -> None:
     assert registry.versions("growth", "iris") == sorted(records, key=lambda r: -r.version)  # type: ignore[union-attr]
 
 
-def test_a_record_that_never_holds_still(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_keeps_changing(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     accept(registry)
 
     def lose(*_: object) -> None:
@@ -186,7 +186,7 @@ def test_a_record_that_vanishes_during_the_listing(
     assert registry.jobs() == []
 
 
-def test_a_damaged_spec_is_not_given_out(registry: Registry, store: Store) -> None:
+def test_a_damaged_spec_is_an_error(registry: Registry, store: Store) -> None:
     record = accept(registry)
     store.put(layout.spec(record.spec_sha256), b'{"schema": 1}')
     with pytest.raises(StoreError, match="damaged"):

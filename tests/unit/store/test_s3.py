@@ -66,7 +66,7 @@ class TestS3Store(StoreSuite):
         return store
 
 
-def test_everything_lies_below_the_prefix(store: S3Store) -> None:
+def test_all_keys_are_below_the_prefix(store: S3Store) -> None:
     store.put("a/b", b"x")
     store.client.put_object(Bucket=store.bucket, Key="some/prefixed", Body=b"y")
     assert store.url == f"s3://{store.bucket}/some/prefix"
@@ -122,13 +122,13 @@ def test_a_full_disk_is_a_store_error(
         store.upload("k", tmp_path / "none")
 
 
-def test_what_other_clients_wrote_is_read(store: S3Store, tmp_path: Path) -> None:
+def test_objects_of_other_clients_are_read(store: S3Store, tmp_path: Path) -> None:
     store.client.put_object(Bucket=store.bucket, Key="some/prefix/theirs", Body=b"content")
     assert store.get("theirs") == b"content"
     assert store.download("theirs", tmp_path / "x").size == 7
 
 
-def test_damaged_content_is_noticed(store: S3Store, tmp_path: Path) -> None:
+def test_damaged_content_is_detected(store: S3Store, tmp_path: Path) -> None:
     store.put("k", b"good")
     at = {"Bucket": store.bucket, "Key": "some/prefix/k"}
     metadata = store.client.head_object(**at)["Metadata"]
@@ -140,7 +140,7 @@ def test_damaged_content_is_noticed(store: S3Store, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_conditional_write_whose_answer_was_lost_recognises_itself(
+def test_a_conditional_write_with_a_lost_response_recognizes_itself(
     store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = store.client.put_object
@@ -208,7 +208,9 @@ def test_a_connection_that_keeps_breaking_is_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_changed_while_it_was_read_is_not_mixed(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_that_changes_during_a_read_is_an_error(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.put("k", b"0123456789")
     _break(store, monkeypatch, after=3, times=1)
     with store.open("k") as stream:
@@ -249,7 +251,7 @@ def test_errors_name_the_failure_and_the_fix(
         (EndpointConnectionError(endpoint_url="http://127.0.0.1:1"), "AWS_ENDPOINT_URL"),
     ],
 )
-def test_errors_before_any_answer(
+def test_errors_before_any_response(
     store: S3Store, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
     def fail(**_: object) -> None:
@@ -260,7 +262,7 @@ def test_errors_before_any_answer(
         store.head("k")
 
 
-def test_a_bucket_that_is_not_there(store: S3Store) -> None:
+def test_a_missing_bucket(store: S3Store) -> None:
     missing = S3Store("there-is-no-such-bucket", "", store.client)
     for call in (lambda: list(missing.list("")), lambda: missing.get("k"), lambda: missing.put("k", b"")):
         with pytest.raises(StoreError, match="the bucket does not exist") as caught:
@@ -268,7 +270,7 @@ def test_a_bucket_that_is_not_there(store: S3Store) -> None:
         assert not isinstance(caught.value, ObjectMissingError)
 
 
-def test_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
@@ -283,7 +285,7 @@ def test_a_url_with_the_scheme_s3_opens_this_store() -> None:
     assert store.url == "s3://bucket/some/prefix"
 
 
-def test_boto3_is_imported_when_s3_is_used_and_not_before() -> None:
+def test_boto3_is_imported_only_for_s3() -> None:
     script = (
         "import sys, dmls_core.store, dmls_core.intake; dmls_core.store.open_store('/nonexistent');"
         "print([name for name in ('boto3', 'botocore', 'pydantic') if name in sys.modules])"
