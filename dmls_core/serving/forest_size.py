@@ -48,9 +48,14 @@ def check_size(model: str, folder: Path) -> None:
         folder: the run's ``model/`` folder.
 
     Raises:
-        UserError: its checkpoint exceeds the limit; the message names a depth that would fit.
+        UserError: it is not a Treelite model, or its checkpoint exceeds the limit; the message then
+            names a depth that would fit.
         ServingError: there is no checkpoint.
     """
+    about = folder / "model.json"
+    kind = json.loads(about.read_bytes()).get("format", "treelite") if about.is_file() else "treelite"
+    if kind != "treelite":
+        raise UserError(f"{model} has the format {kind!r}: Triton's FIL backend serves Treelite models only")
     limit = ServingLimits.from_environment().checkpoint_bytes
     try:
         size = (folder / CHECKPOINT_FILE).stat().st_size

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dmls_core.hardware import available_cpus
 from dmls_core.models.engines import Engine
+from dmls_core.models.engines.base import TREELITE
 from dmls_core.search import Space
 from dmls_core.spec import ModelDefinition
 from dmls_core.spec.definitions import Scalar
@@ -96,7 +97,8 @@ def _sample(
             threads=available_cpus(),
         )
         times.append(time.monotonic() - begun)
-    size = len(fitted.to_treelite().serialize_bytes())
+    trees = engine.export_format == TREELITE
+    size = len(fitted.to_treelite().serialize_bytes()) if trees else 0
     return _Sample(rows, max(times[1] - times[0], 1e-5) / TREES, size / (1 + TREES))
 
 

@@ -12,47 +12,60 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import NumberFeature
 from dmls_core.errors import ServingError
-from dmls_core.models.engines import Fitted
+from dmls_core.models.engines import Engine, Fitted
+from dmls_core.models.engines.base import TREELITE
 from dmls_core.monitoring import with_predictions
+from dmls_core.search import SearchTask
 from dmls_core.serving import checkpoint
 from dmls_core.serving.forest_size import SIZE_FILE, forest_size
 from dmls_core.serving.model_config import CHECKPOINT_FILE
-from dmls_core.spec import ModelDefinition
 from dmls_core.training.prepare import Prepared
 
 SCHEMA = 1
 
 
-def export_checkpoint(
-    fitted: Fitted, features: NDArray[np.float32], own: NDArray[Any], folder: Path, *, threads: int
+def export_model(
+    engine: Engine,
+    fitted: Fitted,
+    features: NDArray[np.float32],
+    predicted: NDArray[Any],
+    folder: Path,
+    *,
+    threads: int,
 ) -> NDArray[np.float32]:
-    """Write ``checkpoint.tl`` and ``size.json``, and prove that it answers as the fitted model does.
+    """Write the model's files, and check that they predict as the fitted model does.
+
+    A Treelite model is ``checkpoint.tl`` with ``size.json``; other export formats have files of their own.
 
     Args:
+        engine: decides the format.
         fitted: the model.
-        features: (n_rows, n_features): what both are asked.
-        own: the model's own answer.
-        folder: where to write; it is made.
-        threads: CPU threads to use at most.
+        features: (n_rows, n_features): the rows to compare.
+        predicted: the fitted model's predictions of them.
+        folder: the folder to write; it is created.
+        threads: maximum number of CPU threads.
 
     Returns:
-        The checkpoint's answer, as it will be served.
+        The predictions of the written files, as they will be served.
 
     Raises:
-        ServingError: the checkpoint answers differently.
+        ServingError: the files predict differently.
     """
     folder.mkdir(parents=True)
-    loaded = checkpoint.export(fitted.to_treelite(), folder / "checkpoint.tl")
-    (folder / SIZE_FILE).write_text(json.dumps(forest_size(loaded)))
-    served = checkpoint.predict(loaded, features, threads=threads)
-    checkpoint.check_parity(own, served)
+    if engine.export_format == TREELITE:
+        loaded = checkpoint.export(fitted.to_treelite(), folder / CHECKPOINT_FILE)
+        (folder / SIZE_FILE).write_text(json.dumps(forest_size(loaded)))
+        served = checkpoint.predict(loaded, features, threads=threads)
+    else:
+        served = np.asarray(fitted.export(folder)(features), dtype=np.float32)
+    checkpoint.check_parity(predicted, served)
     return served
 
 
 def write_companions(
     data: Prepared,
     served: NDArray[np.float32],
-    model: ModelDefinition,
+    task: SearchTask,
     metric: str,
     score: float,
     folder: Path,
@@ -62,7 +75,7 @@ def write_companions(
     Args:
         data: encoder and golden rows.
         served: the checkpoint's predictions of the held-out rows.
-        model: what was fitted.
+        task: the search task, with model and engine.
         metric: what it was searched by.
         score: that metric on the held-out rows.
         folder: the model's folder.
@@ -74,7 +87,7 @@ def write_companions(
     encoded = data.encoder.transform(data.golden)
     if not np.array_equal(encoded, data.test[:count], equal_nan=True):
         raise ServingError("the encoder does not encode raw rows as they were encoded for training")
-    outputs, kept = golden_answers(folder / CHECKPOINT_FILE, encoded, served[:count])
+    outputs, kept = golden_predictions(folder / CHECKPOINT_FILE, encoded, served[:count])
     rows = encoded[kept].tolist()
     golden = {
         "schema": SCHEMA,
@@ -85,8 +98,9 @@ def write_companions(
     }
     about = {
         "schema": SCHEMA,
-        "task": model.task,
-        "model": model.name,
+        "task": task.model.task,
+        "model": task.model.name,
+        "format": task.engine.export_format,
         "n_features": data.test.shape[1],
         "n_outputs": outputs.shape[1],
         "labels": data.labels,
@@ -104,33 +118,33 @@ def write_companions(
         (folder / name).write_text(json.dumps(content, allow_nan=False))
 
 
-def golden_answers(
+def golden_predictions(
     path: Path, rows: NDArray[np.float32], served: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], list[int]]:
-    """Return what a server is to answer to golden rows, and which of them tell something.
+    """Return the predictions that a server must give for golden rows, and the rows to keep.
 
-    The reference is nvForest in single precision where it is installed, else Treelite's own inference. A row
-    whose two best classes tie may be either class in single precision, and is left out.
+    The reference is nvForest in single precision, if it is installed, otherwise ``served``. A row whose two
+    best classes tie may get either class in single precision, and is left out.
 
     Args:
         path: the checkpoint.
         rows: (n_rows, n_features), encoded.
-        served: Treelite's answers to them.
+        served: Treelite's predictions of them.
 
     Returns:
-        ChampionPredictions of shape (n_kept, n_outputs), and the rows that are kept.
+        Predictions of shape (n_kept, n_outputs), and the indices of the rows to keep.
 
     Raises:
-        ServingError: both name different classes for every row.
+        ServingError: both predict different classes for every row.
     """
     served = served.reshape(len(rows), -1)
-    own = checkpoint.predict_as_fil(path, rows)
+    own = checkpoint.predict_as_fil(path, rows) if path.is_file() else None
     if own is None:
         return served, list(range(len(rows)))
     own = own.reshape(served.shape)
     kept = np.flatnonzero(own.argmax(axis=1) == served.argmax(axis=1)).tolist()
     if not kept:
-        raise ServingError("nvForest and Treelite answer with different classes to every golden row")
+        raise ServingError("nvForest and Treelite predict different classes for every golden row")
     return own[kept], kept
 
 

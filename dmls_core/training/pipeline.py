@@ -13,6 +13,7 @@ from dmls_core.evaluate import Diagnostics, Evidence, diagnose, score_holdout
 from dmls_core.evaluate.report import render_report
 from dmls_core.hardware import trim_heap
 from dmls_core.models.engines import Fitted
+from dmls_core.models.engines.base import TREELITE
 from dmls_core.search import SearchOutcome, SearchTask
 from dmls_core.serving.card import write_card
 from dmls_core.spec import Spec
@@ -20,7 +21,7 @@ from dmls_core.store import layout
 from dmls_core.training.candidates import describe_search, prepare_models
 from dmls_core.training.compare import compare_with_champion
 from dmls_core.training.depth_analysis import describe_size
-from dmls_core.training.model_folder import export_checkpoint, write_companions
+from dmls_core.training.model_folder import export_model, write_companions
 from dmls_core.training.prepare import Prepared
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import Job
@@ -75,7 +76,7 @@ def run_pipeline(
             validation.check()
     trim_heap()
     task, data = winner.task, winner.data
-    model, engine = task.model, task.engine
+    engine = task.engine
     with progress.phase("refit"):
         progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
         fitted = refit(task, outcome)
@@ -83,16 +84,17 @@ def run_pipeline(
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
         own = fitted.predict(engine.place(data.test))
-        served = export_checkpoint(fitted, data.test, own, model_folder, threads=task.threads)
+        served = export_model(engine, fitted, data.test, own, model_folder, threads=task.threads)
     trim_heap()
     with progress.phase("score"):
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
-        write_companions(data, served, model, spec.search.metric, scores.score, model_folder)
+        write_companions(data, served, task, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, task, outcome, fitted, scores)
         result["comparison"] = compare_with_champion(spec, data, served, models[0].data.champion)
     with progress.phase("report"):
         insight = examine_model(spec, data, task, fitted, served, result)
-        result["size"] = describe_size(data, task, spec.search.metric, model_folder)
+        if engine.export_format == TREELITE:
+            result["size"] = describe_size(data, task, spec.search.metric, model_folder)
     for warning in insight.warnings:
         progress.warn(warning)
     progress.seconds["validate"] = validation.finish()

@@ -18,6 +18,7 @@ from dmls_core.models.engines.base import (
 from dmls_core.models.engines.cuda import CudaEngine, to_host
 from dmls_core.models.engines.forests import RANDOM_FORESTS
 from dmls_core.spec.definitions import ModelDefinition, Scalar
+from dmls_core.stability import experimental
 
 if TYPE_CHECKING:
     import treelite
@@ -61,6 +62,7 @@ class FittedCumlForest(Fitted):
         return model
 
 
+@experimental("it has not run on a GPU yet")
 class CumlForestEngine(CudaEngine, ForestEngine):
     """Fit forests with cuML."""
 

@@ -22,6 +22,7 @@ from dmls_core.models.engines.base import (
 )
 from dmls_core.models.engines.cuda import CudaEngine
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
+from dmls_core.stability import experimental
 
 if TYPE_CHECKING:
     import treelite
@@ -335,6 +336,7 @@ def _as_predicted(model: ModelDefinition, found: FloatArray) -> FloatArray:
     return two_columns(found) if model.task == "classification" and found.ndim == 1 else found
 
 
+@experimental("it has not run on a GPU yet")
 class CudaXGBoostEngine(CudaEngine, XGBoostEngine):
     """Fit boosted trees with XGBoost on a GPU."""
 

@@ -21,7 +21,7 @@ from dmls_core.training.candidates import make_task
 from dmls_core.training.champion import fetch_champion
 from dmls_core.training.compare import compare_with_champion
 from dmls_core.training.inputs import cut_data, fetch_data
-from dmls_core.training.model_folder import export_checkpoint
+from dmls_core.training.model_folder import export_model
 from dmls_core.training.prepare import prepare
 from dmls_core.training.request import Job, RequestedModel, TrainRequest
 from dmls_core.training.result import describe_data
@@ -106,7 +106,7 @@ def run(
     )
     out = folder / name
     own = fitted.predict(engine.place(prepared.test))
-    served = export_checkpoint(fitted, prepared.test, own, out / "model", threads=1)
+    served = export_model(engine, fitted, prepared.test, own, out / "model", threads=1)
     (out / "model" / "encoder.json").write_text(json.dumps(prepared.encoder.as_json()))
     sums = [
         {"name": f"model/{path.name}", "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
@@ -149,7 +149,7 @@ def test_on_the_same_data_and_split_the_holdout_is_new_to_both(champion: Path):
 def test_another_split_of_the_same_data_is_not_new_to_the_champion(champion: Path):
     found = against(champion, str(champion / "first.csv"), seed=5)
     assert found["fresh"] == "none"
-    assert "flatters" in found["note"]
+    assert "favors" in found["note"]
 
 
 def test_columns_that_it_does_not_find_make_it_not_comparable(champion: Path):
