@@ -26,7 +26,7 @@ def add_runs() -> None:
     with create_session() as session:
         for number, state in enumerate(STATES):
             values = {
-                "dag_id": "dmls.lab.told",
+                "dag_id": "dmls.lab.scraped",
                 "run_id": f"run {number}",
                 "run_type": "manual",
                 "run_after": now,

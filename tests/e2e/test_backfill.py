@@ -269,7 +269,7 @@ def test_a_backfilled_model_is_compared_with_the_champion(platform: PlatformClie
         told = decision["reason"]
         assert "made by a backfill" in told or "the champion was trained on later data" in told
         page = (platform.get(folder + "report.html") or b"").decode()
-        assert "Against the champion" in page
+        assert "Champion and challenger" in page
     tags = [
         version["tags"] for version in model_versions(platform) if version["tags"]["dmls.backfill"] == "true"
     ]

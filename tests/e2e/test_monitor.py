@@ -1,4 +1,4 @@
-"""Requests and new partitions drift: the monitor DAG says so and has the job train again, once."""
+"""Requests and new partitions drift: the monitor DAG reports it and starts one retraining."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.services.platform_client import PlatformClient
 
 TEAM, JOB = "clicks", "stream"
 MONITOR = "/dags/dmls.monitor/dagRuns"
-UPKEEP = ("collect", "repair", "reap")
+OTHER_TASKS = ("collect", "repair", "reap")
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1
@@ -45,17 +45,17 @@ def log_requests(platform: PlatformClient, name: str, frame: pl.DataFrame) -> No
     platform.put(f"inference/{TEAM}/{JOB}/{name}.parquet", buffer.getvalue())
 
 
-def look(platform: PlatformClient, timeout: float = 180) -> dict[str, str]:
-    """Start the monitor as a user would; return how its tasks about drift ended."""
+def run_monitor(platform: PlatformClient, timeout: float = 180) -> dict[str, str]:
+    """Trigger the monitor DAG as a user would; return the states of its drift tasks."""
     run = platform.airflow("POST", MONITOR, {"logical_date": None})["dag_run_id"]
     end = time.monotonic() + timeout
     while True:
         if platform.airflow("GET", f"{MONITOR}/{run}")["state"] in ("success", "failed"):
             found = platform.airflow("GET", f"{MONITOR}/{run}/taskInstances")["task_instances"]
             states = {task["task_id"]: task["state"] for task in found}
-            upkeep = {name: states.pop(name) for name in UPKEEP}
-            # What other tests did to other models is not for this one to judge.
-            assert (upkeep["collect"], upkeep["reap"]) == ("success", "success")
+            others = {name: states.pop(name) for name in OTHER_TASKS}
+            # Other tests may have left models that cannot be repaired.
+            assert (others["collect"], others["reap"]) == ("success", "success")
             return states
         assert time.monotonic() < end
         time.sleep(0.5)
@@ -94,13 +94,13 @@ def compared(platform: PlatformClient, place: str) -> dict[str, Any]:
     return {key: found[key] for key in ("source", "verdict", "rows")}
 
 
-def test_drift_is_told_and_starts_one_run_on_the_newest_data(platform: PlatformClient, served):
+def test_drift_is_reported_and_starts_one_run_on_the_newest_data(platform: PlatformClient, served):
     platform.put(f"incoming/{TEAM}/{JOB}/data/2026-01-06.csv", rows(1, count=200).write_csv())
     answered = with_answers(rows(2), wrong=20)
     log_requests(platform, "steady", answered)
     truth = answered.select(pl.col("dmls.request_id").alias("request_id"), "y")
     platform.put(f"incoming/{TEAM}/{JOB}/labels/first.csv", truth.write_csv())
-    assert look(platform) == {"compare": "success", "retrain": "skipped", "settle": "success"}
+    assert run_monitor(platform) == {"compare": "success", "retrain": "skipped", "settle": "success"}
     assert compared(platform, "latest") == {"source": "requests", "verdict": "steady", "rows": 300}
     steady = {"source": "data/2026-01-06.csv", "verdict": "steady", "rows": 200}
     assert compared(platform, "latest-data") == steady
@@ -108,14 +108,14 @@ def test_drift_is_told_and_starts_one_run_on_the_newest_data(platform: PlatformC
     judged = json.loads(platform.get(f"monitor/{TEAM}/{JOB}/latest-labels/decay.json") or b"{}")
     (version,) = judged["versions"]
     assert (judged["verdict"], version["rows"], version["score"]) == ("steady", 300, pytest.approx(280 / 300))
-    assert "on 300 labelled answers of version 1" in platform.status(TEAM, JOB)["message"]
-    assert "300 labelled answers" in platform.champion(f"{TEAM}.{JOB}")["tags"]["dmls.decay"]
+    assert "on 300 labeled predictions of version 1" in platform.status(TEAM, JOB)["message"]
+    assert "300 labeled predictions" in platform.champion(f"{TEAM}.{JOB}")["tags"]["dmls.decay"]
     assert drift_runs(platform) == []
 
     platform.put(f"incoming/{TEAM}/{JOB}/data/2026-01-07.csv", rows(4, shift=2, count=400).write_csv())
     log_requests(platform, "shifted", rows(3, shift=2))
     # At the full hour the monitor's own run may have been quicker, and this one has nothing left to do.
-    assert look(platform).items() >= {"compare": "success", "settle": "success"}.items()
+    assert run_monitor(platform).items() >= {"compare": "success", "settle": "success"}.items()
     assert compared(platform, "latest") == {"source": "requests", "verdict": "drifted", "rows": 300}
     drifted = {"source": "data/2026-01-07.csv", "verdict": "drifted", "rows": 400}
     assert compared(platform, "latest-data") == drifted
@@ -144,5 +144,5 @@ def test_drift_is_told_and_starts_one_run_on_the_newest_data(platform: PlatformC
 
 def test_what_was_compared_is_not_compared_again(platform: PlatformClient, served):
     before = platform.keys(f"monitor/{TEAM}/{JOB}/")
-    assert look(platform) == {"compare": "success", "retrain": "skipped", "settle": "success"}
+    assert run_monitor(platform) == {"compare": "success", "retrain": "skipped", "settle": "success"}
     assert platform.keys(f"monitor/{TEAM}/{JOB}/") == before
