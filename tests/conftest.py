@@ -52,10 +52,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest group first; within a group the order stays that of the files."""
-    seconds: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    seconds = {plain(name): value for name, value in json.loads(DURATIONS.read_text()).items()}
     groups = {item: next(item.iter_markers("xdist_group")).args[0] for item in items}
     weights: dict[str, float] = {}
     for item, group in groups.items():
-        name = item.nodeid.removesuffix(f"@{group}")
-        weights[group] = weights.get(group, 0.0) + seconds.get(name, 0.1)
+        weights[group] = weights.get(group, 0.0) + seconds.get(plain(item.nodeid), 0.1)
     items.sort(key=lambda item: -weights[groups[item]])
+
+
+def plain(nodeid: str) -> str:
+    """Return a node id without the group that pytest-xdist appends."""
+    return nodeid.rpartition("@")[0] if nodeid.rfind("@") > nodeid.rfind("]") else nodeid

@@ -121,8 +121,8 @@ def test_drift_is_reported_and_starts_one_run_on_the_newest_data(platform: Platf
     assert compared(platform, "latest-data") == drifted
     for place, source in (("latest", "requests"), ("latest-data", "data")):
         metrics = platform.get(f"monitor/{TEAM}/{JOB}/{place}/drift.prom") or b""
-        labels = f'{{team="{TEAM}",job="{JOB}",source="{source}"}}'
-        assert f"dmls_drift_detected{labels} 1" in metrics.decode()
+        labels = f'{{job="{JOB}",source="{source}",team="{TEAM}"}}'
+        assert f"dmls_drift_detected{labels} 1.0" in metrics.decode()
     (run,) = drift_runs(platform)
     assert served["run"] in run["dag_run_id"]
 
