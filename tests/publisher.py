@@ -1,4 +1,4 @@
-"""A publisher in a process of its own that kills itself, as ``kill -9`` does, before a step it is told.
+"""A publisher in a process of its own that kills itself, as ``kill -9`` does, before a given step.
 
 Orders are read from stdin, one a line: JSON with ``repository``, ``http``, ``grpc``, ``model``, ``folder``
 and ``step``; for each the exit status is printed. A step is what is done to the store or to Triton:

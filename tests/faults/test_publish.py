@@ -235,15 +235,15 @@ def test_a_repository_in_s3(on_s3, made):
             assert Deployment(repository, client, name).rollback(version).version == version
             assert client.versions(name) == (version,)
             assert answers(client, name, made(version - 1))
-        entered, told = threading.Event(), []
+        entered, messages = threading.Event(), []
         with repository.lock(name):
             entered.set()
             try:
                 with repository.lock(name, timeout=0.5):
                     pass
             except ServingError as error:
-                told.append(str(error))
-        assert "is being published by another publisher (process" in told[0]
+                messages.append(str(error))
+        assert "is being published by another publisher (process" in messages[0]
         seaweed.kill()
         try:
             assert answers(client, name, made(0)), "Triton answers without S3"

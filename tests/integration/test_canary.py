@@ -127,8 +127,8 @@ def test_a_shadow_is_compared_and_logged_while_the_live_version_answers(triton, 
     version, probabilities = ask(served, "compared")
     assert version == 1
     assert np.abs(probabilities - served.expected(ROWS)).max() <= 1e-6
-    told = wait_metric(triton, served, "dmls_canary_rows_total", 40)
-    assert 0 < told["dmls_canary_different_rows_total"] < told["dmls_canary_rows_total"]
+    counted = wait_metric(triton, served, "dmls_canary_rows_total", 40)
+    assert 0 < counted["dmls_canary_different_rows_total"] < counted["dmls_canary_rows_total"]
     deployment.end_canary()
     folder = triton.context.inference_log / served.name
     end = time.monotonic() + WAIT
@@ -144,7 +144,7 @@ def test_a_shadow_is_compared_and_logged_while_the_live_version_answers(triton, 
     assert frame["dmls.prediction"].to_list() != frame["dmls.challenger_prediction"].to_list()
 
 
-def test_what_does_not_prove_itself_or_is_served_is_not_tried(triton, client, served, tmp_path):
+def test_a_canary_is_rejected_if_unverified_served_or_of_another_kind(triton, client, served, tmp_path):
     repository = triton.repository
     deployment = Deployment(repository, client, served.name)
     with pytest.raises(UserError, match="which is already served"):

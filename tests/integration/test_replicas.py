@@ -55,7 +55,7 @@ def models(tmp_path_factory):
 
 
 class Steps:
-    """Notes the order in which servers are asked, and fails a load where it is told."""
+    """Notes the order in which servers are asked, and fails a load on demand."""
 
     def __init__(self, servers):
         self.taken, self.fail = [], None
@@ -68,7 +68,7 @@ class Steps:
             if not self.taken or self.taken[-1] != (number, kind, name):
                 self.taken.append((number, kind, name))
             if self.fail == (number, kind, name):
-                raise ServingError(f"server {number} is told to fail")
+                raise ServingError(f"server {number} fails on demand")
             return call(name, *args, **options)
 
         return noted
@@ -114,7 +114,7 @@ def test_at_the_first_that_fails_all_stay_at_the_old_version(replicas, clients, 
     repository, _ = replicas
     steps = Steps(clients)
     steps.fail = (1, "infer", NAME)
-    with pytest.raises(ServingError, match=r"server 1 is told to fail\. Version 2 is still served"):
+    with pytest.raises(ServingError, match=r"server 1 fails on demand\. Version 2 is still served"):
         Deployment(repository, clients, NAME).deploy(models[2])
     steps.fail = None
     assert repository.serving(NAME) == 2
@@ -137,7 +137,7 @@ def test_a_server_that_is_down_stops_the_deployment_and_gets_it_later(replicas, 
 
 
 class Asking:
-    """Clients that ask the table endpoint until they are told to end, one over each protocol."""
+    """Clients that ask the table endpoint until they are stopped, one over each protocol."""
 
     def __init__(self, http, grpc, columns, version):
         self._addresses, self._columns, self._version = (http, grpc), columns, version

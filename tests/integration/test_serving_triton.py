@@ -210,7 +210,7 @@ def test_what_is_measured_is_served_with_what_was_chosen(triton, repository, cli
     assert all(sum(found.rates) > 0 for found in choice.measured)
     assert client.versions(name) == (1,)
     # Whatever this machine preferred: two instances are served as well.
-    two = ScalingChoice(Scaling(2, batching=False), "told to")
+    two = ScalingChoice(Scaling(2, batching=False), "chosen by the test")
     write_scaling_choice(repository.store, name, staged.version, two, repository.versions(name))
     deployment.promote(staged.version)
     for endpoint in (name, table_name(name)):

@@ -69,15 +69,15 @@ def test_columns_are_added_and_everything_else_stays(predictor, tmp_path):
     assert rows[3] == ["9", "", "1e0", "é", "versicolor", "0.0", "1.0", "0.0"]
 
 
-def test_order_is_kept_over_batches_and_progress_is_told(predictor, tmp_path):
+def test_batches_keep_the_order_and_report_progress(predictor, tmp_path):
     content = "length,width\n" + "".join(f"{i},0\n" for i in range(10_000))
-    told: list[float] = []
-    rows = run(predictor, tmp_path, content, progress=told.append)
+    reported: list[float] = []
+    rows = run(predictor, tmp_path, content, progress=reported.append)
     assert [row[2] for row in rows[1:]] == [LABELS[i % 3] for i in range(10_000)]
     assert [row[0] for row in rows[1:]] == [str(i) for i in range(10_000)]
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-    assert len(told) > 1
+    assert reported == sorted(reported)
+    assert reported[-1] == 1.0
+    assert len(reported) > 1
 
 
 def test_regression_adds_one_column(deployment, repository, tmp_path):
@@ -104,7 +104,7 @@ def test_a_file_without_rows_gets_its_header(predictor, tmp_path):
         ('length,width\n1,"2\n', "expected CSV"),
     ],
 )
-def test_a_bad_file_is_told_where(predictor, tmp_path, content, message):
+def test_errors_name_the_line_of_a_bad_file(predictor, tmp_path, content, message):
     with pytest.raises(DataError, match=message):
         run(predictor, tmp_path, content)
 
@@ -122,7 +122,7 @@ def test_a_target_file_appears_whole_or_not_at_all(predictor, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*out.csv*")) == ["out.csv"]
 
 
-def test_unreadable_and_unwritable_paths_are_the_users_to_mend(predictor, tmp_path):
+def test_unreadable_and_unwritable_paths_are_data_errors(predictor, tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         predict_file(predictor, tmp_path / "none.csv", io.StringIO())
     (tmp_path / "in.csv").write_text("length,width\n1,2\n")
@@ -148,7 +148,7 @@ def test_a_new_version_between_requests_brings_its_own_encoder(deployment, repos
         predictor.predict({"length": [None], "width": [1]})
 
 
-def test_large_inputs_are_split_into_requests_triton_takes(predictor):
+def test_large_inputs_are_split_into_requests(predictor):
     answers = predictor.predict({"length": np.arange(20_000), "width": np.zeros(20_000)})
     assert predictor._client.sizes == [8192, 8192, 3616]
     assert answers.values[:4] == ["setosa", "versicolor", "virginica", "setosa"]
@@ -156,7 +156,7 @@ def test_large_inputs_are_split_into_requests_triton_takes(predictor):
     assert predictor.predict({"length": [], "width": []}).values == []
 
 
-def test_a_model_that_is_not_served_is_said_so(repository, triton):
+def test_a_model_that_is_not_served_is_not_found(repository, triton):
     with pytest.raises(NotFoundError, match=r"does not serve lab.iris: deploy it first"):
         Predictor(repository, triton, NAME)
 
@@ -181,7 +181,7 @@ def long_file(tmp_path):
     return source
 
 
-def test_an_interrupted_file_is_gone_on_with(predictor, tmp_path, long_file):
+def test_an_interrupted_file_is_resumed(predictor, tmp_path, long_file):
     whole, target = tmp_path / "whole.csv", tmp_path / "out.csv"
     predict_file(predictor, long_file, whole)
     target.write_text("old")
@@ -198,7 +198,7 @@ def test_an_interrupted_file_is_gone_on_with(predictor, tmp_path, long_file):
 
 
 @pytest.mark.parametrize("what", ["source", "version", "state"])
-def test_parts_of_something_else_are_not_taken(predictor, tmp_path, long_file, what):
+def test_parts_of_another_origin_are_discarded(predictor, tmp_path, long_file, what):
     target = tmp_path / "out.csv"
     interrupted(predictor, long_file, target, 1)
     if what == "source":
@@ -226,7 +226,7 @@ def test_two_processes_do_not_write_the_same_file(predictor, tmp_path, long_file
     assert target.read_text().count("length,width") == 1
 
 
-def test_a_pipe_is_read_and_written_as_one(predictor, tmp_path):
+def test_pipes_can_be_read_and_written(predictor, tmp_path):
     source, target, got = tmp_path / "in", tmp_path / "out", []
     for pipe in (source, target):
         os.mkfifo(pipe)

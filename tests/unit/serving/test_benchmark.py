@@ -39,7 +39,7 @@ class Played:
         return ScalingMeasurement(scaling, rates)
 
 
-def test_the_simplest_setting_stays_where_the_difference_is_noise():
+def test_the_simplest_scaling_stays_if_the_difference_is_noise():
     ask = Played(simplest=(100.0, 130.0), unbatched=(150.0, 400.0), two=(162.0, 170.0))
     choice = compare_scalings(ask, ALTERNATIVES)
     assert choice.scaling == SIMPLEST
@@ -47,7 +47,7 @@ def test_the_simplest_setting_stays_where_the_difference_is_noise():
     assert choice.text == f"1 instance: no other scaling answered {MARGIN:g} times as many requests"
 
 
-def test_one_that_is_better_in_its_worst_part_is_taken_if_it_is_so_twice():
+def test_a_scaling_that_is_better_in_its_worst_window_twice_is_chosen():
     ask = Played(simplest=(100.0, 130.0), unbatched=(90.0, 90.0), two=(163.0, 170.0))
     choice = compare_scalings(ask, ALTERNATIVES)
     assert choice.scaling == TWO
@@ -55,24 +55,24 @@ def test_one_that_is_better_in_its_worst_part_is_taken_if_it_is_so_twice():
     assert ask.asked == [SIMPLEST, UNBATCHED, TWO, SIMPLEST]
 
 
-def test_a_machine_that_was_busy_for_a_moment_decides_nothing():
+def test_a_momentarily_busy_machine_decides_nothing():
     ask = Played(simplest=[(100.0,), (200.0,)], unbatched=(90.0,), two=(201.0,))
     assert compare_scalings(ask, ALTERNATIVES).scaling == SIMPLEST
 
 
 @pytest.mark.parametrize(
-    ("unbatched", "seconds", "told"),
+    ("unbatched", "seconds", "reason"),
     [(ServingError("no memory left"), 60.0, "no memory left"), ((1e9,), 0.0, "the time limit was reached")],
 )
-def test_what_cannot_be_measured_is_not_taken(unbatched, seconds, told):
+def test_a_scaling_that_cannot_be_measured_is_not_chosen(unbatched, seconds, reason):
     choice = compare_scalings(
         Played(simplest=(100.0,), unbatched=unbatched, two=(1e9,)), ALTERNATIVES, seconds
     )
     assert choice.scaling == SIMPLEST
-    assert choice.text.endswith(told)
+    assert choice.text.endswith(reason)
 
 
-def test_a_choice_is_the_same_after_it_was_written():
+def test_a_choice_survives_json():
     choice = ScalingChoice(
         TWO, "why", (ScalingMeasurement(SIMPLEST, (1.5, 2.0)), ScalingMeasurement(TWO, ()))
     )
@@ -90,7 +90,7 @@ def configured(repository, model):
     return found[0]
 
 
-def test_each_version_is_served_as_it_was_chosen_for_it(deployment, repository, tmp_path):
+def test_each_version_is_served_with_its_chosen_scaling(deployment, repository, tmp_path):
     deployment.deploy(toy_model_folder(tmp_path / "a"))
     assert configured(repository, NAME) == SIMPLEST
     staged = deployment.stage(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
@@ -105,7 +105,7 @@ def test_each_version_is_served_as_it_was_chosen_for_it(deployment, repository, 
     assert configured(repository, NAME) == chosen.scaling
 
 
-def test_a_repeated_step_takes_what_was_chosen(deployment, repository, triton, tmp_path):
+def test_a_repeated_step_keeps_the_choice(deployment, repository, triton, tmp_path):
     version = deployment.deploy(toy_model_folder(tmp_path / "a")).version
     chosen = ScalingChoice(TWO, "measured before")
     write_scaling_choice(repository.store, NAME, version, chosen, repository.versions(NAME))
@@ -114,7 +114,7 @@ def test_a_repeated_step_takes_what_was_chosen(deployment, repository, triton, t
     assert triton.loads == loads, "there is no candidate any more, and nothing was asked"
 
 
-def test_versions_that_are_gone_are_forgotten(repository):
+def test_choices_of_removed_versions_are_removed(repository):
     for version in (1, 2, 3):
         write_scaling_choice(repository.store, NAME, version, ScalingChoice(TWO), known=(2, 3))
     assert read_scaling_choice(repository.store, NAME, 1) == ScalingChoice()

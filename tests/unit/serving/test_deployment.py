@@ -12,7 +12,7 @@ from tests.unit.serving.conftest import PlayedTriton
 NAME = "lab.iris"
 
 
-def test_deploy_verify_and_back(deployment, repository, triton, tmp_path):
+def test_deploy_verify_and_roll_back(deployment, repository, triton, tmp_path):
     first = deployment.deploy(toy_model_folder(tmp_path / "a"))
     assert (first.version, first.previous) == (1, None)
     assert deployment.verify(1).rows == 5
@@ -59,7 +59,7 @@ def test_with_triton_down_the_old_configuration_stays(deployment, repository, tr
     assert deployment.deploy(new).version == 2
 
 
-def test_rolling_back_to_nothing_takes_the_model_down(deployment, repository, triton, tmp_path):
+def test_a_model_can_be_taken_down(deployment, repository, triton, tmp_path):
     deployment.deploy(toy_model_folder(tmp_path / "a"))
     deployment.take_down()
     assert triton.served == {}
@@ -127,7 +127,7 @@ def test_a_value_near_zero_is_held_to_the_size_of_the_others(deployment, triton,
         ({"columns": {"length": [1.0] * 5}}, "cannot be encoded: columns are missing: 'width'"),
     ],
 )
-def test_golden_rows_that_prove_nothing_are_refused(deployment, triton, tmp_path, change, message):
+def test_unusable_golden_rows_are_rejected(deployment, triton, tmp_path, change, message):
     folder = toy_model_folder(tmp_path / "a")
     golden = json.loads((folder / "golden.json").read_text()) | change
     (folder / "golden.json").write_text(json.dumps(golden))
@@ -146,7 +146,7 @@ def test_a_latency_over_the_limit_is_not_served(deployment, triton, tmp_path):
     assert deployment.deploy(slow, max_latency_ms=60_000).proof.milliseconds > 0
 
 
-def test_another_publishers_candidate_is_told(deployment, triton, tmp_path):
+def test_a_candidate_of_another_publisher_is_reported(deployment, triton, tmp_path):
     first = deployment.stage(toy_model_folder(tmp_path / "a"))
     second = deployment.stage(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
     assert triton.served == {f"{NAME}.candidate": 2, f"{NAME}.candidate.table": 2}
@@ -157,7 +157,7 @@ def test_another_publishers_candidate_is_told(deployment, triton, tmp_path):
     assert deployment.promote(second.version).version == 2, "a repeated step"
 
 
-def test_where_the_alias_cannot_be_moved_the_old_version_is_served(deployment, repository, triton, tmp_path):
+def test_the_old_version_is_served_if_the_alias_cannot_be_moved(deployment, repository, triton, tmp_path):
     def fail(version, before):
         assert (version, before, triton.served[NAME]) == (2, 1, 2)
         raise TrackingError("MLflow does not answer")
@@ -189,7 +189,7 @@ def test_old_versions_are_kept_by_rule_and_never_the_served_one_removed(deployme
         deployment.rollback(4)
 
 
-def test_a_damaged_version_is_not_gone_back_to(deployment, repository, triton, tmp_path):
+def test_a_rollback_rejects_a_damaged_version(deployment, repository, triton, tmp_path):
     for name in ("a", "b"):
         deployment.deploy(toy_model_folder(tmp_path / name, checkpoint=name.encode()))
     (repository.root / NAME / "1" / "checkpoint.tl").write_bytes(b"A")
@@ -198,7 +198,7 @@ def test_a_damaged_version_is_not_gone_back_to(deployment, repository, triton, t
     assert triton.served[NAME] == 2
 
 
-def test_a_replica_that_fails_has_the_others_go_back(repository, triton, tmp_path):
+def test_if_one_server_fails_all_go_back(repository, triton, tmp_path):
     other = PlayedTriton(repository)
     Deployment(repository, [triton, other], NAME).deploy(toy_model_folder(tmp_path / "a"))
     new = toy_model_folder(tmp_path / "b", checkpoint=b"b")

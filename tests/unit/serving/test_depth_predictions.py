@@ -32,7 +32,7 @@ def cut(forest, rows, depth):
 
 
 @pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier, RandomForestRegressor])
-def test_each_depth_answers_as_the_trees_nodes_there(kind, tmp_path):
+def test_each_depth_predicts_the_values_of_its_nodes(kind, tmp_path):
     x, value = data(400)
     target = value if kind is RandomForestRegressor else np.digitize(value, [-0.5, 0.5])
     forest = kind(6, random_state=0).fit(x, target)
@@ -63,7 +63,7 @@ def test_rows_and_trees_are_bounded(monkeypatch):
     assert predictions_by_depth(import_model(forest), x, trees=1).shape == (len(found), 30, 2)
 
 
-def test_boosted_trees_have_no_answer_at_a_depth():
+def test_boosted_trees_have_no_predictions_by_depth():
     x, value = data(100)
     fitted = xgboost.XGBRegressor(n_estimators=3).fit(x, value)
     assert predictions_by_depth(treelite.frontend.from_xgboost(fitted.get_booster()), x) is None

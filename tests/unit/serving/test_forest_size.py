@@ -40,7 +40,7 @@ def test_a_forest_within_the_limit_passes(folder):
     check_size("lab.iris", folder)
 
 
-def test_one_beyond_it_is_told_what_would_fit(forest, folder, monkeypatch):
+def test_a_larger_forest_is_rejected_with_a_depth_that_fits(forest, folder, monkeypatch):
     size = (folder / "checkpoint.tl").stat().st_size
     monkeypatch.setenv("DMLS_SERVING_CHECKPOINT_BYTES", str(size // 2))
     with pytest.raises(UserError) as error:
@@ -60,13 +60,13 @@ def test_one_beyond_it_is_told_what_would_fit(forest, folder, monkeypatch):
     assert treelite.Model.deserialize(folder / "cut.tl").num_tree == 8
 
 
-def test_without_the_trainers_counts_the_limit_holds_as_well(folder, monkeypatch):
+def test_the_limit_applies_without_size_json(folder, monkeypatch):
     (folder / "size.json").unlink()
     monkeypatch.setenv("DMLS_SERVING_CHECKPOINT_BYTES", "1000")
     with pytest.raises(UserError, match="give max_depth or n_estimators a smaller max"):
         check_size("lab.iris", folder)
 
 
-def test_a_run_without_a_checkpoint_is_told_so(tmp_path):
+def test_a_run_without_a_checkpoint_is_rejected(tmp_path):
     with pytest.raises(ServingError, match="cannot read the checkpoint"):
         check_size("lab.iris", tmp_path)

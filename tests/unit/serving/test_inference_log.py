@@ -67,7 +67,7 @@ def test_sensitive_columns_and_own_requests_are_left_out(folder):
     assert "text" not in "".join(file.read_text() for file in folder.iterdir())
 
 
-def test_a_share_of_the_rows_is_drawn(folder):
+def test_a_share_of_the_rows_is_sampled(folder):
     kept = RequestLog(folder, 0.3, [])
     for number in range(200):
         kept.add("", 1, table(50, first=50 * number), LABELS, outputs(50))
@@ -81,7 +81,7 @@ def test_a_share_of_the_rows_is_drawn(folder):
         assert entry["columns"]["size"] == [first + row for row in entry["rows"]]
 
 
-def test_nothing_is_drawn_from_a_share_of_nothing(folder):
+def test_a_share_of_zero_logs_nothing(folder):
     kept = RequestLog(folder, 0.0, [])
     kept.add("", 1, table(100), LABELS, outputs(100))
     kept.close()
@@ -107,7 +107,7 @@ def test_long_texts_are_cut(folder):
     assert entries(folder)[0]["columns"]["who"] == ["x" * log.TEXT]
 
 
-def test_what_a_slow_disk_cannot_take_is_dropped_and_counted(folder, monkeypatch):
+def test_rows_beyond_a_slow_disk_are_discarded_and_counted(folder, monkeypatch):
     written, slow = log._line, threading.Event()
 
     def line(entry):
@@ -126,7 +126,7 @@ def test_what_a_slow_disk_cannot_take_is_dropped_and_counted(folder, monkeypatch
     assert kept.written + kept.dropped == 20_000
 
 
-def test_a_folder_that_cannot_be_written_drops_and_goes_on(folder):
+def test_an_unwritable_folder_discards_rows_and_fails_nothing(folder):
     folder.write_text("a file stands in the way")
     kept = RequestLog(folder, 1.0, [])
     kept.add("", 1, table(2), LABELS, outputs(2))
@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_written_drops_and_goes_on(folder):
     assert (kept.dropped, kept.written) == (2, 3)
 
 
-def test_files_end_at_their_size_and_the_oldest_go(folder, monkeypatch):
+def test_files_end_at_their_size_and_the_oldest_are_removed(folder, monkeypatch):
     monkeypatch.setattr(log, "FILE_BYTES", 4_000)
     monkeypatch.setattr(log, "FOLDER_BYTES", 20_000)
     kept = RequestLog(folder, 1.0, [])

@@ -1,4 +1,4 @@
-"""A publisher whose lease is gone is told, and changes nothing more."""
+"""A publisher whose lease was lost gets an error, and changes nothing more."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_lease_is_renewed_and_left(store):
         held.check(NAME)
 
 
-def test_who_was_taken_for_dead_is_told(store):
+def test_a_publisher_whose_lease_was_taken_gets_an_error(store):
     """As when a publisher was suspended for longer than its lease."""
     with lease(store, KEY, NAME, 1.0) as held:
         other = {"schema": 1, "id": "other", "holder": "another", "until": time.time() + 60}
@@ -64,7 +64,7 @@ def test_who_was_taken_for_dead_is_told(store):
     assert json.loads(store.get(KEY)) == other  # the other one's lease is left alone
 
 
-def test_a_store_that_does_not_answer_costs_the_lease_when_it_has_run_out(store, monkeypatch):
+def test_an_expired_lease_that_could_not_be_renewed_is_lost(store, monkeypatch):
     monkeypatch.setattr(locks, "LEASE_SECONDS", 0.5)
 
     def refuse(*_):
@@ -76,10 +76,10 @@ def test_a_store_that_does_not_answer_costs_the_lease_when_it_has_run_out(store,
             wait_for(lambda: lost(held))
             with pytest.raises(LostError, match="did not answer in time"):
                 held.check(NAME)
-        wait_for(lambda: not lost(held))  # nobody took it meanwhile, and it is renewed
+        wait_for(lambda: not lost(held))  # no other publisher took it meanwhile, and it is renewed
 
 
-def test_a_renewal_whose_answer_was_lost_is_no_loss(store):
+def test_a_renewal_whose_answer_was_lost_keeps_the_lease(store):
     with lease(store, KEY, NAME, 1.0) as held:
         content = json.loads(store.get(KEY)) | {"note": "written, and the answer lost"}
         store.put(KEY, json.dumps(content).encode())

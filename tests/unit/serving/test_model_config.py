@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
+from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
 from dmls_core.errors import ServingError
-from dmls_core.serving.model_config import ModelShape, configured_versions, fil_config
+from dmls_core.serving.model_config import (
+    ModelShape,
+    configured_versions,
+    fil_config,
+    table_config,
+    table_files,
+    table_name,
+)
 
 names = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}", fullmatch=True)
 
@@ -20,7 +30,7 @@ names = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}", ful
     versions=st.lists(st.integers(1, 10**9), min_size=1, max_size=4, unique=True),
     kind=st.sampled_from(["KIND_AUTO", "KIND_CPU"]),
 )
-def test_triton_reads_what_was_meant(name, features, outputs, classifier, versions, kind):
+def test_triton_parses_the_forest_configuration(name, features, outputs, classifier, versions, kind):
     shape = ModelShape(features, outputs if classifier else 1, classifier)
     text = fil_config(name, shape, versions=versions, kind=kind)
     config = text_format.Parse(text, model_config_pb2.ModelConfig())
@@ -60,7 +70,7 @@ def test_triton_reads_what_was_meant(name, features, outputs, classifier, versio
 
 
 @given(st.text(max_size=80))
-def test_no_other_name_reaches_a_configuration(name):
+def test_only_model_names_reach_a_configuration(name):
     allowed = text_format.Parse
     try:
         text = fil_config(name, ModelShape(2, 2, classifier=True), versions=[1])
@@ -84,7 +94,7 @@ def test_no_other_name_reaches_a_configuration(name):
         "lab.ïris",
     ],
 )
-def test_names_that_could_leave_their_place_are_refused(name):
+def test_names_that_could_leave_their_folder_are_rejected(name):
     with pytest.raises(ServingError, match="not a model name"):
         fil_config(name, ModelShape(2, 2, classifier=True), versions=[1])
 
@@ -96,11 +106,92 @@ def test_versions_count_from_one(versions):
 
 
 @pytest.mark.parametrize(("features", "outputs", "classifier"), [(0, 2, True), (2, 1, True), (2, 0, False)])
-def test_impossible_shapes_are_refused(features, outputs, classifier):
+def test_impossible_shapes_are_rejected(features, outputs, classifier):
     with pytest.raises(ServingError, match="cannot have this shape"):
         ModelShape(features, outputs, classifier)
 
 
-def test_a_foreign_configuration_is_not_guessed_at():
+def test_a_configuration_not_written_by_dmls_is_rejected():
     with pytest.raises(ServingError, match="no version_policy"):
         configured_versions('name: "lab.iris"\nversion_policy { latest { num_versions: 1 } }\n')
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def encoder(features, labels=("a", "b")):
+    made = [
+        CategoryFeature(name, tuple(kind)) if kind is not None else NumberFeature(name, 0.0)
+        for name, kind in features.items()
+    ]
+    return Encoder(tuple(made), Target("y", labels))
+
+
+def parsed(text):
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+@given(
+    features=st.dictionaries(texts, st.none() | st.lists(texts, max_size=3), min_size=1, max_size=6),
+    labels=st.none() | st.lists(texts, min_size=2, max_size=5).map(tuple),
+    version=st.integers(1, 10**9),
+)
+def test_triton_parses_the_table_configuration(features, labels, version):
+    config = parsed(table_config("lab.iris", {version: encoder(features, labels)}, version=version))
+    assert (config.name, config.backend, config.platform) == ("lab.iris.table", "python", "")
+    assert [(i.name, i.data_type, list(i.dims), i.optional) for i in config.input] == [
+        (name, model_config_pb2.TYPE_FP64 if kind is None else model_config_pb2.TYPE_STRING, [1], True)
+        for name, kind in features.items()
+    ]
+    outputs = {output.name: list(output.dims) for output in config.output}
+    if labels is None:
+        assert outputs == {"value": [1], "version": [1]}
+    else:
+        assert outputs == {"label": [1], "probabilities": [len(labels)], "version": [1]}
+    assert list(config.version_policy.specific.versions) == [version]
+    assert not config.response_cache.enable
+    assert config.parameters["forest"].string_value == "lab.iris"
+    (about,) = json.loads(config.parameters["versions"].string_value)
+    assert about == {"version": version, "columns": list(features), "labels": labels and list(labels)}
+
+
+def test_the_inputs_are_the_columns_of_both_versions():
+    old = encoder({"size": None, "colour": ["red"], "code": None}, ("a", "b", "c"))
+    new = encoder({"size": None, "weight": None, "code": ["x"]})
+    config = parsed(table_config("lab.iris", {1: old, 2: new}, version=2))
+    kinds = {i.name: model_config_pb2.DataType.Name(i.data_type) for i in config.input}
+    assert kinds == {
+        "size": "TYPE_FP64",
+        "weight": "TYPE_FP64",
+        "code": "TYPE_STRING",
+        "colour": "TYPE_STRING",
+    }
+    assert [list(o.dims) for o in config.output if o.name == "probabilities"] == [[-1]]
+    versions = json.loads(config.parameters["versions"].string_value)
+    assert [about["version"] for about in versions] == [2, 1]
+    assert list(config.version_policy.specific.versions) == [2]
+
+
+def test_a_version_with_another_kind_of_target_is_left_out():
+    config = parsed(
+        table_config("lab.iris", {1: encoder({"a": None}, None), 2: encoder({"b": None})}, version=2)
+    )
+    assert [i.name for i in config.input] == ["b"]
+    assert [about["version"] for about in json.loads(config.parameters["versions"].string_value)] == [2]
+
+
+@pytest.mark.parametrize("name", ["iris", "lab.iris.table", "../lab.iris", 'lab.i"ris'])
+def test_a_table_endpoint_needs_a_model_name(name):
+    with pytest.raises(ServingError, match="not a model name"):
+        table_name(name)
+    with pytest.raises(ServingError, match="not a model name"):
+        table_config(name, {1: encoder({"a": None})}, version=1)
+
+
+def test_a_version_folder_holds_the_code_and_the_encoder_as_data():
+    about = encoder({"größe": None, "__import__('os')": ["x"]}).as_json()
+    files = table_files(about)
+    assert sorted(files) == ["encoder.json", "encoder.py", "inference_log.py", "model.py"]
+    assert json.loads(files["encoder.json"]) == about
+    others = table_files(encoder({"b": None}).as_json())
+    assert all(files[name] == others[name] for name in ("model.py", "inference_log.py", "encoder.py"))

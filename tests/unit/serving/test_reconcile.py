@@ -1,4 +1,4 @@
-"""Triton is brought back to the champion, whatever took it away, and abandoned candidates go."""
+"""Triton is brought back to the champion, and abandoned candidates are removed."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def served(servers):
     return [server.served.get(NAME) for server in servers]
 
 
-def test_where_all_is_well_nothing_is_loaded(repository, two):
+def test_nothing_is_loaded_if_all_agree(repository, two):
     before = [server.loads for server in two]
     assert differences(Deployment(repository, two, NAME), 2) == ""
     assert reconcile(Deployment(repository, two, NAME), champion(2)) == ""
     assert [server.loads for server in two] == before
 
 
-def test_a_server_that_lost_the_model_gets_it_back(repository, two):
+def test_a_server_that_lost_the_model_loads_it_again(repository, two):
     two[1].served.clear()
     assert (
         reconcile(Deployment(repository, two, NAME), champion(2)) == "Triton at other:8000 served no version"
@@ -60,7 +60,7 @@ def test_an_alias_that_was_moved_by_hand_is_followed(repository, two):
     assert (repository.serving(NAME), repository.previous(NAME, 1)) == (1, 2)
 
 
-def test_a_configuration_that_was_changed_by_hand_is_mended(repository, two):
+def test_a_configuration_changed_by_hand_is_restored(repository, two):
     repository.serve(NAME, 1)
     assert reconcile(Deployment(repository, two, NAME), champion(2)) == "version 1 was configured"
     assert repository.serving(NAME) == 2
@@ -72,13 +72,13 @@ def test_without_a_champion_nothing_is_done(repository, two):
     assert served(two) == [None, 2]
 
 
-def test_a_version_that_is_not_kept_is_told_and_what_is_served_stays(repository, two):
+def test_a_missing_version_is_reported_and_the_served_one_stays(repository, two):
     with pytest.raises(NotFoundError, match=r"is version 7, which.*a kept version the champion: 1, 2"):
         reconcile(Deployment(repository, two, NAME), champion(7))
     assert served(two) == [2, 2]
 
 
-def test_a_version_that_does_not_load_leaves_what_was_served(repository, two):
+def test_a_damaged_version_leaves_the_served_one(repository, two):
     (repository.root / NAME / "1/checkpoint.tl").write_bytes(b"broken")
     with pytest.raises(ServingError, match="damaged"):
         reconcile(Deployment(repository, two, NAME), champion(1))
@@ -86,14 +86,14 @@ def test_a_version_that_does_not_load_leaves_what_was_served(repository, two):
     assert repository.serving(NAME) == 2
 
 
-def test_while_somebody_publishes_nothing_is_touched(repository, two):
+def test_a_model_that_is_being_published_is_skipped(repository, two):
     two[0].served.clear()
     with repository.lock(NAME), pytest.raises(BusyError):
         reconcile(Deployment(repository, two, NAME), champion(2))
     assert served(two) == [None, 2]
 
 
-def test_the_champion_is_asked_for_once_nobody_publishes(repository, two):
+def test_the_champion_is_read_under_the_lock(repository, two):
     """A publish that ends meanwhile is not undone."""
 
     def ask():
@@ -104,7 +104,7 @@ def test_the_champion_is_asked_for_once_nobody_publishes(repository, two):
     assert reconcile(Deployment(repository, two, NAME), ask) == ""
 
 
-def test_a_candidate_is_dropped_only_when_it_is_old(repository, two, tmp_path):
+def test_only_an_old_candidate_is_removed(repository, two, tmp_path):
     Deployment(repository, two, NAME).stage(toy_model_folder(tmp_path / "c", checkpoint=b"c"))
     assert not remove_abandoned_candidate(Deployment(repository, two, NAME))
     assert repository.staged(NAME) == 3

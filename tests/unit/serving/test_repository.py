@@ -48,7 +48,7 @@ def test_a_number_is_never_used_twice(repository, tmp_path):
     assert add(repository, toy_model_folder(tmp_path / "b", checkpoint=b"b")) == 2
 
 
-def test_what_a_killed_publisher_left_is_no_version(repository, tmp_path):
+def test_an_incomplete_copy_is_not_a_version(repository, tmp_path):
     half = repository.root / NAME / "1"
     half.mkdir(parents=True)
     (half / "checkpoint.tl").write_bytes(b"half")
@@ -58,7 +58,7 @@ def test_what_a_killed_publisher_left_is_no_version(repository, tmp_path):
     assert (half / "checkpoint.tl").read_bytes() == (folder / "checkpoint.tl").read_bytes()
 
 
-def test_a_copy_that_is_not_whole_is_noticed(repository, tmp_path, monkeypatch):
+def test_a_damaged_copy_is_an_error(repository, tmp_path, monkeypatch):
     def lose_the_end(key, path):
         return repository.store.put(key, path.read_bytes()[:-1])
 
@@ -68,14 +68,14 @@ def test_a_copy_that_is_not_whole_is_noticed(repository, tmp_path, monkeypatch):
     assert repository.versions(NAME) == ()
 
 
-def test_a_run_without_its_encoder_is_refused(repository, tmp_path):
+def test_a_run_without_its_encoder_is_rejected(repository, tmp_path):
     folder = toy_model_folder(tmp_path / "run")
     (folder / "encoder.json").unlink()
     with pytest.raises(ServingError, match=r"encoder\.json"):
         add(repository, folder)
 
 
-def test_the_configuration_follows_the_version_and_is_left_alone_when_it_is_right(repository, tmp_path):
+def test_an_unchanged_configuration_is_not_written_again(repository, tmp_path):
     add(repository, toy_model_folder(tmp_path / "a"))
     add(repository, toy_model_folder(tmp_path / "b", labels=None))
     config = repository.root / NAME / "config.pbtxt"
@@ -96,7 +96,7 @@ def test_the_configuration_follows_the_version_and_is_left_alone_when_it_is_righ
             repository.serve(NAME, 7)
 
 
-def test_going_back_means_the_last_other_version_that_was_verified(repository):
+def test_previous_is_the_last_other_verified_version(repository):
     with repository.lock(NAME):
         assert repository.previous(NAME, 1) is None
         for version in (1, 2, 4):
@@ -146,7 +146,7 @@ def test_two_publishers_at_once_make_two_versions(repository, tmp_path):
 
 
 @pytest.mark.parametrize("url", ["", "http://host/models", "s3://http://host:8333/bucket/models"])
-def test_what_is_no_repository(url):
+def test_other_urls_are_not_repositories(url):
     with pytest.raises(PlatformError):
         Repository(url)
 

@@ -21,18 +21,18 @@ def test_pages_have_addresses():
 
 
 @pytest.mark.parametrize("uri", ["", "file:///tmp/mlruns", "sqlite:///x.db"])
-def test_only_a_server_will_do(uri):
+def test_only_http_addresses_are_accepted(uri):
     with pytest.raises(PlatformError):
         connect(uri)
 
 
-def test_a_server_that_is_down_is_named_at_once():
+def test_the_error_names_a_server_that_is_down():
     (port,) = free_ports(1)
     with pytest.raises(TrackingError, match=f"does not answer at http://127.0.0.1:{port}: start it"):
         find_champion(f"http://127.0.0.1:{port}", "lab.iris")
 
 
-def test_a_server_that_answers_anything_is_up():
+def test_any_http_answer_means_that_the_server_is_up():
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_error(403)
@@ -51,7 +51,7 @@ def test_a_server_that_answers_anything_is_up():
 
 
 @pytest.mark.parametrize("ask", [connect, lambda uri: champion_of(uri, "lab.iris")])
-def test_a_server_of_another_kind_is_named(ask):
+def test_the_error_names_a_server_of_another_kind(ask):
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer():

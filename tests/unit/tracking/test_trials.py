@@ -65,7 +65,7 @@ def test_trials_follow_each_other_from_the_parents_start_on():
 
 
 @pytest.mark.parametrize(("direction", "kept"), [("maximize", {"2", "3"}), ("minimize", {"0", "1"})])
-def test_only_the_best_get_a_child_when_there_are_many(monkeypatch, direction, kept):
+def test_only_the_best_trials_get_child_runs(monkeypatch, direction, kept):
     monkeypatch.setattr(trials, "MAX_CHILDREN", 2)
     client = Played()
     log_trials(client, PARENT, [*(trial(n, n / 10) for n in range(4)), trial(4, None)], direction)
@@ -73,7 +73,7 @@ def test_only_the_best_get_a_child_when_there_are_many(monkeypatch, direction, k
     assert len([point for point in client.points if point[1] == "trial_score"]) == 4
 
 
-def test_a_repeat_after_a_break_makes_no_child_twice():
+def test_a_repeated_call_creates_no_child_run_twice():
     client, done = Played(), [trial(n, n / 100) for n in range(20)]
     client.break_after = 7
     with pytest.raises(ConnectionError):
