@@ -16,7 +16,7 @@ from dmls_core.spec.hyperparameters import Choice, Hyperparameter
 from dmls_core.training.prepare import Prepared
 
 SIZE = "n_estimators"
-"""The number of trees, in every family."""
+"""The number of trees; a model without it is one fit."""
 
 ROWS = (1_000, 4_000)
 """Rows of the two samples."""
@@ -71,6 +71,8 @@ def estimate_largest_fit(
 
 def sizes_of(model: ModelDefinition, space: Space) -> tuple[int, ...]:
     """Return the numbers of trees of a space: both ends of a range, or all values of a choice."""
+    if SIZE not in model.hyperparameters:
+        return (1,)
     wanted = space.searched.get(SIZE)
     if wanted is None:
         return (int(space.fixed.get(SIZE, model.hyperparameters[SIZE].default)),)
