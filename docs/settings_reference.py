@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -25,6 +27,13 @@ Client libraries read their own variables, such as `AWS_ACCESS_KEY_ID` and `AWS_
 limits the threads of `dmls train` and `dmls plan`.
 """
 
+BUNDLE_ENTRY = """## Bundle entry
+
+These are the `kwargs` of the entry with the classpath `dmls_core.airflow.bundle.DmlsBundle` in
+`[dag_processor] dag_bundle_config_list`. Arguments of Airflow's own bundles are allowed too: `refresh_interval` is
+the number of seconds between two reads of the registry.
+"""
+
 TEXTS = {
     "Settings": "The command line reads these. Without a variable it uses the embedded platform of the working "
     "directory, if there is one.",
@@ -35,7 +44,18 @@ TEXTS = {
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join([HEAD, *map(_section, GROUPS)]).rstrip() + "\n"
+    return "\n".join([HEAD, _bundle_entry(), *map(_section, GROUPS)]).rstrip() + "\n"
+
+
+def _bundle_entry() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("AIRFLOW_HOME", folder)  # importing Airflow writes there
+        from dmls_core.airflow.settings import AirflowSettings
+    lines = [BUNDLE_ENTRY, "| key | default | meaning |", "| --- | --- | --- |"]
+    for name, field in AirflowSettings.model_fields.items():
+        default = "required" if field.is_required() else f"`{field.default}`" if field.default != "" else ""
+        lines.append(f"| `{name}` | {default} | {field.description} |")
+    return "\n".join(lines) + "\n"
 
 
 def _section(group: type[Variables]) -> str:

@@ -1,1 +1,1 @@
-"""Everything that imports Airflow: the bundle, the DAG factory, operators, triggers, the plugin."""
+"""All that imports Airflow: the bundle, DAGs, operators, runners, timetables, triggers and notifications."""

@@ -1,7 +1,7 @@
 """The versioned DAG bundle: the registry of accepted jobs as local DAG files.
 
-The DAG processor refreshes it; parsing then reads local files alone. A worker that runs a task of an
-older run gets the files of the version which that run began with.
+The DAG processor refreshes it; parsing then reads local files only. A worker that executes a task gets the
+files of the version with which the task's run started.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from dmls_core.store import JobRecord, Registry, Store, layout
 log = logging.getLogger(__name__)
 
 VERSION_FILE = "version"
-"""Holds the version of the files beside it; written last."""
+"""File with the version of the other files in its folder; written last."""
 
-STALE_MARGIN = 10.0
-"""Seconds beyond ``stale_dag_threshold`` after which a shard that lost a DAG is parsed again."""
+STALE_MARGIN_SECONDS = 10.0
+"""Time beyond ``stale_dag_threshold`` after which a shard that lost a DAG is parsed again."""
 
-SETTLED = 20.0
-"""Seconds after which a rewritten file is parsed again: longer than a parse takes that began before."""
+REPARSE_SECONDS = 20.0
+"""Time after which a rewritten file is parsed again: longer than any parse that started before."""
 
-FETCHERS = 16
-"""Specs fetched at once by a worker that sees many for the first time."""
+FETCH_THREADS = 16
+"""Specs fetched in parallel by a worker that sees many for the first time."""
 
 
 class DmlsBundle(BaseDagBundle):
-    """Turns the registry at ``root`` into sharded DAG files.
+    """Write the registry at ``root`` as sharded DAG files.
 
     Args:
-        version: a snapshot of the registry; ``None``: the latest (the DAG processor).
-        kwargs: fields of ``AirflowSettings`` and what ``BaseDagBundle`` takes.
+        version: a snapshot of the registry; ``None``: the latest, for the DAG processor.
+        kwargs: fields of ``AirflowSettings``, and arguments of ``BaseDagBundle``.
     """
 
     supports_versioning = True
@@ -55,7 +55,7 @@ class DmlsBundle(BaseDagBundle):
         self._registry: Registry | None = None
         self._records: dict[str, tuple[str, JobRecord]] = {}
         self._parse_again: dict[tuple[Path, float], float] = {}
-        self._whole = False  # whether every spec could be asked for when this process wrote last
+        self._whole = False  # whether the last write of this process could read every spec
 
     @property
     def path(self) -> Path:
@@ -63,7 +63,7 @@ class DmlsBundle(BaseDagBundle):
         return self.versions_dir / self.version if self.version else self.base_dir / "tracking"
 
     def initialize(self) -> None:
-        """Bring the files of this version to the local disk, if they are not there."""
+        """Write the files of this version to the local disk, unless they exist."""
         with self.lock():
             if self.version is None:
                 # Parsers are forked from this process and inherit its imports.
@@ -78,7 +78,7 @@ class DmlsBundle(BaseDagBundle):
         super().initialize()
 
     def refresh(self) -> None:
-        """Bring the files to the registry's present state."""
+        """Update the files to the current state of the registry."""
         if self.version is not None:
             raise DmlsError(f"the bundle is pinned to version {self.version} and cannot be refreshed")
         with self.lock():
@@ -115,10 +115,10 @@ class DmlsBundle(BaseDagBundle):
         try:
             registry.store.create(layout.snapshot(version), snapshot)
         except ConflictError:
-            log.debug("snapshot %s is there already", version)
+            log.debug("snapshot %s exists already", version)
         for path in self._write(records, version, registry.store):
-            self._plan_parse(path, SETTLED)
-        retired = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN
+            self._plan_parse(path, REPARSE_SECONDS)
+        retired = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN_SECONDS
         for dag_id in before - dag_ids(self.path):
             self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), retired)
 
@@ -126,11 +126,11 @@ class DmlsBundle(BaseDagBundle):
         self._parse_again[path, seconds] = time.monotonic() + seconds
 
     def _touch_due(self) -> None:
-        """Have files parsed once more where the parse at once may not be enough.
+        """Touch the files that Airflow must parse a second time.
 
-        Airflow takes a file as parsed if it changed before a parse ended: one that is written while its old
-        content is being parsed would wait for ``min_file_process_interval``. And it retires a DAG when its
-        file was parsed without it, and that later than ``stale_dag_threshold`` after the DAG was last seen.
+        Airflow regards a file as parsed if it changed before a parse ended: one that is written while its old
+        content is being parsed would wait for ``min_file_process_interval``. And it deactivates a DAG only
+        if a file is parsed without it ``stale_dag_threshold`` seconds after the DAG was last seen.
         """
         for key in [key for key, due in self._parse_again.items() if due <= time.monotonic()]:
             del self._parse_again[key]
@@ -144,10 +144,10 @@ class DmlsBundle(BaseDagBundle):
         self._write([JobRecord.from_json(entry) for entry in snapshot["jobs"]], version, store)
 
     def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
-        """Write the DAG files of these records; return those that had another content."""
+        """Write the DAG files of these records; return those whose content changed."""
         self._whole = True
         shas = sorted({record.spec_sha256 for record in records})
-        with ThreadPoolExecutor(FETCHERS) as pool:
+        with ThreadPoolExecutor(FETCH_THREADS) as pool:
             specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))
         jobs: dict[str, dict[str, Any]] = {}
         broken: dict[str, str] = {}
@@ -166,14 +166,14 @@ class DmlsBundle(BaseDagBundle):
         return changed
 
     def _spec(self, sha256: str, store: Store) -> dict[str, Any] | str:
-        """Return an accepted spec, from the local cache if it is there, or a message why it is unusable."""
+        """Return an accepted spec, from the local cache if possible, or a message why it cannot be read."""
         cached = self.base_dir / "specs" / f"{sha256}.json"
         try:
             content = cached.read_bytes() if cached.is_file() else store.get(layout.spec(sha256))
             spec = Spec.from_json(json.loads(content)).as_json()
         except (DmlsError, ValueError, RecursionError) as error:
             if isinstance(error, StoreError) and not isinstance(error, ObjectMissingError):
-                self._whole = False  # the store may answer next time: this is asked again
+                self._whole = False  # the store may answer next time: try again then
             return f"its accepted spec {sha256[:12]} cannot be read: {error}"
         if not cached.is_file():
             cached.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The intake DAG: admits or rejects what was dropped, and answers beside it."""
+"""The intake DAG: admits or rejects submissions, and writes the answer next to them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ SUBMISSIONS = "dmls-submissions"
 
 
 class AdmitOperator(BaseOperator):
-    """Admits the submissions named by the triggering events; all of them in a run started by hand."""
+    """Admits the submissions of the triggering events; all submissions if a user triggered the run."""
 
     template_fields = ()
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Return each submission's outcome: team, job, state and message.
 
-        A submission that cannot be looked at keeps no other one waiting.
-
         Raises:
-            PlatformError: there are such; all others have their answer.
+            PlatformError: a submission could not be processed; all others were.
         """
         store = open_root(airflow_settings())
         folders = changed_folders(context) or [(s.team, s.job) for s in find_submissions(store)]
@@ -43,11 +41,15 @@ class AdmitOperator(BaseOperator):
             try:
                 outcomes.append(self._admit(store, team, job))
             except Exception as error:
-                store.head(layout.snapshot("none"))  # a store that is away is no fault of this drop
-                self.log.exception("%s/%s cannot be looked at", team, job)
+                store.head(
+                    layout.snapshot("none")
+                )  # raises if the store itself is down
+                self.log.exception("cannot process %s/%s", team, job)
                 failed.append(f"{team}/{job}: {error}")
         if failed:
-            raise PlatformError(f"{len(failed)} of {len(folders)} drops have no answer: {'; '.join(failed)}")
+            raise PlatformError(
+                f"{len(failed)} of {len(folders)} submissions have no answer: {'; '.join(failed)}"
+            )
         return outcomes
 
     def _admit(self, store: Store, team: str, job: str) -> dict[str, Any]:
@@ -65,7 +67,7 @@ class AdmitOperator(BaseOperator):
 
 
 def _owner(store: Store, team: str, job: str) -> dict[str, Any]:
-    """Return ``[owner]`` of what was accepted last of a job; what is rejected may not even name one."""
+    """Return ``[owner]`` of the job's accepted version; the rejected spec may not name one."""
     if not (layout.is_name(team) and layout.is_name(job)):
         return {}
     registry = Registry(store)
@@ -75,7 +77,7 @@ def _owner(store: Store, team: str, job: str) -> dict[str, Any]:
 
 
 def changed_folders(context: Context) -> list[tuple[str, str]]:
-    """Return the folders named by the asset events that started this run."""
+    """Return ``(team, job)`` of the asset events that started this run."""
     events: Iterable[Any] = (
         event for events in (context.get("triggering_asset_events") or {}).values() for event in events
     )
@@ -98,7 +100,7 @@ def intake_dag() -> DAG:
         max_active_runs=1,
         is_paused_upon_creation=False,
         tags={"dmls"},
-        description="Admits what was dropped under incoming/",
+        description="Admits the submissions in incoming/",
         default_args={"retries": 3, "retry_delay": pendulum.duration(seconds=5)},
     ) as dag:
         AdmitOperator(task_id="admit")

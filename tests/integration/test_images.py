@@ -141,8 +141,8 @@ def test_the_stack_configures_the_bundle_as_the_docs_say(compose):
     environment = services["airflow-scheduler"]["environment"]
     (entry,) = json.loads(environment["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
     settings = entry["kwargs"]
-    page = (ROOT / "docs/operations.md").read_text()
-    assert entry["classpath"] in (ROOT / "docs/install.md").read_text()
+    page = (ROOT / "docs/reference/settings.md").read_text()
+    assert entry["classpath"] in (ROOT / "docs/how-to/install.md").read_text()
     assert (settings["root"], settings["runner"], settings["triton_repository"]) == (
         "s3://dmls",
         "docker",

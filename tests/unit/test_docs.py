@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -18,7 +17,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-@pytest.mark.parametrize("script", ["settings_reference.py", "spec_reference.py", "examples_reference.py"])
+@pytest.mark.parametrize(
+    "script",
+    ["architecture_reference.py", "examples_reference.py", "settings_reference.py", "spec_reference.py"],
+)
 def test_generated_pages_match_the_code(script):
     done = subprocess.run([sys.executable, ROOT / "docs" / script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -96,15 +98,3 @@ def test_specs_on_the_pages_are_valid():
     assert len(found) >= 2
     for block in found:
         assert load_spec(block.encode()).n_trials >= 5
-
-
-def test_the_bundles_settings_are_all_described():
-    # Read, not imported: Airflow would be imported with it.
-    tree = ast.parse((ROOT / "dmls_core/airflow/settings.py").read_text())
-    (settings,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "AirflowSettings")
-    names = [
-        n.target.id for n in settings.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
-    ]
-    assert "root" in names
-    page = (ROOT / "docs/operations.md").read_text()
-    assert [name for name in names if f"`{name}`" not in page] == []

@@ -210,7 +210,7 @@ def test_a_rejected_submission_is_notified_once_and_a_broken_one_blocks_no_other
     monkeypatch.setattr(intake_dag, "open_root", lambda _: store)
 
     for _ in range(2):
-        with pytest.raises(PlatformError, match="1 of 2 drops have no answer: lab/alpha: "):
+        with pytest.raises(PlatformError, match="1 of 2 submissions have no answer: lab/alpha: "):
             intake_dag.AdmitOperator(task_id="admit").execute({})
 
     assert read_status(store, "lab", "zeta").state == "rejected"

@@ -1,1 +1,0 @@
-"""What is told of jobs: answers beside the drop, messages, links on Airflow's pages, metrics."""
