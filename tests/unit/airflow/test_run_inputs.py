@@ -96,7 +96,7 @@ def test_a_replaced_partition_makes_another_run(chooser, root) -> None:
     assert after.run_key != before.run_key
 
 
-def test_a_partition_that_has_not_arrived_is_told(chooser) -> None:
+def test_a_partition_that_has_not_arrived_yields_no_inputs(chooser) -> None:
     made = chooser(*DAYS[:11], *DAYS[20:], window="all")
     assert made.select(WEEK) is None
 

@@ -123,7 +123,7 @@ def test_a_partition_that_has_not_come_is_waited_for_without_a_worker(begin) -> 
     assert task.resume(context, {"arrived": True})["objects"] == 1
 
 
-def test_a_backfill_leaves_the_answer_beside_the_drop_alone(begin) -> None:
+def test_a_backfill_does_not_change_the_status(begin) -> None:
     context, store = begin("2026-01-05", run_type="backfill")
     before = read_status(store, "lab", "weekly")
     ValidateOperator(task_id="validate").execute(context)
