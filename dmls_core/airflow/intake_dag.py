@@ -41,9 +41,7 @@ class AdmitOperator(BaseOperator):
             try:
                 outcomes.append(self._admit(store, team, job))
             except Exception as error:
-                store.head(
-                    layout.snapshot("none")
-                )  # raises if the store itself is down
+                store.head(layout.snapshot("none"))  # raises if the store itself is down
                 self.log.exception("cannot process %s/%s", team, job)
                 failed.append(f"{team}/{job}: {error}")
         if failed:

@@ -45,13 +45,7 @@ SECONDS = 60.0
 SECRET = "suite-secret"  # noqa: S105 - no real one
 STUDY = "postgres://optuna:study-secret@db.example.com:5432/studies"
 
-SPEC = """model = "random-forest-classifier"
-n_trials = 3
-[columns]
-target = "y"
-[search]
-workers = 2
-"""
+SPEC = 'model = "random-forest-classifier"\nn_trials = 3\ncolumns.target = "y"\nsearch.workers = 2\n'
 
 PROGRAM = r'''#!{python}
 """Stands for the trainer: it answers as the job's name asks, and needs Python alone."""
@@ -390,11 +384,7 @@ class RunnerSuite:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until ``condition`` holds.
-
-    Raises:
-        AssertionError: it does not within a minute.
-    """
+    """Wait until ``condition`` holds; fail after a minute."""
     end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end, "timed out"

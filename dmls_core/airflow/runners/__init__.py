@@ -6,7 +6,7 @@ A runner is one module with a subclass of ``Runner`` and one line under the entr
 
 from __future__ import annotations
 
-from dmls_core.airflow.runners.base import IsActive, Runner, TrainerExit, TrainerOperator, load_runner
+from dmls_core.airflow.runners.runner import IsActive, Runner, TrainerExit, TrainerOperator, load_runner
 from dmls_core.airflow.runners.trainer import Trainer, worker_environment
 
 __all__ = [

@@ -16,8 +16,8 @@ from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest
 
-from dmls_core.airflow.runners.base import IsActive, Runner, TrainerExit, TrainerOperator
 from dmls_core.airflow.runners.docker_gpus import create_on_gpu
+from dmls_core.airflow.runners.runner import IsActive, Runner, TrainerExit, TrainerOperator
 from dmls_core.airflow.runners.trainer import ROOT_LABEL, Trainer
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.airflow.study_database import check_reachable

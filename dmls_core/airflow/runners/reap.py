@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import BaseOperator, Context
 
-from dmls_core.airflow.runners.base import load_runner
+from dmls_core.airflow.runners.runner import load_runner
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.airflow.task_id import TaskId
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from dmls_core.airflow.runners.base import raise_failure, runner_file
+from dmls_core.airflow.runners.runner import raise_failure, runner_file
 from dmls_core.airflow.runners.trainer import leave_queue, trainer_arguments, trainer_labels
 from dmls_core.errors import RunnerError
 from dmls_core.settings import QUEUE_VARIABLE
