@@ -83,7 +83,7 @@ def test_commands_and_targets_on_the_pages_exist():
 
 def code(text: str) -> str:
     """Return what stands in code spans and blocks."""
-    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(r"```[^\n]*\n(.*?)```", text, re.DOTALL)
     spans = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     return "\n".join(line.partition(" #")[0] for part in (*blocks, *spans) for line in part.splitlines())
 
