@@ -46,10 +46,10 @@ class Values:
     """One column of data.
 
     Attributes:
-        name: the column.
-        role: what it is to the model.
-        data: shape (n_rows,), NaN where missing: numbers, or positions in ``texts``.
-        texts: the categories; None: the column holds numbers.
+        name: name of the column.
+        role: feature, target or prediction.
+        data: (n_rows,) numbers, or positions in ``texts``; NaN if missing.
+        texts: the categories; None for a column of numbers.
     """
 
     name: str
@@ -60,19 +60,19 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How the values of one column are spread.
+    """The distribution of a column's values.
 
     Attributes:
-        name: the column.
-        role: what it is to the model.
-        kind: whether it holds numbers or categories.
-        edges: of numbers, ascending from the smallest to the largest: bin ``i`` ends with ``edges[i]``, which
-            belongs to it, and begins after ``edges[i - 1]``; the first bin is the smallest value alone.
-        categories: of categories: what is counted one by one.
+        name: name of the column.
+        role: feature, target or prediction.
+        kind: numbers or categories.
+        edges: ascending edges of a column of numbers: bin ``i`` contains the numbers above ``edges[i - 1]``
+            up to and including ``edges[i]``; the first bin is the smallest value alone.
+        categories: the categories that have their own bin.
         counts: rows in each bin, or of each category.
-        other: rows of all other categories, or beyond the edges.
+        other: rows of all other categories, or outside the edges.
         missing: rows without a value.
-        mean: of the finite numbers, if there are any.
+        mean: mean of the finite numbers, if there are any.
     """
 
     name: str

@@ -17,7 +17,7 @@ MAX_FEATURES = 25
 MAX_PAIRS = 15
 """Confused pairs of classes that are listed if the matrix is too large."""
 
-MAX_BESIDE = 6
+MAX_SIDE_BY_SIDE = 6
 """Classes up to which the confusion matrix is next to the scores."""
 
 MAX_CLASSES = 50
@@ -58,7 +58,7 @@ def content(
     return {
         "scores": scores,
         "residuals": None,
-        "beside": len(labels) <= MAX_BESIDE,
+        "side_by_side": len(labels) <= MAX_SIDE_BY_SIDE,
         "matrix": None if large else Matrix(labels, confusion),
         "map": _confusion_map(figures, labels, confusion) if large and len(labels) <= MAX_MAP else None,
         "confused": _confused_pairs(labels, confusion) if large else None,

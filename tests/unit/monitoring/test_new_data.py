@@ -11,7 +11,7 @@ from dmls_core.errors import DataError
 from dmls_core.monitoring import Profile, compare, profile_table, read_new_data
 from dmls_core.monitoring.profile import ROWS
 
-HEADER = "size,colour,flag,kind\n"
+HEADER = "size,color,flag,kind\n"
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def baseline() -> Profile:
     matrix = np.stack(
         [draw.normal(size=500), draw.integers(0, 2, 500), draw.integers(0, 2, 500)], axis=1
     ).astype(np.float32)
-    columns = (TableColumn("size"), TableColumn("colour", ("blue", "1")), TableColumn("flag"))
+    columns = (TableColumn("size"), TableColumn("color", ("blue", "1")), TableColumn("flag"))
     return profile_table(Table(columns, matrix, "kind", draw.integers(0, 2, 500), ("no", "yes")))
 
 
@@ -36,8 +36,8 @@ def test_values_become_numbers_and_categories_as_in_training(baseline, tmp_path)
     assert found.rows == 3  # the blank line is none
     assert np.array_equal(columns["size"].data, [1.5, np.nan, 2.0], equal_nan=True)
     assert columns["flag"].data.tolist() == [1.0, 0.0, 1.0]
-    assert columns["colour"].texts == ("1", "blue", "red")
-    assert [columns["colour"].texts[int(code)] for code in columns["colour"].data] == ["blue", "1", "red"]
+    assert columns["color"].texts == ("1", "blue", "red")
+    assert [columns["color"].texts[int(code)] for code in columns["color"].data] == ["blue", "1", "red"]
     assert columns["kind"].role == "target"
 
 
@@ -68,7 +68,7 @@ def test_parquet_columns_may_have_any_type(baseline, tmp_path):
     frame = pl.DataFrame(
         {
             "size": ["1.5", "x", None],
-            "colour": [1, 2, None],
+            "color": [1, 2, None],
             "flag": [True, None, False],
             "kind": pl.Series(["yes", "no", "no"], dtype=pl.Categorical),
             "request_id": ["a", "b", "c"],
@@ -78,7 +78,7 @@ def test_parquet_columns_may_have_any_type(baseline, tmp_path):
     found = read_new_data([tmp_path / "new.parquet"], baseline)
     columns = {column.name: column for column in found.values}
     assert np.array_equal(columns["size"].data, [1.5, np.nan, np.nan], equal_nan=True)
-    assert columns["colour"].texts == ("1", "2")
+    assert columns["color"].texts == ("1", "2")
     assert np.array_equal(columns["flag"].data, [1.0, np.nan, 0.0], equal_nan=True)
 
 
@@ -98,7 +98,7 @@ def test_a_column_of_lists_is_absent(baseline, tmp_path):
 
 
 def test_files_with_different_columns_share_the_common_ones(baseline, tmp_path):
-    (tmp_path / "a.csv").write_text("size,colour\n1,blue\n")
+    (tmp_path / "a.csv").write_text("size,color\n1,blue\n")
     (tmp_path / "b.csv").write_text("size\n2\n")
     found = read_new_data([tmp_path / "a.csv", tmp_path / "b.csv"], baseline)
     assert found.rows == 2
@@ -108,9 +108,9 @@ def test_files_with_different_columns_share_the_common_ones(baseline, tmp_path):
 def test_the_training_data_itself_has_not_drifted(baseline, tmp_path):
     draw = np.random.default_rng(0)
     rows = zip(draw.normal(size=500), draw.integers(0, 2, 500), draw.integers(0, 2, 500), strict=True)
-    text = HEADER + "".join(f"{size},{('blue', '1')[colour]},{flag},no\n" for size, colour, flag in rows)
+    text = HEADER + "".join(f"{size},{('blue', '1')[color]},{flag},no\n" for size, color, flag in rows)
     found, columns = read(baseline, tmp_path, text)
-    features = {("feature", name): columns[name] for name in ("size", "colour", "flag")}
+    features = {("feature", name): columns[name] for name in ("size", "color", "flag")}
     assert compare(baseline, features, found.rows, 0.2).drifted == ()
 
 
