@@ -139,7 +139,7 @@ def test_the_challenger_is_tried_by_command(served, mlflow_uri, tmp_path):
     assert f"version {version}, the challenger, is compared with the champion on 10%" in done.stdout
     assert answers() == before
     done = CliRunner().invoke(app, ["canary", f"lab/{JOB}", "--stop"])
-    assert f"the champion answers everything; version {version} was tried" in done.stdout
+    assert f"the champion answers all requests; the canary of version {version} has ended" in done.stdout
     assert answers() == before
     missing = CliRunner().invoke(app, ["canary", "lab/none"])
     assert missing.exit_code != 0
