@@ -103,7 +103,7 @@ def nested_issue(name: str) -> ColumnIssue:
     """Return the issue of a column that contains lists, structures or bytes."""
     return ColumnIssue(
         name,
-        "contains nested or binary values",
+        "contains nested, binary or duration values",
         expected="numbers, text or booleans",
         hint="exclude it with [columns] drop",
     )

@@ -97,7 +97,7 @@ def _column_type(dtype: pl.DataType) -> ColumnType:
         return "number"
     if dtype == pl.Boolean:
         return "truth"
-    if dtype.is_temporal():
+    if dtype.is_temporal() and dtype != pl.Duration:  # polars cannot convert durations to text
         return "time"
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return "category"

@@ -84,7 +84,7 @@ def test_submit_then_deploy(demo: Demo, platform: PlatformClient, tmp_path):
 
     again = demo.dmls("deploy", "shell/iris")
     assert again.returncode == 1
-    assert "nothing of shell/iris waits for approval" in again.stderr
+    assert "shell/iris does not wait for approval" in again.stderr
 
 
 def test_doctor_and_up_find_everything_running(demo: Demo, platform: PlatformClient):

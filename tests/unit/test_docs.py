@@ -26,10 +26,9 @@ def test_generated_pages_match_the_code(script):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_rest_api_reference_is_up_to_date():
-    done = subprocess.run(
-        [sys.executable, ROOT / "docs/rest_api_reference.py", "--check"], capture_output=True, text=True
-    )
+@pytest.mark.parametrize("script", ["cli_reference.py", "rest_api_reference.py"])
+def test_the_api_and_command_line_references_are_up_to_date(script):
+    done = subprocess.run([sys.executable, ROOT / "docs" / script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

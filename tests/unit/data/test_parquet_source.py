@@ -73,8 +73,8 @@ def test_categories_compare_as_in_a_csv(tmp_path, read):
     ("column", "message", "found"),
     [
         ([date(2020, 1, 1), None], "contains dates", ""),
-        ([[1], [2]], "nested or binary", ""),
-        ([b"x", b"y"], "nested or binary", ""),
+        ([[1], [2]], "nested, binary or duration", ""),
+        ([b"x", b"y"], "nested, binary or duration", ""),
         ([1.0, float("inf")], r"infinite.*\(row 2\)", "inf"),
         ([None, None], "no value in any row", ""),
         ([2**60, 2**60 + 1], r"too large to be distinct.*\(row 1\)", str(2**60)),
