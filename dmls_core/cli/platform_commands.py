@@ -12,11 +12,11 @@ from rich.markup import escape
 from dmls_core.cli.console import err, facts, out, print_json
 from dmls_core.cli.options import JsonOption
 from dmls_core.errors import DmlsError, PlatformError
-from dmls_core.extensions import Extension, installed
 from dmls_core.settings import STATE_FILE, state_folder
 
 if TYPE_CHECKING:
     from dmls_core.devstack.platform import Platform, State
+    from dmls_core.extensions import Extension
 
 
 CLIENT_SETTINGS = {
@@ -101,6 +101,7 @@ def env(as_json: JsonOption = False) -> None:
 def doctor(as_json: JsonOption = False) -> None:
     """Check this machine and its platform, and list the installed extensions."""
     from dmls_core.devstack.platform import Platform
+    from dmls_core.extensions import installed
 
     checks = Platform().doctor()
     extensions = installed()

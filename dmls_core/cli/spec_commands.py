@@ -54,12 +54,12 @@ def init(
     ],
 ) -> None:
     """Print a spec to start from, inferred from the first rows of the data."""
-    from dmls_core.intake.schema_inference import infer_schema, sample_file
+    from dmls_core.intake.schema_inference import infer_file_schema
     from dmls_core.spec.toml_io import toml_text
 
-    found = infer_schema(data.name, sample_file(data))
-    say(f"{len(found.columns)} columns; inferred target: {found.target} ({found.task})")
-    out.print(toml_text(found.document), end="", markup=False, highlight=False, soft_wrap=True)
+    found = infer_file_schema(data)
+    say(f"{len(found['columns'])} columns; inferred target: {found['target']} ({found['task']})")
+    out.print(toml_text(found["document"]), end="", markup=False, highlight=False, soft_wrap=True)
 
 
 def gist(spec: Spec) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from dmls_core.data.encoder import is_missing
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.intake.schema_inference.columns import SHOWN, Column, describe
 from dmls_core.intake.schema_inference.draft_spec import draft_spec, guess_target, guess_task
-from dmls_core.intake.schema_inference.sample import Sample, parquet_tail, read_sample
+from dmls_core.intake.schema_inference.sample import Sample, parquet_tail, read_sample, sample_file
 from dmls_core.spec.definitions import Task
 
 PREVIEW = 8
@@ -131,6 +131,23 @@ def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]
             return found
     finally:
         _turns.release()
+
+
+def infer_file_schema(path: Path) -> dict[str, Any]:
+    """Infer the schema of a file on disk, of a Parquet file in the sandbox, and return it as JSON data.
+
+    Raises:
+        DataError: as in ``infer_schema``, or the file cannot be read.
+    """
+    if path.suffix.lower() != ".parquet":
+        return read_file_schema(str(path))
+    found: dict[str, Any] = sandbox.run(read_file_schema, str(path.absolute()), file=path.name)
+    return found
+
+
+def read_file_schema(path: str) -> dict[str, Any]:
+    """Infer the schema of a file on disk; runs in the sandbox if it is a Parquet file."""
+    return infer_schema(Path(path).name, sample_file(Path(path))).as_json()
 
 
 def read_parquet_schema(path: str, file: str, size: int) -> dict[str, Any]:

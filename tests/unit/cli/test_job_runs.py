@@ -157,18 +157,18 @@ def test_logs_are_lines(airflow):
 
 
 def test_an_approval(airflow):
-    told: list[str] = []
-    runs(airflow).approve_latest(told.append)
-    assert told == ["Deploy?"]
+    shown: list[str] = []
+    runs(airflow).approve_latest(shown.append)
+    assert shown == ["Deploy?"]
     assert airflow.approvals == [{"chosen_options": ["Approve"], "params_input": {}}]
 
 
 def test_an_approval_that_airflow_lost_is_given_again(airflow):
     airflow.lost = 1
-    told: list[str] = []
-    runs(airflow).approve_latest(told.append)
+    shown: list[str] = []
+    runs(airflow).approve_latest(shown.append)
     assert len(airflow.approvals) == 2
-    assert told == ["Deploy?"]
+    assert shown == ["Deploy?"]
 
 
 def test_a_task_that_has_not_paused_yet_is_not_answered(airflow):

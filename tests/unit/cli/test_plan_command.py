@@ -61,11 +61,11 @@ def test_a_larger_space_needs_a_larger_model(tmp_path: Path, data: Path) -> None
     assert large["fit_seconds"] > small["fit_seconds"]
 
 
-def test_a_limit_that_is_too_low_is_told(tmp_path: Path, data: Path) -> None:
+def test_a_limit_that_is_too_low_is_warnings(tmp_path: Path, data: Path) -> None:
     rest = '[n_estimators]\nmin = 100\nmax = 5000\n[search]\ntimeout = 0.001\n[resources]\nmemory = "64m"'
-    told = " ".join(plan(tmp_path, data, rest)["warnings"])
-    assert "[search] timeout 0.001 s ends the search early" in told
-    assert "[resources] memory 64m is less than the run needs" in told
+    warnings = " ".join(plan(tmp_path, data, rest)["warnings"])
+    assert "[search] timeout 0.001 s ends the search early" in warnings
+    assert "[resources] memory 64m is less than the run needs" in warnings
 
 
 def test_people_get_lines(tmp_path: Path, data: Path) -> None:
@@ -77,7 +77,7 @@ def test_people_get_lines(tmp_path: Path, data: Path) -> None:
     assert "lightgbm-classifier" in done.stdout
 
 
-def test_what_is_wrong_is_told_as_at_admission(tmp_path: Path, data: Path) -> None:
+def test_what_is_wrong_is_warnings_as_at_admission(tmp_path: Path, data: Path) -> None:
     spec = tmp_path / "spec.toml"
     spec.write_text(SPEC.format(model='"random-forest"', rest=""))
     with pytest.raises(SpecError, match="did you mean"):

@@ -72,10 +72,10 @@ def test_a_version_that_is_not_kept_is_a_users_mistake(played):
 
 
 def test_it_needs_no_name_of_the_user(played, monkeypatch):
-    def nobody():
+    def no_name():
         raise KeyError("getpwuid(): uid not found: 12345")
 
-    monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.setattr("getpass.getuser", no_name)
     done = CliRunner().invoke(app, ["rollback", "lab/iris", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["by"].startswith("uid ")

@@ -1,4 +1,4 @@
-"""What is expected of the data, told from the spec and a look at the columns."""
+"""The expectations that a spec and the columns of the data imply."""
 
 from __future__ import annotations
 

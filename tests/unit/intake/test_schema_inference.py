@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -17,11 +18,12 @@ from dmls_core.intake.schema_inference import (
     Column,
     InferredSchema,
     Sample,
+    infer_file_schema,
+    infer_parquet_schema,
     infer_schema,
     parquet_tail,
     read_sample,
 )
-from dmls_core.intake.schema_inference.inferred_schema import infer_parquet_schema
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.settings import IntakeLimits
 from dmls_core.spec.toml_io import toml_text
@@ -41,12 +43,12 @@ def look(columns: dict[str, list[Any]], *, complete: bool = True) -> InferredSch
     return infer_schema("a.csv", read_sample("a.csv", csv_of(columns), complete=complete))
 
 
-def kinds(sniffed: InferredSchema) -> dict[str, str]:
-    return {column.name: column.kind for column in sniffed.columns}
+def kinds(schema: InferredSchema) -> dict[str, str]:
+    return {column.name: column.kind for column in schema.columns}
 
 
-def column(sniffed: InferredSchema, name: str) -> Column:
-    return next(found for found in sniffed.columns if found.name == name)
+def column(schema: InferredSchema, name: str) -> Column:
+    return next(found for found in schema.columns if found.name == name)
 
 
 draw = random.Random(3)
@@ -61,7 +63,7 @@ def test_each_kind_of_column() -> None:
         "size": NUMBERS,
         "doors": [draw.choice([2, 3, 4]) for _ in range(ROWS)],
         "colour": CLASSES,
-        "remark": [f"remark {draw.random()} of somebody" for _ in range(ROWS)],
+        "remark": [f"remark {draw.random()} of a user" for _ in range(ROWS)],
         "bought": [f"2024-01-{1 + row % 28:02}" for row in range(ROWS)],
         "when": [f"{1 + row % 28}.3.2024 10:{row:02}" for row in range(ROWS)],
         "country": ["AT"] * ROWS,
@@ -193,7 +195,7 @@ def test_every_draft_passes_admission(data: st.DataObject) -> None:
     try:
         found = infer_schema("a.csv", read_sample("a.csv", content, complete=True))
     except DataError:
-        return  # told by the tests above
+        return  # see the tests above
 
     spec = load_spec(toml_text(found.document).encode())
 
@@ -234,17 +236,33 @@ def test_a_parquet_file() -> None:
     assert load_spec(toml_text(found.document).encode()).columns.target == "ok"
 
 
-def test_a_parquet_file_that_ends_its_reader_does_not_end_who_looks_at_it() -> None:
-    whole = parquet_of(FRAME)
-    expected = infer_schema("a\0.parquet", read_sample("a\0.parquet", whole, complete=True)).as_json()
-    assert infer_parquet_schema("a\0.parquet", whole, len(whole)) == json.loads(json.dumps(expected))
+def deep_parquet() -> bytes:
+    """Return a Parquet file whose schema nests so deeply that reading it overflows the stack."""
     # Thrift's compact form of a schema: a root, groups with one child each, a column of integers.
     groups = 100_000 * b"\x35\0\x18\x01a\x15\x02\0"
     schema = b"\x48\x01m\x15\x02\0" + groups + b"\x15\2\x25\0\x18\1x\0"
     footer = b"\x15\x02\x19\xfc\xa2\x8d\x06" + schema + b"\x16\x02\x19\x0c\0"
-    deep = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    return b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def test_a_parquet_file_that_crashes_its_reader_is_an_error_of_the_user(tmp_path: Path) -> None:
+    whole = parquet_of(FRAME)
+    expected = infer_schema("a\0.parquet", read_sample("a\0.parquet", whole, complete=True)).as_json()
+    assert infer_parquet_schema("a\0.parquet", whole, len(whole)) == json.loads(json.dumps(expected))
+    deep = deep_parquet()
     with pytest.raises(DataError):
         infer_parquet_schema("a.parquet", deep, len(deep))
+    (tmp_path / "a.parquet").write_bytes(deep)
+    with pytest.raises(DataError):
+        infer_file_schema(tmp_path / "a.parquet")
+
+
+def test_a_file_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(parquet_of(FRAME))
+    (tmp_path / "a.csv").write_text("a,y\n1,u\n2,v\n3,v\n")
+
+    assert infer_file_schema(tmp_path / "a.parquet")["target"] == "ok"
+    assert infer_file_schema(tmp_path / "a.csv")["target"] == "y"
 
 
 def test_the_end_of_a_parquet_file_tells_its_columns() -> None:
