@@ -1,4 +1,4 @@
-"""The picture of the searches in README and docs/search.md: ``python -m docs.search_figure FILE.json ...``.
+"""The figure of the searches in docs/explanation/search.md: ``python -m docs.search_figure FILE.json ...``.
 
 The files are what ``python tests/bench/search.py --json FILE`` wrote, for one or several data sets each.
 """
@@ -22,7 +22,7 @@ METHODS = {
     "randomized": ("random search", "#b9b9b9"),
     "plain": ("plain Optuna", "#b9b9b9"),
 }
-"""Methods that search the same space, in the order of the bars: how each is called, and its colour."""
+"""Methods that search the same space, in the order of the bars: label and color."""
 
 TITLES = {"multiclass": "7 classes, 20,000 x 54", "noisy": "regression, 20,000 x 30"}
 

@@ -25,8 +25,8 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 def make_sampler(kind: Sampler, seed: int, number: int) -> optuna.samplers.BaseSampler:
     """Return the sampler of one trial.
 
-    Every trial has a sampler of its own, seeded by the trial's number: whoever runs the trial, and whether
-    the search was interrupted, the suggestion depends on the trials before it only.
+    Every trial has a sampler of its own, seeded by the trial's number: whichever worker runs the trial,
+    and whether or not the search was interrupted, the suggestion depends on earlier trials only.
 
     Args:
         kind: which sampler.

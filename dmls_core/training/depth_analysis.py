@@ -1,4 +1,4 @@
-"""How large the model is, and which smaller depth of a large forest loses nothing that can be measured."""
+"""The size of the model, and the smaller depth of a large forest that has no measurably lower score."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.training.prepare import Prepared
 
 LARGE = 16_000_000
-"""Bytes of a checkpoint below which a smaller depth is not looked for: it would save little."""
+"""Bytes of a checkpoint from which a smaller depth is searched for: below, it would save little."""
 
 ROWS = 2_000
-"""Held-out rows that the depths are compared on, at most."""
+"""Maximum held-out rows that depths are compared on."""
 
 SAVES = 0.9
-"""Share of its nodes that a forest keeps at most where a smaller depth is worth a word."""
+"""Maximum share of nodes that a forest keeps for a smaller depth to be reported."""
 
 _ERRORS = 2 * 1.96
 """Standard errors in a 95 % interval."""
@@ -33,18 +33,18 @@ _ERRORS = 2 * 1.96
 def describe_size(
     data: Prepared, task: SearchTask, metric: str, folder: Path, *, large: int = LARGE
 ) -> dict[str, Any]:
-    """Return what ``result.json`` says of the model's size, and note in ``size.json`` which depth is enough.
+    """Return the ``size`` of ``result.json``, and write the sufficient depth to ``size.json``.
 
     Args:
-        data: holds the rows held out.
-        task: what was searched.
-        metric: what it was searched by.
-        folder: the model's, with its checkpoint.
-        large: bytes from which a smaller depth is looked for.
+        data: has the held-out rows.
+        task: task of the search.
+        metric: metric of the search.
+        folder: the model's folder with its checkpoint.
+        large: bytes from which a smaller depth is searched for.
 
     Returns:
         ``bytes``, ``trees``, ``nodes``, ``depth`` and ``enough``: None, or the smaller ``max_depth`` with its
-        ``nodes``, ``bytes`` and ``score``, beside ``whole_score`` of as many ``trees`` on the same ``rows``.
+        ``nodes``, ``bytes`` and ``score``, and ``whole_score`` of as many ``trees`` on the same ``rows``.
     """
     path, size = folder / SIZE_FILE, (folder / CHECKPOINT_FILE).stat().st_size
     known = json.loads(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Our search beside what users run now: seconds of CPU and wall clock, and scores on rows never searched.
+"""Compare our search with common ones: CPU seconds, wall-clock seconds, and scores on rows never searched.
 
 Run it with ``python tests/bench/search.py``; every figure of a table comes from one process. Larger data is
 run in pieces: ``--data multiclass --seeds 1 --competitors halving``.

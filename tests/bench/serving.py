@@ -25,8 +25,8 @@ from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint
 from tests.bench.load import Asked, Plan, ask_all, http_json, triton_raw, triton_table
+from tests.bench.other_servers import fastapi_app, mlflow_server
 from tests.bench.report import Row, print_table
-from tests.bench.rivals import fastapi_app, mlflow_server
 from tests.services.triton_server import TritonProcess, new_triton
 from tests.trained_run import trained_run, user_rows
 

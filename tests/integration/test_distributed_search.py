@@ -150,7 +150,7 @@ def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: Postgre
     assert [trial["number"] for trial in trials(iris)] == [0]
     assert "another run waits for a trainer: this one leaves" in left_errors
 
-    # One that has just come to wait sends nobody away, nor does the end of the line.
+    # One that has just come to wait sends no helper away, nor does the end of the queue.
     waiting.touch()
     leader, helper = (train(iris, "--worker", str(worker), **shared) for worker in range(2))
     dequeue(store, "cpu", "lab", "other", "0" * 64)

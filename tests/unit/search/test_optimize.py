@@ -36,7 +36,7 @@ def run(task, space=SPACE, n_trials=8, strategy="tpe", **options):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_it_runs_as_many_trials_as_asked_and_keeps_each(peak, strategy):
+def test_n_trials_run_and_each_is_kept(peak, strategy):
     task = make_task(peak)
 
     outcome, kept = run(task, strategy=strategy)
@@ -177,14 +177,14 @@ def test_timeout_counts_what_was_spent_before_and_lets_one_trial_run(peak):
     assert len(run(make_task(peak), timeout=600, done=slow)[1]) == 6
 
 
-def test_minimising(peak):
+def test_a_metric_can_be_minimized(peak):
     outcome, _ = run(make_task(lambda p: -peak(p), direction="minimize"), n_trials=30)
 
     assert outcome.best.value == min(trial.value for trial in outcome.trials)
     assert outcome.best.params["criterion"] == "entropy"
 
 
-def test_of_equal_trials_the_first_wins():
+def test_of_equal_trials_the_first_one_wins():
     outcome, _ = run(make_task(lambda _: 1.0))
 
     assert outcome.best.number == 0

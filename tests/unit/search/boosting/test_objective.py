@@ -72,8 +72,8 @@ def run(task: SearchTask, strategy: str = "auto", n_trials: int = 8, space: Spac
     return search(models, n_trials, on_trial=kept.append, **options)[1], kept
 
 
-def told(trials: Any) -> list[Any]:
-    """Return all that must not depend on when the search was broken off."""
+def timeless(trials: Any) -> list[Any]:
+    """Return what must not depend on interruptions."""
     return [replace(trial, seconds=0.0) for trial in trials]
 
 
@@ -125,13 +125,13 @@ def test_the_same_seed_gives_the_same_answer_in_one_go_or_resumed(family):
     assert whole.best.state == "complete"
 
     again, _ = run(make_task(family), n_trials=12)
-    assert told(again.trials) == told(whole.trials)
+    assert timeless(again.trials) == timeless(whole.trials)
     for cut in (1, 5, 11):
         text = json.dumps([trial.as_json() for trial in whole.trials[:cut]])
         done = [Trial.from_json(trial) for trial in json.loads(text)]
         resumed, paid = run(make_task(family), n_trials=12, done=done)
 
-        assert told(resumed.trials) == told(whole.trials)
+        assert timeless(resumed.trials) == timeless(whole.trials)
         assert [trial.number for trial in paid] == list(range(cut, 12))
 
 
@@ -143,7 +143,7 @@ def test_every_strategy_meets_n_trials(strategy):
     assert outcome.params.keys() == {*SPACE.searched, *SPACE.fixed}
     assert all(5 <= trial.params["n_estimators"] <= 40 for trial in kept)
     again, _ = run(make_task("xgboost"), strategy, done=kept[:4])
-    assert told(again.trials) == told(outcome.trials)
+    assert timeless(again.trials) == timeless(outcome.trials)
 
 
 def test_n_estimators_is_read_and_not_suggested():

@@ -76,7 +76,7 @@ def test_scores_of_every_size_and_depth_are_those_of_forests_that_were_limited_s
 
 
 @pytest.mark.parametrize("model", [CLASSIFIER, REGRESSOR])
-def test_answers_tree_by_tree_are_those_of_trees_that_were_cut(model, monkeypatch):
+def test_predictions_tree_by_tree_equal_those_of_pruned_trees(model, monkeypatch):
     task = elsewhere(model)
     parts = partition_space(task, Space.of({"n_estimators": SIZES, **CUTS}))
     real = forest_like(task, parts, 12, 3).fit(task.features, task.target)
@@ -158,7 +158,7 @@ def test_inner_nodes_are_the_means_of_their_rows_where_rows_are_counted_as_often
     assert trees.depth == max(one.tree_.max_depth for one in real.estimators_)
 
 
-def test_trees_that_ask_otherwise_are_refused():
+def test_trees_with_other_comparisons_are_refused():
     task = elsewhere()
     real = forest_like(task, None, 1, 1).fit(task.features, task.target)
     model = treelite.sklearn.import_model(real)
@@ -169,7 +169,7 @@ def test_trees_that_ask_otherwise_are_refused():
         next(read_trees(model, 3, most=1))
 
 
-def test_what_cuml_does_not_tell_needs_a_forest_of_its_own():
+def test_what_cuml_does_not_export_is_structural():
     depth = {"max_depth": Range(min=1, max=5), "min_impurity_decrease": Choice(values=(0.0, 0.1))}
     weighted = {**depth, "class_weight": Choice(values=("none", "balanced"))}
 
@@ -181,7 +181,7 @@ def test_what_cuml_does_not_tell_needs_a_forest_of_its_own():
 
 
 @pytest.mark.parametrize("model", [CLASSIFIER, REGRESSOR])
-def test_a_whole_search_over_whole_fits(model):
+def test_a_search_of_an_engine_with_whole_fits_only(model):
     task = elsewhere(model, rows=400)
     space = Space.of(
         {
@@ -193,13 +193,13 @@ def test_a_whole_search_over_whole_fits(model):
     )
 
     def run(done=()):
-        told = []
+        kept = []
         models = [make_candidate("auto", task, space, 4)]
-        _, outcome = search(models, 4, done=done, on_trial=told.append)
-        return outcome, told
+        _, outcome = search(models, 4, done=done, on_trial=kept.append)
+        return outcome, kept
 
-    outcome, told = run()
-    again, _ = run(done=told[:2])
+    outcome, kept = run()
+    again, _ = run(done=kept[:2])
 
     assert outcome.fitted is None
     assert outcome.complete == 1

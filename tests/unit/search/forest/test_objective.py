@@ -55,7 +55,7 @@ def test_every_trial_is_scored_and_the_best_one_has_grown_to_the_end(model):
         assert SPACE["n_estimators"].min <= trial.params["n_estimators"] <= SPACE["n_estimators"].max
 
 
-def test_what_is_still_to_do_is_foreseen():
+def test_progress_estimates_the_remaining_seconds():
     steps: list[SearchProgress] = []
     outcome, _ = search(make_task(CLASSIFIER), on_progress=steps.append)
 
@@ -67,7 +67,7 @@ def test_what_is_still_to_do_is_foreseen():
     assert steps[-1].remaining_seconds == 0 < steps[0].remaining_seconds
 
 
-def test_the_model_is_the_forest_that_was_grown_cut_to_the_best_setting():
+def test_the_model_is_the_grown_forest_pruned_to_the_best_setting():
     task = make_task(rows=300)
     outcome, _ = search(task)
     model, params = outcome.fitted, outcome.params
@@ -90,7 +90,7 @@ def test_the_model_is_the_forest_that_was_grown_cut_to_the_best_setting():
 
 
 @pytest.mark.parametrize("model", [CLASSIFIER, REGRESSOR])
-def test_the_cut_model_is_exported_and_answers_alike(model, tmp_path):
+def test_the_exported_model_predicts_alike(model, tmp_path):
     task = make_task(model)
     fitted = search(task)[0].fitted
     own = fitted.predict(task.features)
@@ -104,11 +104,11 @@ def test_the_cut_model_is_exported_and_answers_alike(model, tmp_path):
 @pytest.mark.parametrize(
     ("model", "n_trials"), [(CLASSIFIER, 9), (CLASSIFIER, 5), (REGRESSOR, 5), (EXTRA, 5)]
 )
-def test_a_resumed_search_ends_as_an_unbroken_one(model, n_trials, monkeypatch):
+def test_a_resumed_search_ends_as_an_uninterrupted_one(model, n_trials, monkeypatch):
     task = make_task(model)
-    whole, told = search(task, n_trials=n_trials)
-    for cut in (3, n_trials, len(told) - 1, len(told)):
-        kept = list({trial.number: trial for trial in told[:cut]}.values())
+    whole, seen = search(task, n_trials=n_trials)
+    for cut in (3, n_trials, len(seen) - 1, len(seen)):
+        kept = list({trial.number: trial for trial in seen[:cut]}.values())
         grown = []
 
         class Watched(Configuration):
@@ -121,18 +121,18 @@ def test_a_resumed_search_ends_as_an_unbroken_one(model, n_trials, monkeypatch):
 
         assert comparable(resumed.trials) == comparable(whole.trials)
         assert resumed.params == whole.params
-        given_up = {trial.number for trial in kept} - {t.number for t in told[n_trials:]}
-        assert not given_up & set(grown)
-        assert [trial.number for trial in again] == [trial.number for trial in told[cut:]]
+        dropped = {trial.number for trial in kept} - {t.number for t in seen[n_trials:]}
+        assert not dropped & set(grown)
+        assert [trial.number for trial in again] == [trial.number for trial in seen[cut:]]
         if whole.fitted:
             x = task.features
             assert (resumed.fitted.predict(x) == whole.fitted.predict(x)).all()
 
 
 @pytest.mark.parametrize("model", [CLASSIFIER, EXTRA_REGRESSOR])
-def test_forests_for_which_there_is_no_room_are_grown_again(model, monkeypatch):
+def test_forests_beyond_the_memory_limit_grow_again(model, monkeypatch):
     task = make_task(model)
-    whole, told = search(task)
+    whole, seen = search(task)
     freed = []
 
     class Watched(Configuration):
@@ -147,7 +147,7 @@ def test_forests_for_which_there_is_no_room_are_grown_again(model, monkeypatch):
     tight, again = search(task)
 
     assert freed
-    assert comparable(again) == comparable(told)
+    assert comparable(again) == comparable(seen)
     assert tight.params == whole.params
     if whole.fitted:
         x = task.features
@@ -171,7 +171,7 @@ def test_every_metric_of_the_catalogue(task):
         assert outcome.best.value == pytest.approx(best)
 
 
-def test_weighted_classes_find_the_rare_ones():
+def test_balanced_class_weights_win_on_recall_of_rare_classes():
     rng = np.random.default_rng(0)
     task = make_task(rows=600, metric="recall_macro")
     rare = ((task.features[:, 0] > 0.5) & (rng.random(600) < 0.35)).astype(np.int32)
@@ -210,7 +210,7 @@ def test_without_out_of_bag_rows_the_folds_are_scored(space):
         ({"max_samples": Choice(values=(50, 1000))}, 10, False),
     ],
 )
-def test_rows_that_trees_draw_too_often_are_scored_by_folds(space, rare, out_of_bag):
+def test_folds_are_scored_if_trees_draw_rows_too_often(space, rare, out_of_bag):
     target = (np.arange(200) < rare).astype(np.int32)
     task = replace(make_task(classes=2), target=target, truth=target)
 
@@ -221,7 +221,7 @@ def test_rows_that_trees_draw_too_often_are_scored_by_folds(space, rare, out_of_
     ("model", "metric", "rows"),
     [(EXTRA, "accuracy", 14), (EXTRA_REGRESSOR, "r2", 9), (CLASSIFIER, "roc_auc", 40)],
 )
-def test_rows_too_few_to_be_left_out_group_by_group(model, metric, rows):
+def test_the_jackknife_works_on_few_rows(model, metric, rows):
     task = make_task(model, metric=metric, rows=rows, classes=2)
     if metric == "roc_auc":
         target = (np.arange(rows) == 3).astype(np.int32)
@@ -244,7 +244,7 @@ def test_a_class_that_a_fold_lacks_has_no_probability_there():
     assert outcome.best.values[0] > outcome.best.values[1]
 
 
-def test_many_rows_are_scored_in_part(monkeypatch):
+def test_a_sample_of_many_rows_is_scored(monkeypatch):
     monkeypatch.setattr(scoring, "SUMS_BYTES", 0)
     monkeypatch.setattr(scoring, "MIN_SCORED", 70)
     outcome, _ = search(make_task(rows=900))
@@ -253,14 +253,14 @@ def test_many_rows_are_scored_in_part(monkeypatch):
 
 
 def test_one_size_and_nothing_to_search_is_one_trial():
-    outcome, told = search(make_task(), {"n_estimators": Choice(values=(30,))})
+    outcome, seen = search(make_task(), {"n_estimators": Choice(values=(30,))})
 
-    assert [trial.number for trial in told] == [0, 0]
+    assert [trial.number for trial in seen] == [0, 0]
     assert outcome.params == {"n_estimators": 30}
     assert len(outcome.fitted._forest.estimators_) == 30
 
 
-def test_words_for_the_same_grow_one_forest(monkeypatch):
+def test_synonymous_configurations_grow_one_forest(monkeypatch):
     grown = []
 
     class Watched(Configuration):
@@ -293,7 +293,7 @@ def test_stop_ends_the_search_and_a_timeout_lets_one_forest_grow():
     assert outcome.best.steps < 24 or outcome.best.state == "complete"
 
 
-def test_trees_too_few_to_be_scored_foretell_nothing():
+def test_without_early_scores_nothing_is_extrapolated():
     task = make_task()
 
     def every_row(truth, prediction):
@@ -303,9 +303,9 @@ def test_trees_too_few_to_be_scored_foretell_nothing():
         return task.score(truth, prediction)
 
     space = {"n_estimators": Choice(values=(24, 40)), "max_features": Choice(values=("sqrt", 0.7, 1.0))}
-    outcome, told = search(replace(task, score=every_row), space, n_trials=3)
+    outcome, seen = search(replace(task, score=every_row), space, n_trials=3)
 
-    assert [trial.intermediate_values for trial in told[:3]] == [(trial.value,) for trial in told[:3]]
+    assert [trial.intermediate_values for trial in seen[:3]] == [(trial.value,) for trial in seen[:3]]
     assert outcome.scored == 3
 
 

@@ -70,9 +70,9 @@ def fastapi_app(run_folder: Path, base: Path, trees: int) -> Iterator[str]:
         x, np.asarray(golden["expected"]).argmax(axis=1)
     )
     (base / "forest.pickle").write_bytes(pickle.dumps(forest))
-    (base / "rival_app.py").write_text(APP.format(model=str(base / "forest.pickle")))
+    (base / "fastapi_app.py").write_text(APP.format(model=str(base / "forest.pickle")))
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "uvicorn", "rival_app:app", "--app-dir", str(base)]
+    command = [sys.executable, "-m", "uvicorn", "fastapi_app:app", "--app-dir", str(base)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
     with _running(command, base / "fastapi.log", f"http://127.0.0.1:{port}/ping"):
         yield f"127.0.0.1:{port}"
