@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from abc import ABC, abstractmethod
@@ -161,6 +160,8 @@ class Store(ABC):
 
     async def list_async(self, prefix: str) -> Sequence[ObjectInfo]:
         """Return the objects below ``prefix`` without blocking the event loop."""
+        import asyncio  # slow to import, and few processes need it
+
         return await asyncio.to_thread(lambda: tuple(self.list(prefix)))
 
     async def watch(self, prefix: str, *, poll_seconds: float) -> AsyncGenerator[Sequence[ObjectInfo], None]:
@@ -214,6 +215,8 @@ async def poll_changes(
     fetch: Callable[[], Awaitable[Sequence[ObjectInfo]]], poll_seconds: float
 ) -> AsyncGenerator[Sequence[ObjectInfo], None]:
     """Yield the first listing that ``fetch`` returns, and then each one that differs from the last."""
+    import asyncio
+
     last: Sequence[ObjectInfo] | None = None
     while True:
         listing = await fetch()

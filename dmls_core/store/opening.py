@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_core.errors import PlatformError
-from dmls_core.extensions import load, names
 from dmls_core.store.base import Store
 from dmls_core.store.local import LocalStore
 
@@ -37,10 +36,13 @@ def store_class(url: str) -> type[Store]:
     scheme, separator, _ = url.partition("://")
     if url and not separator:
         return LocalStore
-    registered = names("dmls.stores")
+    # Imported here: importlib.metadata is slow, and a folder needs none of it.
+    from dmls_core import extensions
+
+    registered = extensions.names("dmls.stores")
     for name in (scheme, scheme.partition("+")[0]):
         if separator and name in registered:
-            found: type[Store] = load("dmls.stores", name)
+            found: type[Store] = extensions.load("dmls.stores", name)
             return found
     raise PlatformError(
         f"{url!r} is not the URL of a store: give s3://bucket/prefix or a folder (DMLS_ROOT); "

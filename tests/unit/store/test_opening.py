@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from dmls_core import extensions
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.extensions import names
-from dmls_core.store import open_store, opening, store_class
+from dmls_core.store import open_store, store_class
 from dmls_core.store.local import LocalStore
 
 
@@ -35,8 +36,8 @@ def test_a_prefix_must_be_a_key() -> None:
 
 @pytest.mark.parametrize("url", ["files://x", "files+memory://x"])
 def test_the_part_before_the_plus_sign_finds_a_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "names", lambda _: ("files", "s3"))
-    monkeypatch.setattr(opening, "load", lambda _, name: LocalStore if name == "files" else None)
+    monkeypatch.setattr(extensions, "names", lambda _: ("files", "s3"))
+    monkeypatch.setattr(extensions, "load", lambda _, name: LocalStore if name == "files" else None)
     assert store_class(url) is LocalStore
 
 
