@@ -9,10 +9,12 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from dmls_core.errors import PlatformError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, SelectableGroups
 
 Group = Literal["dmls.engines", "dmls.metrics", "dmls.notifiers", "dmls.runners", "dmls.stores"]
 
@@ -90,8 +92,13 @@ class LazyMapping(Mapping[str, T]):
         return len(self._make())
 
 
-# One look at the installed packages (about 10 ms) serves all groups.
-_all_entries = cache(entry_points)
+@cache
+def _all_entries() -> SelectableGroups:
+    """Return every entry point; one scan of the installed packages (about 10 ms) serves all groups."""
+    # Imported here: it takes a quarter of the command line's start.
+    from importlib.metadata import entry_points
+
+    return entry_points()
 
 
 @cache
