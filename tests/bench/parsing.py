@@ -1,4 +1,4 @@
-"""CPU cost of a dynamic DAG: writing the DAG files, parsing and serialising them.
+"""CPU cost of a dynamic DAG: writing the DAG files, parsing and serializing them.
 
 Run it with ``python tests/bench/parsing.py``. Each size gets a store, a bundle and a fresh process.
 """
@@ -58,7 +58,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 def one(size: int, *, scheduled: bool) -> Row:
-    """Build a registry of ``size`` jobs, and parse and serialise every file of its bundle."""
+    """Build a registry of ``size`` jobs, and parse and serialize every file of its bundle."""
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
         root = f"{folder}/root"
         kwargs = {"root": root, "runner": "process"}
@@ -92,15 +92,15 @@ def one(size: int, *, scheduled: bool) -> Row:
         cost(bundle.path / "dmls_intake.py")  # imports that the DAG processor has made before it forks
         costs = [cost(path) for path in files]
         assert sum(count for *_, count in costs) == size
-        parse, serialise = (sum(c[i] for c in costs) for i in (0, 1))
+        parse, serialize = (sum(c[i] for c in costs) for i in (0, 1))
         return {
             "DAGs": size,
             "scheduled": "yes" if scheduled else "no",
             "files": len(files),
             "write ms/DAG": write / size * 1e3,
             "parse ms/DAG": parse / size * 1e3,
-            "serialise ms/DAG": serialise / size * 1e3,
-            "ms/DAG": (parse + serialise) / size * 1e3,
+            "serialize ms/DAG": serialize / size * 1e3,
+            "ms/DAG": (parse + serialize) / size * 1e3,
             "slowest file s": max(c[0] + c[1] for c in costs),
         }
 

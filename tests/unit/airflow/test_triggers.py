@@ -65,7 +65,7 @@ def test_what_lies_there_counts_even_after_the_deadline(trigger, root) -> None:
     assert fire(trigger(datetime.now(UTC) - timedelta(days=1)), [], root) == [{"arrived": True}]
 
 
-def test_a_store_that_is_away_for_a_while_does_not_end_the_wait(trigger, root, monkeypatch) -> None:
+def test_an_outage_of_the_store_does_not_end_the_wait(trigger, root, monkeypatch) -> None:
     real, calls = LocalStore.list_async, []
 
     async def flaky(*arguments):
@@ -80,7 +80,7 @@ def test_a_store_that_is_away_for_a_while_does_not_end_the_wait(trigger, root, m
     assert len(calls) == 3
 
 
-def test_it_is_made_again_from_what_it_serialises(trigger) -> None:
+def test_a_trigger_is_restored_from_what_it_serializes(trigger) -> None:
     made = trigger(datetime.now(UTC))
     path, arguments = made.serialize()
     assert path == "dmls_core.airflow.triggers.PartitionTrigger"
