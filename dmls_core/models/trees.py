@@ -50,7 +50,7 @@ def read_trees(model: treelite.Model, outputs: int, *, most: int) -> Iterator[Fl
         most: trees that are read at once.
 
     Raises:
-        ValueError: its trees do not split as those of such forests do, or do not tell the weights of leaves.
+        ValueError: the trees have other tests than ``value <= threshold``, or no row counts.
     """
     for first in range(0, model.num_tree, most):
         accessors = [
@@ -65,7 +65,7 @@ def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: AN
     left, right = field("cleft").astype(np.int64), field("cright").astype(np.int64)
     leaf = left < 0
     if not (field("cmp")[~leaf] == AT_MOST).all():
-        raise ValueError("the trees do not all ask whether a value is at most a threshold")
+        raise ValueError("the trees have tests other than value <= threshold")
     own = np.arange(len(left))
     values = np.zeros((len(left), outputs))
     if len(vectors := field("leaf_vector")):
@@ -78,7 +78,7 @@ def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: AN
     weighted = field("sum_hess_present")
     weights = field("sum_hess") if len(weighted) and weighted.all() else rows
     if len(weights) != len(left):
-        raise ValueError("the trees do not tell how many rows came to their leaves")
+        raise ValueError("the trees do not record how many rows reached their leaves")
     return {
         "features": np.where(leaf, 0, field("split_index")).astype(np.int64),
         "thresholds": field("threshold").copy(),

@@ -24,7 +24,7 @@ from dmls_core.training.request import Job
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
 FEWEST_FRESH = 30
-"""Held-out rows new to the champion from which they alone are compared on; of fewer little can be told."""
+"""Least number of held-out rows new to the champion for a comparison on these rows only."""
 
 _BLOCK = 65_536
 """Rows encoded value by value at a time."""
@@ -200,7 +200,7 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
     """Say of each row of ``table`` whether the other run cannot have been trained on it.
 
     * The same content, split in the same way: the same rows were held out then, and none of the holdout was
-      trained on. (All rows are told to be unseen: only held-out ones are asked about.)
+      trained on. (Returns true for all rows: callers look at held-out rows only.)
     * Both of an interval, with ``[columns] time``: the rows from the end of the other run's interval on.
     * Both of an interval, in files: those of files that the other run did not read.
 

@@ -99,8 +99,9 @@ def _sample(
             threads=available_cpus(),
         )
         times.append(time.monotonic() - begun)
-    trees = engine.export_format == TREELITE
-    size = len(fitted.to_treelite().serialize_bytes()) if trees else 0
+    size = len(fitted.to_treelite().serialize_bytes()) if engine.export_format == TREELITE else 0
+    if SIZE not in model.hyperparameters:
+        return _Sample(rows, times[1], size)
     return _Sample(rows, max(times[1] - times[0], 1e-5) / TREES, size / (1 + TREES))
 
 

@@ -70,7 +70,7 @@ def write_companions(
     score: float,
     folder: Path,
 ) -> None:
-    """Write ``encoder.json``, ``golden.json``, ``model.json`` and ``baseline.json`` beside the checkpoint.
+    """Write ``encoder.json``, ``golden.json``, ``model.json`` and ``baseline.json`` next to the model.
 
     Args:
         data: encoder and golden rows.

@@ -1,4 +1,4 @@
-"""What a run will need, told before it starts: engine, memory, time and size of the model.
+"""Estimate what a run will need: engine, memory, time and size of the model.
 
 The data is read as training reads it, and a few small fits on samples of it are timed. What a search costs
 follows from how many fits of its largest model it amounts to.
@@ -60,7 +60,7 @@ class ModelPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run needs, as far as it can be told.
+    """Estimates of what a run needs.
 
     Attributes:
         rows: rows with a target.

@@ -35,7 +35,7 @@ class Prepared:
         golden: raw values by column of the first held-out rows, ``GOLDEN_ROWS`` at most.
         labels: the classes; ``None`` for a regression.
         warnings: what the user should know about the data.
-        profile: of all rows, to tell drift by.
+        profile: of all rows, for drift detection.
         champion: the champion's answers to the held-out rows; ``None`` where there is none.
     """
 
@@ -108,8 +108,7 @@ def prepare(
 
 
 DIGITS = 1e-6
-"""Share of its largest value that a target's standard deviation must be, for 32-bit numbers to tell its
-values apart: served models answer with these."""
+"""Smallest ratio of a target's standard deviation to its largest value that 32-bit predictions resolve."""
 
 
 def scale_warning(target: NDArray[Any], models: Iterable[str]) -> str:
@@ -132,6 +131,7 @@ def scale_warning(target: NDArray[Any], models: Iterable[str]) -> str:
     if spread < DIGITS * largest:
         return (
             f"the target's standard deviation is {spread:.2g}, around values of {largest:.2g}: models are "
-            "served in 32-bit numbers, which do not tell these apart. Take a constant away from the target."
+            "served in 32-bit numbers, which cannot represent these differences. Subtract a constant from "
+            "the target."
         )
     return ""

@@ -1,4 +1,4 @@
-"""What the trainer tells while it works: lines for people, ``progress.json`` for programs."""
+"""Report the trainer's progress: log lines for people, ``progress.json`` for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REST = 0.5
 """Least seconds between two writes of ``progress.json`` within one state."""
 
 QUIET = 2.0
-"""Seconds without a line after which a step between two trials is told."""
+"""Seconds without a log line after which a step between two trials is logged."""
 
 
 class Ended(Protocol):
@@ -42,7 +42,7 @@ class Ended(Protocol):
 
 
 class Progress:
-    """Tells how a run goes, and times its phases."""
+    """Report how a run goes, and time its phases."""
 
     def __init__(
         self, folder: RunFolder, say: Callable[[str], None], total: int, *, leads: bool = True
@@ -81,17 +81,17 @@ class Progress:
         }
 
     def enter(self, state: State, message: str) -> None:
-        """Enter a state and say so."""
+        """Enter a state and log it."""
         self._state = state
         self._tell(message)
         self._write(message)
 
     def note(self, message: str) -> None:
-        """Tell something that changes nothing."""
+        """Log a note."""
         self._tell(message)
 
     def warn(self, message: str) -> None:
-        """Say something that the user should know."""
+        """Log a warning."""
         self._tell(f"warning: {message}")
 
     def resume(self, task: SearchTask, done: list[Trial]) -> None:
@@ -102,11 +102,11 @@ class Progress:
             self._tell(f"found {len(done)} trials of an earlier attempt: they are not run again")
 
     def limit(self, seconds: float | None) -> None:
-        """Take the seconds after which the search ends, if it does: no longer time left is told."""
+        """Limit the estimated remaining time to ``seconds``, after which the search ends."""
         self._until = None if seconds is None else time.monotonic() + seconds
 
     def step(self, step: SearchProgress) -> None:
-        """Take what a search foresees; tell how far it is if there was no line for a while."""
+        """Take a search's estimate; log it if there was no line for a while."""
         self._foreseen = step.remaining_seconds
         if step.best is None or time.monotonic() - self._said < QUIET:
             return
@@ -124,7 +124,7 @@ class Progress:
             self._write(f"trial {len(self._scored)}/{self._total}")
 
     def trial(self, task: SearchTask, metric: str, trial: Trial) -> None:
-        """Tell about a trial that has just ended, or has gone further than it was told of before."""
+        """Log a trial that has ended, or that continued after it was logged before."""
         known = trial.number in self._known
         self._count(task, trial)
         if known and trial.same_as is not None:
@@ -181,7 +181,7 @@ class Progress:
 
     def _write(self, message: str) -> None:
         self._written = time.monotonic()
-        # What a helper tells is what all trainers search; how it starts and ends is no news of the run.
+        # A worker other than 0 reports the shared search only, not its own start and end.
         if not self._leads and self._state != "searching":
             return
         self._folder.progress(

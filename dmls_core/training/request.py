@@ -66,7 +66,7 @@ class TrainRequest:
 
     @property
     def leads(self) -> bool:
-        """Whether this trainer refits and writes the result, and tells how the run goes."""
+        """Whether this trainer refits, writes the result and reports the run's progress."""
         return self.worker == 0
 
 

@@ -67,7 +67,7 @@ def describe_run(
 
 
 def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
-    """Return what ``result.json`` says of the data: a later challenger tells by it which rows are new."""
+    """Return the data section of ``result.json``, by which a later challenger knows the new rows."""
     return {
         "rows": len(data.train) + len(data.test),
         "train_rows": len(data.train),

@@ -39,7 +39,7 @@ class RunFolder:
 
     def __init__(self, store: Store) -> None:
         self.token = ""
-        """Tells this folder from one that was there before under the same name; known once it is claimed."""
+        """Distinguishes this folder from an earlier one of the same name; set by ``claim``."""
         self._store = store
         self._claimed = False
         self._told: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
@@ -147,7 +147,7 @@ class RunFolder:
             known = json.loads(self._store.get(layout.CLOCK))
             return float(known["seconds"]), int(known["starts"])
         except (ObjectMissingError, ValueError, TypeError, KeyError):
-            # Damaged it tells as much as if it were not there: the trials' own seconds are what is left.
+            # A damaged file counts as missing: the trials' own seconds remain.
             return 0.0, 0
 
     def keep_clock(self, seconds: float, starts: int) -> None:
@@ -198,7 +198,7 @@ class SearchClock:
         self._thread = threading.Thread(target=self._run, name="dmls-clock", daemon=True)
 
     def left(self, done: Sequence[Trial], *, workers: int = 1) -> float | None:
-        """Return the timeout for a search that counts ``done`` itself, less what these do not tell.
+        """Return the timeout for a search that counts ``done`` itself, less the time of unfinished trials.
 
         Args:
             done: trials of earlier attempts.
@@ -252,4 +252,4 @@ class SearchClock:
         try:
             self._folder.keep_clock(self._before + time.monotonic() - self._started, self._starts)
         except DmlsError:
-            return  # the next one may be kept; the search's own files tell of a store that is gone
+            return  # the next write may succeed; if the store is gone, writing trials raises

@@ -75,11 +75,11 @@ def test_what_is_not_clean_is_left_to_polars(body: str, tmp_path: Path):
     path = tmp_path / "data.csv"
     path.write_text("a,b,c\n" + body * 20)
 
-    def told(reader) -> object:
+    def outcome(reader) -> object:
         try:
             table = read_table([path], Columns(target="c"), "classification", reader=reader)
         except DataError as error:
             return [issue.as_json() for issue in error.issues]
         return table.matrix.tolist(), table.target.tolist(), table.labels
 
-    assert told(READER) == told(None)
+    assert outcome(READER) == outcome(None)

@@ -1,4 +1,4 @@
-"""The catalogue tells the truth about the libraries that it describes."""
+"""The catalogue agrees with the libraries that it describes."""
 
 from __future__ import annotations
 

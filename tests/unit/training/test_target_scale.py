@@ -12,7 +12,7 @@ TARGET = np.random.default_rng(0).normal(size=200)
 
 
 @pytest.mark.parametrize(
-    ("scale", "shift", "models", "told"),
+    ("scale", "shift", "models", "message"),
     [
         (1, 0, BOOSTED, ""),
         (1e-5, 0, FOREST, ""),
@@ -21,11 +21,11 @@ TARGET = np.random.default_rng(0).normal(size=200)
         (1e20, 0, FOREST, ""),
         (1e20, 0, BOOSTED, "too large a number"),
         (1, 1e4, FOREST, ""),
-        (1, 1e8, FOREST, "Take a constant away"),
+        (1, 1e8, FOREST, "Subtract a constant"),
     ],
 )
-def test_a_target_in_an_unlucky_unit_is_told(scale, shift, models, told):
+def test_warns_of_a_target_in_an_unsuitable_unit(scale, shift, models, message):
     found = scale_warning(TARGET * scale + shift, models)
 
-    assert bool(found) is bool(told)
-    assert told in found
+    assert bool(found) is bool(message)
+    assert message in found

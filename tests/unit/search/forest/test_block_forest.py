@@ -165,7 +165,7 @@ def test_trees_with_other_comparisons_are_refused():
     tree = model.get_tree_accessor(0)
     tree.set_field("cmp", np.full_like(tree.get_field("cmp"), 2))
 
-    with pytest.raises(ValueError, match="at most a threshold"):
+    with pytest.raises(ValueError, match="tests other than value <= threshold"):
         next(read_trees(model, 3, most=1))
 
 
