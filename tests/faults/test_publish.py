@@ -124,11 +124,12 @@ def test_a_disk_that_is_full_while_staging(triton, made, name):
         code = (
             "import resource, signal, sys\n"
             "from pathlib import Path\n"
-            "from dmls_core.serving import Repository, TritonClient, deploy\n"
+            "from dmls_core.serving import Deployment, Repository, TritonClient\n"
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
             "root, http, grpc, name, folder = sys.argv[1:]\n"
-            "try:\n    deploy(Repository(root), TritonClient(http, grpc), name, Path(folder))\n"
+            "deployment = Deployment(Repository(root), TritonClient(http, grpc), name)\n"
+            "try:\n    deployment.deploy(Path(folder))\n"
             "except Exception as error:\n    print(type(error).__name__, error)\n"
         )
         root = str(triton.repository.root)
