@@ -9,6 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from dmls_core import extensions
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version, has_trainer_image
 from dmls_core.devstack.doctor.check import Check
 from dmls_core.devstack.programs import find_uv
@@ -24,13 +25,6 @@ EXTRAS = {
     "platform": "the embedded platform",
 }
 """Extra of the package -> what it is for."""
-
-CHANNELS = {
-    "email": "apache-airflow-providers-smtp",
-    "slack": "apache-airflow-providers-slack",
-    "webhook": "apache-airflow-providers-http",
-}
-"""Channel of ``[owner] notify`` -> package of its notifier."""
 
 GIB = 2**30
 LITTLE_DISK, TOO_LITTLE_DISK = 5 * GIB, 1 * GIB
@@ -67,17 +61,19 @@ def check_packages(extra: str) -> Check:
 
 
 def check_notifiers() -> Check:
-    """Check which of the channels of ``[owner] notify`` have their Airflow provider."""
-    lacking = []
-    for channel, provider in CHANNELS.items():
+    """Check that the packages of the installed notifiers are there."""
+    channels = extensions.names("dmls.notifiers")
+    missing = []
+    for channel in channels:
+        package = extensions.load("dmls.notifiers", channel).package
         try:
-            importlib.metadata.version(provider)
+            importlib.metadata.version(package or "dmls")
         except importlib.metadata.PackageNotFoundError:
-            lacking.append(f"{channel} (pip install {provider})")
-    if lacking:
+            missing.append(f"{channel} (pip install {package})")
+    if missing:
         hint = "needed only if a spec's [owner] notify names it"
-        return Check("notifications", "missing", "no provider for " + ", ".join(lacking), hint)
-    return Check("notifications", "ok", ", ".join(CHANNELS))
+        return Check("notifiers", "missing", "no package for " + ", ".join(missing), hint)
+    return Check("notifiers", "ok", ", ".join(channels))
 
 
 def check_uv(project: Path) -> Check:
