@@ -191,10 +191,10 @@ def check(rows: list[Row], drifts_at: int) -> None:
 
 def story(platform: PlatformClient, job: str, drifts_at: int) -> list[Row]:
     """Live through twelve weeks, and check them."""
-    told = Story(platform, job, drifts_at)
-    rows = told.begin()
+    reported = Story(platform, job, drifts_at)
+    rows = reported.begin()
     for number in range(BACKFILLED + 1, WEEKS + 1):
-        rows.append(told.live(number))
+        rows.append(reported.live(number))
         print(f"  {rows[-1]['run']}: {rows[-1]['drift']}; {rows[-1]['decision']}", flush=True)
     return rows
 

@@ -32,9 +32,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.bench.report import Row, run
-from tests.platform_home import PlatformHome
 from tests.services.demo_platform import NO_ENGINE, dmls
 from tests.services.platform_client import PlatformClient
+from tests.support.platform_home import PlatformHome
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1
@@ -164,7 +164,7 @@ class Live:
         cpu, begun = self._cpu(), time.monotonic()
         loops = sorted(self.end_until(until))
         seconds = time.monotonic() - begun
-        assert loops, "the scheduler's log tells of no loop"
+        assert loops, "the scheduler's log reports of no loop"
         return {
             "while": name,
             "seconds": seconds,

@@ -28,7 +28,7 @@ from tests.bench.load import Asked, Plan, ask_all, http_json, triton_raw, triton
 from tests.bench.other_servers import fastapi_app, mlflow_server
 from tests.bench.report import Row, print_table
 from tests.services.triton_server import TritonProcess, new_triton
-from tests.trained_run import trained_run, user_rows
+from tests.support.trained_run import trained_run, user_rows
 
 NAME = "bench.parts"
 FAILING = ("truncated", "wrong answers", "wrong shape", "no encoder", "too slow")
@@ -166,13 +166,13 @@ class Changes:
 
 def side_by_side(triton: TritonProcess, base: Path, seconds: float, trees: int) -> list[Row]:
     """Ask our deployment, MLflow's own server and a FastAPI app, each by 1 and 8 clients."""
-    run_folder = base / "rivals"
+    run_folder = base / "other servers"
     trained_run(run_folder, seed=3, n_trees=trees)
     columns = user_rows(1024, seed=8)
     encoder = Encoder.from_json(json.loads((run_folder / "model/encoder.json").read_text()))
     encoded = encoder.transform(columns)
     with triton.client() as client:
-        Deployment(triton.repository, client, "bench.rival").deploy(run_folder / "model")
+        Deployment(triton.repository, client, "bench.server").deploy(run_folder / "model")
     http, grpc = (triton.context.address(f"triton_{kind}") for kind in ("http", "grpc"))
     rows: list[Row] = []
     with mlflow_server(run_folder, base) as mlflow, fastapi_app(run_folder, base, trees) as fastapi:
@@ -181,8 +181,8 @@ def side_by_side(triton: TritonProcess, base: Path, seconds: float, trees: int) 
             frame = {name: values[:batch] for name, values in columns.items()}
             records = [list(row) for row in zip(*frame.values(), strict=True)]
             plans: dict[str, Plan] = {
-                "Triton, gRPC": triton_raw("grpc", grpc, "bench.rival", part),
-                "Triton, HTTP": triton_raw("http", http, "bench.rival", part),
+                "Triton, gRPC": triton_raw("grpc", grpc, "bench.server", part),
+                "Triton, HTTP": triton_raw("http", http, "bench.server", part),
                 "mlflow models serve": http_json(
                     mlflow, "/invocations", {"dataframe_split": {"columns": list(frame), "data": records}}
                 ),
@@ -198,13 +198,13 @@ def side_by_side(triton: TritonProcess, base: Path, seconds: float, trees: int) 
 def table_over_raw(triton: TritonProcess, base: Path, seconds: float) -> list[Row]:
     """Ask the raw and the table endpoint of the same model."""
     grpc = triton.context.address("triton_grpc")
-    encoder = Encoder.from_json(json.loads((base / "rivals/model/encoder.json").read_text()))
+    encoder = Encoder.from_json(json.loads((base / "other servers/model/encoder.json").read_text()))
     rows: list[Row] = []
     for batch in (1, 32, 1024):
         columns = user_rows(batch, seed=8)
         plans = {
-            "raw": triton_raw("grpc", grpc, "bench.rival", encoder.transform(columns)),
-            "table": triton_table(grpc, "bench.rival", encoder, columns),
+            "raw": triton_raw("grpc", grpc, "bench.server", encoder.transform(columns)),
+            "table": triton_table(grpc, "bench.server", encoder, columns),
         }
         rows += [
             {"endpoint": kind, "rows": batch, "clients": 1, **_figures(ask_all(plan, 1, seconds))}

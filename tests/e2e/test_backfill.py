@@ -222,12 +222,12 @@ def pick(page: Page, day: str) -> None:
 def test_the_dialog_in_airflow_s_pages_starts_the_same_run_as_the_command(
     browser: Browser, platform: PlatformClient, backfilled
 ):
-    def told() -> list[list[Any]]:
+    def received() -> list[list[Any]]:
         names = ("dag_run_id", "run_type", "data_interval_start", "bundle_version", "triggered_by", "conf")
         runs = wait_ended(platform, "backfill", len(PAST))
         return sorted([run[name] or None for name in names] for run in runs)
 
-    before, commanded = begun(platform), told()
+    before, commanded = begun(platform), received()
     page = browser.new_context(viewport={"width": 1000, "height": 900}, timezone_id="UTC").new_page()
     page.set_default_timeout(120_000)
     page.goto(f"{platform.settings['airflow_url'].rstrip('/')}/dags/{DAG}")
@@ -246,7 +246,7 @@ def test_the_dialog_in_airflow_s_pages_starts_the_same_run_as_the_command(
     page.close()
 
     assert repeated(before, begun(platform)) == [PAST[0]]
-    assert told() == commanded
+    assert received() == commanded
     created = platform.airflow("GET", f"/backfills?dag_id={DAG}&order_by=-id&limit=2")["backfills"]
     assert [found["reprocess_behavior"] for found in created] == ["completed", "completed"]
 
@@ -266,8 +266,8 @@ def test_a_backfilled_model_is_compared_with_the_champion(platform: PlatformClie
         decision = json.loads(platform.get(folder + "decision.json") or b"{}")
         assert (decision["decision"], decision["by"]) == ("keep", "rule")
         # The run by hand was of a backfill's week and spec, and so of its run key.
-        told = decision["reason"]
-        assert "made by a backfill" in told or "the champion was trained on later data" in told
+        received = decision["reason"]
+        assert "made by a backfill" in received or "the champion was trained on later data" in received
         page = (platform.get(folder + "report.html") or b"").decode()
         assert "Champion and challenger" in page
     tags = [

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.e2e import data
-from tests.platform_home import eventually
 from tests.services.platform_client import PlatformClient
-from tests.webhook import Webhook, webhook
+from tests.support.platform_home import eventually
+from tests.support.webhook import Webhook, webhook
 
 TEAM, JOB = "clicks", "arrivals"
 FOLDER = f"incoming/{TEAM}/{JOB}/data"
@@ -38,10 +38,10 @@ mode = "never"
 @pytest.fixture
 def late(platform: PlatformClient) -> Iterator[Webhook]:
     """A webhook behind Airflow's connection ``dmls_webhook_late``."""
-    with webhook() as told:
+    with webhook() as received:
         connection = {"connection_id": "dmls_webhook_late", "conn_type": "http", "host": "127.0.0.1"}
-        platform.airflow("POST", "/connections", connection | {"port": told.port})
-        yield told
+        platform.airflow("POST", "/connections", connection | {"port": received.port})
+        yield received
         platform.airflow("DELETE", "/connections/dmls_webhook_late")
 
 
@@ -87,7 +87,7 @@ def test_each_new_newest_partition_is_trained_on_once(platform: PlatformClient, 
     result = json.loads(platform.get(f"runs/{TEAM}/{JOB}/{second['run_key']}/result.json") or b"{}")
     assert result["data"]["rows"] == 50
 
-    # No training ends within a second: the triggerer has told the owner of each run that it is late.
+    # No training ends within a second: the triggerer has received the owner of each run that it is late.
     eventually(lambda: len(late.heard) == 2)
-    assert {(told["event"], told["job"]) for told in late.contents} == {("late", f"{TEAM}/{JOB}")}
-    assert len({told["links"]["airflow"] for told in late.contents}) == 2
+    assert {(received["event"], received["job"]) for received in late.contents} == {("late", f"{TEAM}/{JOB}")}
+    assert len({received["links"]["airflow"] for received in late.contents}) == 2

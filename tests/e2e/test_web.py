@@ -42,7 +42,7 @@ NOT_FUZZED = ("/drops/", "/doctor")
 
 
 def viewer_token(demo: Demo) -> str:
-    """Return a token of somebody who may only look, as Airflow itself would sign it."""
+    """Return a token of someone who may only look, as Airflow itself would sign it."""
     secret = json.loads((demo.home / "identity.json").read_text())["credentials"]["airflow_jwt_secret"]
     now = int(time.time())
     claims = {"sub": "vera", "role": "VIEWER", "teams": [], "aud": "apache-airflow", "jti": uuid.uuid4().hex}

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from dmls_core.devstack.processes import ID_VARIABLE
-from tests.platform_home import PlatformHome, eventually, platform_home
+from tests.support.platform_home import PlatformHome, eventually, platform_home
 
 SERVICES = (
     "s3",

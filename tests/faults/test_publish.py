@@ -21,7 +21,7 @@ from dmls_core.serving.model_config import SIMPLEST
 from dmls_core.serving.options import read_scaling_choice
 from tests.services.seaweed import Seaweed
 from tests.services.triton_server import new_triton
-from tests.trained_run import trained_run
+from tests.support.trained_run import trained_run
 
 numbers = itertools.count()
 
@@ -77,7 +77,7 @@ def answers(client, name: str, folder: Path) -> bool:
 
 def test_killed_at_every_step_a_proven_version_answers_and_a_repeat_finishes(triton, made, name):
     driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.publisher"],
+        [sys.executable, "-m", "tests.support.publisher"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -232,7 +232,7 @@ def test_a_repository_in_s3(on_s3, made):
         assert [found.scaling for found in chosen.measured][:1] in ([SIMPLEST], []), "or time was up"
         assert Deployment(repository, client, name).promote(staged.version).version == 2
         assert read_scaling_choice(repository.store, name, 2) == chosen
-        for version in (1, 2, 1):  # within seconds: S3 tells times in whole ones
+        for version in (1, 2, 1):  # within seconds: S3 says times in whole ones
             assert Deployment(repository, client, name).rollback(version).version == version
             assert client.versions(name) == (version,)
             assert answers(client, name, made(version - 1))

@@ -11,8 +11,8 @@ import pytest
 
 from dmls_core.errors import ServingError, UserError
 from dmls_core.serving import Deployment, ServingOptions, connect
-from tests.table_endpoint import Served, outputs_of, request_body
-from tests.trained_run import trained_run, user_rows
+from tests.support.table_endpoint import Served, outputs_of, request_body
+from tests.support.trained_run import trained_run, user_rows
 
 ROWS = user_rows(40, seed=9)
 WAIT = 60

@@ -16,8 +16,8 @@ from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingErr
 from dmls_core.serving import Deployment, Predictor, connect
 from dmls_core.serving.shared_memory import SharedInputs
 from tests.services.seaweed import free_ports
-from tests.table_endpoint import Served, change_encoder
-from tests.trained_run import trained_run, user_rows
+from tests.support.table_endpoint import Served, change_encoder
+from tests.support.trained_run import trained_run, user_rows
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def suite_image(docker_engine: DockerEngine) -> str:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """An S3 service with the bucket ``suite``, which asks nobody for credentials."""
+    """An S3 service with the bucket ``suite``, which asks no one for credentials."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     url = "http://{}:{}".format(*server.get_host_and_port())

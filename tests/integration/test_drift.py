@@ -17,8 +17,8 @@ from dmls_core.monitoring.monitor_run import MonitorRun, run_monitor
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.tracking import log_run, promote
 from dmls_core.training import TrainRequest, train
-from tests.drifting import answers_of, stream
-from tests.webhook import webhook
+from tests.support.drifting import answers_of, stream
+from tests.support.webhook import webhook
 
 SPEC = """model = "{model}"
 n_trials = 1

@@ -25,7 +25,7 @@ from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
 from dmls_core.devstack.service import http_text
 from dmls_core.errors import PlatformError
-from tests.platform_home import PlatformHome, platform_home
+from tests.support.platform_home import PlatformHome, platform_home
 
 SERVICES = {
     "s3",
@@ -88,10 +88,10 @@ def test_every_service_runs_and_the_doctor_finds_nothing_broken(home: PlatformHo
 
 def test_up_again_says_so_and_restarts_nothing(home: PlatformHome):
     pids = {service.name: service.pid for service in home.platform.status().services}
-    told: list[tuple[str, str]] = []
-    state = home.platform.up(lambda name, what, _: told.append((name, what)))
+    reported: list[tuple[str, str]] = []
+    state = home.platform.up(lambda name, what, _: reported.append((name, what)))
     assert {service.name: service.pid for service in state.services} == pids
-    assert {name for name, what in told if what == "ready"} >= SERVICES
+    assert {name for name, what in reported if what == "ready"} >= SERVICES
 
 
 def test_all_listen_on_loopback_alone(home: PlatformHome):

@@ -21,8 +21,8 @@ from dmls_core.monitoring.inference_log import (
 from dmls_core.monitoring.profile import profile_of
 from dmls_core.serving import Deployment, ServingOptions, checkpoint
 from dmls_core.store import layout, open_store
-from tests.table_endpoint import Served, request_body
-from tests.trained_run import COLOURS, trained_run, user_rows
+from tests.support.table_endpoint import Served, request_body
+from tests.support.trained_run import COLOURS, trained_run, user_rows
 
 WAIT = 60
 

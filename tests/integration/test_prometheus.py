@@ -25,8 +25,8 @@ from dmls_core.serving import Deployment, ServingOptions
 from dmls_core.store import open_store
 from tests.services.prometheus_server import Prometheus
 from tests.services.seaweed import free_ports
-from tests.table_endpoint import Served
-from tests.trained_run import trained_run, user_rows
+from tests.support.table_endpoint import Served
+from tests.support.trained_run import trained_run, user_rows
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "images/grafana/dashboards/dmls.json"
@@ -86,7 +86,7 @@ def exposed(tmp_path_factory):
     migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
     subprocess.run(migrate, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=300)
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "tests.metrics_server", str(port)]
+    command = [sys.executable, "-m", "tests.support.metrics_server", str(port)]
     server = subprocess.Popen(command, env=environment, cwd=ROOT)
     try:
         wait_until(lambda: http_answers(f"http://127.0.0.1:{port}/dmls-metrics/", 401), 120)

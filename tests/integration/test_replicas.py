@@ -20,8 +20,8 @@ from dmls_core.serving.reconcile import reconcile
 from dmls_core.serving.verification import table_tensors
 from tests.services.nginx_server import nginx
 from tests.services.triton_server import new_triton
-from tests.table_endpoint import outputs_of, post, request_body
-from tests.trained_run import trained_run, user_rows
+from tests.support.table_endpoint import outputs_of, post, request_body
+from tests.support.trained_run import trained_run, user_rows
 
 NAME = "lab.twice"
 PAGE = Path(__file__).parents[2] / "docs/how-to/deploy.md"
@@ -106,7 +106,7 @@ def test_each_server_loads_and_proves_itself_before_the_next(replicas, clients, 
     candidate = [step for step in steps.taken if step[2] == f"{NAME}.candidate" and step[1] == "infer"]
     assert candidate == [(0, "infer", f"{NAME}.candidate"), (1, "infer", f"{NAME}.candidate")]
     assert live == [(number, kind, NAME) for number in (0, 1) for kind in ("load", "infer")]
-    # Nobody served it before both had proven the candidate.
+    # No one served it before both had proven the candidate.
     assert steps.taken.index(live[0]) > steps.taken.index(candidate[-1])
 
 

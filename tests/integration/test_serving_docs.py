@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.table_endpoint import Served
-from tests.trained_run import user_rows
+from tests.support.table_endpoint import Served
+from tests.support.trained_run import user_rows
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/call-a-model.md"

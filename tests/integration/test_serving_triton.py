@@ -20,7 +20,7 @@ from dmls_core.serving import Deployment, Predictor, TritonClient, choose_scalin
 from dmls_core.serving.model_config import SIMPLEST, Scaling, table_name
 from dmls_core.serving.options import ScalingChoice, read_scaling_choice, write_scaling_choice
 from tests.services.seaweed import free_ports
-from tests.trained_run import trained_run, user_rows
+from tests.support.trained_run import trained_run, user_rows
 
 names = (f"lab.parts{number}" for number in itertools.count())
 

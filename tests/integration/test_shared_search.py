@@ -19,12 +19,12 @@ from dmls_core.devstack.doctor.services import check_own_study
 from dmls_core.devstack.postgres import make_databases, superuser
 from dmls_core.search.optimize import search
 from tests.services.postgres_server import PostgresServer
-from tests.shared_worker import forest, work
+from tests.support.shared_worker import forest, work
 
 # Each worker is a process of its own, forked from one that has imported what all of them need: that import
 # takes longer than most of these searches.
 WORKERS = multiprocessing.get_context("forkserver")
-WORKERS.set_forkserver_preload(["pytest", "tests.shared_worker"])
+WORKERS.set_forkserver_preload(["pytest", "tests.support.shared_worker"])
 
 Start = Callable[..., ForkServerProcess]
 

@@ -17,8 +17,8 @@ from dmls_core.data.encoder import MISSING
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Predictor
 from dmls_core.serving.model_config import table_name
-from tests.table_endpoint import Served, change_encoder, request_body
-from tests.trained_run import trained_run, user_rows
+from tests.support.table_endpoint import Served, change_encoder, request_body
+from tests.support.trained_run import trained_run, user_rows
 
 
 @pytest.fixture

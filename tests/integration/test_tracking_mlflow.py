@@ -29,7 +29,7 @@ from dmls_core.tracking import (
     run_url,
 )
 from tests.services.seaweed import free_ports
-from tests.trained_run import spec_json, trained_run, user_rows
+from tests.support.trained_run import spec_json, trained_run, user_rows
 
 jobs = (f"parts{number}" for number in itertools.count())
 

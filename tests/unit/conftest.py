@@ -1,4 +1,4 @@
-"""Airflow without a database or a network: enough to build, parse and serialise DAGs."""
+"""Airflow without a database or a network: enough to build, parse and serialize DAGs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from dmls_core.intake import read_status
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
 from dmls_core.testing.notifiers import TEXT, NotifierSuite
-from tests.webhook import Webhook, webhook
+from tests.support.webhook import Webhook, webhook
 
 LOGGER = module.__name__
 PLAIN = {"disable_ssl": True, "disable_tls": True, "retry_limit": 0}

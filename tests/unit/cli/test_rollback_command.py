@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from dmls_core.cli.main import app
 from dmls_core.errors import NotFoundError
 from dmls_core.serving import Deployment, Repository
-from tests.model_folder import toy_model_folder
+from tests.support.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
 
 NAME = "lab.iris"

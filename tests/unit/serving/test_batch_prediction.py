@@ -11,7 +11,7 @@ import pytest
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
 from dmls_core.serving import Predictor, predict_file
-from tests.model_folder import LABELS, toy_model_folder
+from tests.support.model_folder import LABELS, toy_model_folder
 
 NAME = "lab.iris"
 

@@ -16,7 +16,7 @@ from dmls_core.serving.options import (
     read_scaling_choice,
     write_scaling_choice,
 )
-from tests.model_folder import toy_model_folder
+from tests.support.model_folder import toy_model_folder
 
 NAME = "lab.iris"
 UNBATCHED, TWO = ALTERNATIVES

@@ -12,8 +12,8 @@ import pytest
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving.card import CARD, SHOWN, card_of_deployed, write_card
 from dmls_core.serving.tensors import forest_request, table_request
-from tests.model_folder import toy_model_folder
-from tests.trained_run import spec_json
+from tests.support.model_folder import toy_model_folder
+from tests.support.trained_run import spec_json
 
 NASTY = "<script>alert(\"1\")</script> '$(touch x)'"
 

@@ -6,7 +6,7 @@ import pytest
 
 from dmls_core.errors import NotFoundError, ServingError, TrackingError
 from dmls_core.serving import Deployment
-from tests.model_folder import toy_model_folder
+from tests.support.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
 
 NAME = "lab.iris"

@@ -11,7 +11,7 @@ from dmls_core.errors import StoreError
 from dmls_core.serving import Repository, locks
 from dmls_core.serving.locks import BusyError, LostError, lease
 from dmls_core.store import open_store
-from tests.model_folder import toy_model_folder
+from tests.support.model_folder import toy_model_folder
 
 KEY = ".dmls/lab.iris/lock"
 NAME = "lab.iris"

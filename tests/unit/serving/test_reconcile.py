@@ -11,7 +11,7 @@ from dmls_core.errors import NotFoundError, ServingError
 from dmls_core.serving import Deployment
 from dmls_core.serving.locks import BusyError
 from dmls_core.serving.reconcile import ABANDONED, differences, reconcile, remove_abandoned_candidate
-from tests.model_folder import toy_model_folder
+from tests.support.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
 
 NAME = "lab.iris"

@@ -8,7 +8,7 @@ import pytest
 
 from dmls_core.errors import NotFoundError, PlatformError, ServingError
 from dmls_core.serving.repository import MODEL_FILES, Repository
-from tests.model_folder import toy_model_folder
+from tests.support.model_folder import toy_model_folder
 
 NAME = "lab.iris"
 

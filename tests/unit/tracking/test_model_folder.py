@@ -9,7 +9,7 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.tracking.model_folder import built_model, example, requirements, signature
-from tests.trained_run import trained_run, user_rows
+from tests.support.trained_run import trained_run, user_rows
 
 MIXED = {
     "schema": 1,

@@ -1,4 +1,4 @@
-"""What the trainer tells while it works."""
+"""What the trainer shows while it works."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_remaining_time_is_the_searchs_estimate(reporter, monkeypatch):
     progress, lines, read = reporter
     progress.step(SearchProgress(80, 3, 24))
     progress.trial(TASK, "r2", replace(trial(0, 0.5), state="pruned"))
-    progress.step(SearchProgress(60, 2, 50, 0.6))  # nobody has waited for it
+    progress.step(SearchProgress(60, 2, 50, 0.6))  # no one has waited for it
     monkeypatch.setattr(progress_module, "QUIET", 0)
     progress.step(SearchProgress(40, 2, 50, 0.6))
     progress.step(SearchProgress(9, 1, 100, 0.7))

@@ -23,8 +23,8 @@ def answers_of(store: Store, job: str, hour: int, right: float, rows: int, folde
     """Log answers of which a share is right, as ``collect`` does; return what turns out to be true."""
     draw = np.random.default_rng(hour)
     truth = draw.choice(["no", "yes"], size=rows)
-    told = np.where(draw.random(rows) < right, truth, np.where(truth == "no", "yes", "no"))
-    second = np.where(told == "yes", 0.9, 0.1)
+    reported = np.where(draw.random(rows) < right, truth, np.where(truth == "no", "yes", "no"))
+    second = np.where(reported == "yes", 0.9, 0.1)
     name = f"20260201T{hour:02}0000Z-0a1b2c3d4e5f-{rows}.parquet"
     ids = [f"{job}-{hour}-{row}" for row in range(rows)]
     stream(rows, 100 + hour).drop("y").with_columns(
@@ -32,7 +32,7 @@ def answers_of(store: Store, job: str, hour: int, right: float, rows: int, folde
             "dmls.request_id": pl.Series(ids),
             "dmls.row": pl.Series([0] * rows, dtype=pl.Int32),
             "dmls.version": pl.lit(1),
-            "dmls.prediction": pl.Series(told),
+            "dmls.prediction": pl.Series(reported),
             "dmls.probability.no": pl.Series(1 - second),
             "dmls.probability.yes": pl.Series(second),
         }

@@ -1,6 +1,6 @@
 """DMLS's metrics as Airflow's API server serves them, by a process with an Airflow database of its own.
 
-``python -m tests.metrics_server PORT``, with Airflow's configuration in the environment.
+``python -m tests.support.metrics_server PORT``, with Airflow's configuration in the environment.
 """
 
 from __future__ import annotations

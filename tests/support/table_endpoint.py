@@ -16,7 +16,7 @@ import treelite
 from dmls_core.data.encoder import Encoder, NumberFeature
 from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint
 from dmls_core.serving.model_config import table_name
-from tests.trained_run import trained_run
+from tests.support.trained_run import trained_run
 
 names = (f"lab.table{number}" for number in itertools.count())
 

@@ -1,4 +1,4 @@
-"""A web server that keeps what it is told: the other end of a webhook."""
+"""A web server that keeps the requests it receives: the other end of a webhook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass
 class Webhook:
-    """What was told, and how it is answered.
+    """The received requests, and how they are answered.
 
     Attributes:
         port: of 127.0.0.1.
@@ -27,7 +27,7 @@ class Webhook:
 
     @property
     def contents(self) -> list[dict[str, Any]]:
-        """What was told."""
+        """The received requests."""
         return [content for _, content, _ in self.heard]
 
 
@@ -38,19 +38,19 @@ def webhook() -> Iterator[Webhook]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            told.heard.append((self.path, json.loads(body), self.headers.get("Authorization", "")))
-            self.send_response(told.code)
+            received.heard.append((self.path, json.loads(body), self.headers.get("Authorization", "")))
+            self.send_response(received.code)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told = Webhook(server.server_port)
+    received = Webhook(server.server_port)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
-        yield told
+        yield received
     finally:
         server.shutdown()
         thread.join()
