@@ -76,6 +76,20 @@ def test_no_module_is_too_long():
     assert long == {}
 
 
+def test_no_name_of_a_module_is_shared_by_many():
+    # Clear by their folder: bases, suites of `testing`, a search's objective, a router and its service.
+    names = [file.name for file in python_files("dmls_core") if "testing" not in file.parts]
+    shared = {name: names.count(name) for name in names if names.count(name) > 2}
+    assert set(shared) <= {
+        "__init__.py",
+        "__main__.py",
+        "base.py",
+        "objective.py",
+        "runs.py",
+        "submissions.py",
+    }
+
+
 def lines(file: Path) -> int:
     return file.read_text().count("\n")
 

@@ -3,9 +3,8 @@
 Every version folder of ``<team>.<job>.table`` holds copies of this file, of ``encoder.py`` and of
 ``inference_log.py``, and the version's ``encoder.json``, which is data. It imports nothing else of DMLS.
 
-Rows are encoded here and handed to the forest ``<team>.<job>`` within the server. The configuration names the
-versions that may be live, and the encoder of the very version that answers is used: when the forest changes
-from one version to another, this endpoint changes with it, without being loaded again.
+It encodes rows and asks the forest ``<team>.<job>`` within the server. The configuration names the versions
+that may be live. Rows are encoded by the version that answers, so a new forest needs no reload of the endpoint.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ ROUNDS = 3
 
 LOG_FOLDER = "DMLS_INFERENCE_LOG"
 """Environment variable with the folder of the inference log; without it nothing is logged."""
-
 OWN_REQUESTS = "dmls."
 """Prefix of the ids of DMLS's own requests, which the live version answers and the log leaves out."""
 
