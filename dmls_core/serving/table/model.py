@@ -4,7 +4,7 @@ Every version folder of ``<team>.<job>.table`` holds copies of this file, of ``e
 ``inference_log.py``, and the version's ``encoder.json``, which is data. It imports nothing else of DMLS.
 
 It encodes rows and asks the forest ``<team>.<job>`` within the server. The configuration names the versions
-that may be live. Rows are encoded by the version that answers, so a new forest needs no reload of the endpoint.
+that may be live. The version that answers also encodes, so a new forest needs no reload of the endpoint.
 """
 
 from __future__ import annotations
