@@ -1,1 +1,1 @@
-"""The embedded platform: Airflow, S3, MLflow and Triton, all real, on one machine."""
+"""The embedded platform: the real Airflow, S3, MLflow and Triton on one machine."""

@@ -1,4 +1,4 @@
-"""Airflow: its whole configuration, as environment variables, and its four processes."""
+"""Airflow: its configuration as environment variables, and its four processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def airflow_services(context: Context, runner: Runner) -> list[Service]:
             lambda _: http_answers(f"{context.url('airflow')}/api/v2/version"),
             context.url("airflow"),
         ),
-        # One machine: the API server reads the logs as files, so no process serves them.
+        # One machine: the API server reads the logs as files.
         component("airflow-scheduler", ["scheduler", "--skip-serve-logs"], beats("scheduler")),
         component("airflow-triggerer", ["triggerer", "--skip-serve-logs"], beats("triggerer")),
         component("airflow-dag-processor", ["dag-processor"], beats("dag_processor")),
@@ -76,13 +76,13 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
             "parallelism": 8,
             "load_examples": False,
             "dags_are_paused_at_creation": False,
-            # A version that is admitted seconds after another is stored at once, not at the next parse.
+            # Store a version that follows another within seconds at once, not at the next parse.
             "min_serialized_dag_update_interval": 0,
             "fernet_key": context.secret("airflow_fernet_key"),
             "simple_auth_manager_users": f"{ADMIN}:admin",
             "simple_auth_manager_passwords_file": passwords,
             "execution_api_server_url": f"{context.url('airflow')}/execution/",
-            # The default asks the name servers, which a machine without a network waits for.
+            # The default asks name servers, which times out without a network.
             "hostname_callable": "socket.gethostname",
         },
         "database": {
@@ -103,7 +103,7 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
             "dag_processor_child_process_log_directory": context.state / "logs" / "airflow" / "dag_processor",
             "colored_console_log": False,
         },
-        # A killed scheduler or triggerer is missed after 15 s, and its tasks are taken up again.
+        # Airflow detects a killed scheduler or triggerer after 15 s and resumes its tasks.
         "scheduler": {
             "scheduler_idle_sleep_time": 0.2,
             "scheduler_heartbeat_sec": 3,
@@ -182,12 +182,12 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
 
 
 def _docker_kwargs() -> dict[str, str]:
-    """Return where the engine is, and the network by which containers reach S3 on loopback."""
+    """Return the engine's address, and the network by which containers reach S3 on loopback."""
     return {"docker_network": "host", "docker_url": os.environ.get("DOCKER_HOST", "")}
 
 
 def _gpus_of(runner: Runner) -> int:
-    """Return how many GPUs the trainers can use: the image is the cpu engine's, and so may be this Python."""
+    """Return the number of GPUs that trainers can use: 0 if their image or Python has only the cpu engine."""
     from dmls_core.models import engine_class
 
     if runner == "docker" or engine_class("gpu", "random-forest-classifier").missing_packages():
@@ -201,7 +201,7 @@ def pools() -> dict[str, int]:
 
 
 def make_pools(context: Context) -> None:
-    """Create the pools that are missing; a pool that exists keeps its size."""
+    """Create missing pools; existing ones keep their size."""
     rest = AirflowClient(context.url("airflow"), ADMIN, context.secret("airflow_password"))
     entities = [
         {"name": name, "slots": slots, "include_deferred": False, "description": "DMLS trainers"}
@@ -215,11 +215,7 @@ def make_pools(context: Context) -> None:
 
 
 def migrate(context: Context, runner: Runner, environment: dict[str, str], log: Path) -> None:
-    """Make or upgrade the schema, unless the installed Airflow has done so.
-
-    Raises:
-        PlatformError: the migration failed.
-    """
+    """Create or upgrade the schema, unless it is current; raise ``PlatformError`` on failure."""
     version = importlib.metadata.version("apache-airflow-core")
     if schema_version(context, "airflow") == version:
         return
@@ -240,7 +236,7 @@ def migrate(context: Context, runner: Runner, environment: dict[str, str], log: 
 
 
 def _has_beaten(health: str, key: str, started: float) -> bool:
-    """Return whether a component's heartbeat is one of the process that started at ``started``."""
+    """Return whether a component's heartbeat is from the process that started at ``started``."""
     text = http_text(health)
     if text is None:
         return False

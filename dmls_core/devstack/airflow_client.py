@@ -1,4 +1,4 @@
-"""Call Airflow's REST API."""
+"""Client of Airflow's REST API."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ NOT_FOUND = 404
 
 
 class AirflowClient:
-    """A session of one user at Airflow's API server.
-
-    Args:
-        url: base URL of the API server.
-        username: name of the user.
-        password: password of the user.
+    """Session of one user at the API server at ``url``.
 
     Raises:
-        PlatformError: Airflow does not answer, or refuses the user.
+        PlatformError: Airflow does not respond, or refuses the user.
     """
 
     def __init__(self, url: str, username: str, password: str) -> None:
@@ -32,19 +27,11 @@ class AirflowClient:
         self._headers["Authorization"] = f"Bearer {answer['access_token']}"
 
     def call(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON answer of a request; ``None`` if the answer is empty.
-
-        Raises:
-            PlatformError: Airflow does not answer, or with an error.
-        """
+        """Return the JSON of the response, ``None`` if it is empty; raise ``PlatformError`` for errors."""
         return self._content(method, path, self._send(method, path, body))
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON answer of a GET request; ``None`` if the object does not exist.
-
-        Raises:
-            PlatformError: Airflow does not answer, or with another error.
-        """
+        """Return the JSON of a GET, ``None`` for status 404; raise ``PlatformError`` for other errors."""
         response = self._send("GET", path)
         return None if response.status_code == NOT_FOUND else self._content("GET", path, response)
 
@@ -52,7 +39,7 @@ class AirflowClient:
         import httpx
 
         try:
-            # Proxies of the environment are for other hosts than the platform's.
+            # Proxies in the environment do not apply to the platform.
             with httpx.Client(trust_env=False, timeout=SECONDS, headers=self._headers) as client:
                 return client.request(method, self.url + path, json=body)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:

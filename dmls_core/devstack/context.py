@@ -1,4 +1,4 @@
-"""The embedded platform's identity, folders, ports and credentials, and the environment of its processes."""
+"""Identity, folders, ports and credentials of the embedded platform, and the environment of its processes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from dmls_core.errors import PlatformError
 from dmls_core.settings import ProcessSettings
 
 LONGEST_BASE = 40
-"""A unix socket's path has at most 107 bytes; what is made below the runtime folder needs the rest."""
+"""A unix socket's path has at most 107 bytes; names below the runtime folder need the rest."""
 
 
 @dataclass(slots=True)
 class Identity:
-    """Contents of ``identity.json``.
+    """Content of ``identity.json``.
 
     Attributes:
         id: the mark in the environment of every process of this platform.
         runtime: short folder for unix sockets and temporary files.
-        credentials: generated secrets by name.
-        ports: loopback ports by name.
     """
 
     id: str
@@ -42,7 +40,7 @@ class Identity:
 
 
 def load_identity(file: Path) -> Identity:
-    """Read the identity, or make one; credentials that it lacks are generated."""
+    """Read the identity, or create one; missing credentials are generated."""
     content = read_json(file)
     if content is None:
         new = secrets.token_hex(8)
@@ -59,14 +57,10 @@ def load_identity(file: Path) -> Identity:
 
 
 def ensure_runtime_folder(identity: Identity) -> None:
-    """Have ``identity.runtime`` name a folder of ours with mode 700: the kept one, or else a new one.
-
-    Raises:
-        PlatformError: none can be made.
-    """
+    """Set ``identity.runtime`` to a folder of ours with mode 700: the kept one, or else a new one."""
     try:
         if not _is_private(Path(identity.runtime)):
-            # Gone, or there and another's: its name is known, so another user may have made it.
+            # Gone, or another user's: its name is known, so anyone may have created it.
             identity.runtime = tempfile.mkdtemp(prefix="dmls-", dir=_short_base())
         make_private_folder(Path(identity.runtime) / "tmp")
     except OSError as error:
@@ -112,30 +106,24 @@ _CREDENTIALS: dict[str, Callable[[], str]] = {
 
 
 MODELS_FOLDER = "triton_models"
-"""The model repository of a project, beside the state folder."""
 
 BUCKET = "dmls"
 REGION = "us-east-1"
 
 HOME_VARIABLE = ProcessSettings.variable("home")
-"""Names the state folder to every command of DMLS."""
+"""Variable that gives the state folder to every command of DMLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One platform's folders, ports and credentials.
-
-    Attributes:
-        state: the state folder.
-        identity: id, ports and credentials.
-    """
+    """Folders, ports and credentials of one platform, with its ``state`` folder and ``identity``."""
 
     state: Path
     identity: Identity
 
     @property
     def runtime(self) -> Path:
-        """The short folder for sockets and temporary files."""
+        """Short folder for sockets and temporary files."""
         return Path(self.identity.runtime)
 
     @property
@@ -145,13 +133,13 @@ class Context:
 
     @property
     def model_repository(self) -> Path:
-        """The project's ``triton_models`` where there is one, else a folder in the state."""
+        """The project's ``triton_models`` if it exists, else a folder in the state."""
         beside = self.state.parent / MODELS_FOLDER
         return beside if beside.is_dir() else self.state / MODELS_FOLDER
 
     @property
     def inference_log(self) -> Path:
-        """The folder that Triton writes sampled requests to, until the monitor fetches them."""
+        """Folder that Triton writes sampled requests to, until the monitor fetches them."""
         return self.state / "inference_log"
 
     def port(self, name: str) -> int:
@@ -171,7 +159,7 @@ class Context:
         return f"http://{self.address(name)}"
 
     def s3_environment(self) -> dict[str, str]:
-        """Return the variables with which boto3 reaches the store."""
+        """Return boto3's variables for the store."""
         return {
             "AWS_ACCESS_KEY_ID": self.secret("s3_access_key"),
             "AWS_SECRET_ACCESS_KEY": self.secret("s3_secret_key"),
@@ -181,13 +169,13 @@ class Context:
 
 
 FOREIGN = ("AIRFLOW", "_AIRFLOW", "AWS_", "DMLS_", "MLFLOW_", "_MLFLOW", "PG", "SUPERVISOR_", "WEED_")
-"""Prefixes of variables that would turn a service towards something else than this platform."""
+"""Prefixes of variables that would connect a service to another platform."""
 
 LOOPBACK = "127.0.0.1,localhost"
 
 
 def base_environment(context: Context) -> dict[str, str]:
-    """Return this process's environment without what belongs to other platforms, and with the mark."""
+    """Return this process's environment without other platforms' variables, and with the mark."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {
         **inherited,
@@ -200,7 +188,7 @@ def base_environment(context: Context) -> dict[str, str]:
 
 
 def spare_loopback_from_proxies() -> None:
-    """Have this process reach the services directly, whatever proxy its user has set."""
+    """Let this process reach the services directly, whatever proxy is set."""
     os.environ.update(_unproxied())
 
 

@@ -1,4 +1,4 @@
-"""Whether a Docker engine answers and has the trainer's image, which decides the runner."""
+"""The Docker engine and the trainer's image, which decide the runner."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ PLATFORM_LABEL = "dmls.platform"
 
 
 def engine_version() -> str | None:
-    """Return the version of the Docker engine at ``DOCKER_HOST`` or the usual socket, if one answers."""
+    """Return the version of the Docker engine at ``DOCKER_HOST`` or the usual socket, if one responds."""
     version = _ask(lambda client: client.version().get("Version"))
     return None if version is None else str(version)
 
 
 def has_trainer_image() -> bool:
-    """Return whether an engine answers and has the trainer's image."""
+    """Return whether an engine responds and has the trainer's image."""
     return _ask(lambda client: client.images.get(TRAINER_IMAGE).id) is not None
 
 
 def choose_runner() -> Literal["docker", "process"]:
-    """Return ``docker`` where an engine has the trainer's image, else ``process``."""
+    """Return ``docker`` if an engine has the trainer's image, else ``process``."""
     return "docker" if has_trainer_image() else "process"
 
 
 def remove_containers(platform_id: str) -> None:
-    """Kill and remove the trainers' containers that a platform has left in the engine, if one answers."""
+    """Kill and remove the trainers' containers that a platform has left in the engine."""
 
     def remove(client: Any) -> None:  # noqa: ANN401 - the library has no types
         for container in client.containers.list(
@@ -45,7 +45,7 @@ def remove_containers(platform_id: str) -> None:
 
 
 def _ask(question: Callable[[Any], object]) -> object | None:
-    """Return an engine's answer; ``None`` when there is no engine, no client library or no such thing."""
+    """Return the engine's response; ``None`` without an engine, its client library, or the object."""
     try:
         import docker
         from docker.errors import DockerException

@@ -1,4 +1,4 @@
-"""Replace this process by a service, after ending what a killed predecessor left.
+"""Replace this process by a service, after ending processes that a killed predecessor left.
 
 The supervisor runs ``python -m dmls_core.devstack.exec_service FILE``. FILE (mode 600) holds the service's
 command, environment and working directory, so that no secret is an argument.
@@ -18,7 +18,7 @@ from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE, end_mark
 
 
 def main(file: Path) -> None:
-    """Clear the way and replace this process by the service."""
+    """End stale processes, remove stale files, and replace this process by the service."""
     service = json.loads(file.read_text())
     os.environ.update(service["environment"])
     os.chdir(service["folder"])

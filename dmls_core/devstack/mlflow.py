@@ -18,7 +18,7 @@ UPGRADE_SECONDS = 300
 
 
 def mlflow_service(context: Context) -> Service:
-    """Return the service. It makes the tables of an empty database by itself."""
+    """Return the service, which creates the tables of an empty database."""
     return Service(
         name="mlflow",
         command=[
@@ -39,11 +39,7 @@ def mlflow_service(context: Context) -> Service:
 
 
 def upgrade(context: Context, environment: dict[str, str], log: Path) -> None:
-    """Bring a schema that another MLflow wrote to the installed one's; a new database needs nothing.
-
-    Raises:
-        PlatformError: the upgrade failed.
-    """
+    """Upgrade a schema of another MLflow version; raise ``PlatformError`` if that fails."""
     version = importlib.metadata.version("mlflow")
     noted = schema_version(context, "mlflow")
     if noted not in ("", version):
@@ -68,7 +64,7 @@ def upgrade(context: Context, environment: dict[str, str], log: Path) -> None:
 
 
 def note_upgraded(context: Context) -> None:
-    """Note which MLflow the schema is now of; to be called once the server answers."""
+    """Store the MLflow version of the schema; call it once the server responds."""
     version = importlib.metadata.version("mlflow")
     if schema_version(context, "mlflow") != version:
         note_schema_version(context, "mlflow", version)

@@ -1,4 +1,4 @@
-"""The embedded platform: the real services on one machine, started, stopped and looked at."""
+"""The embedded platform: start, stop and inspect the real services on one machine."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ SHUTDOWN_SECONDS = 15.0
 
 
 class Platform:
-    """One embedded platform, whose whole state is in one folder.
+    """One embedded platform, with its whole state in one folder.
 
     Args:
-        folder: the state folder; ``None``: the one that ``state_folder`` finds.
+        folder: the state folder; ``None`` for the one that ``state_folder`` finds.
         ports: ports to use instead of free ones, by name (``airflow``, ``mlflow``, ``s3``, …).
     """
 
@@ -53,13 +53,13 @@ class Platform:
         self._given_ports = dict(ports or {})
 
     def up(self, progress: Progress = lambda *_: None) -> State:
-        """Start what does not run and return when every service answers.
+        """Start the services that do not run, and return when every service responds.
 
         Args:
             progress: called for each step, in the thread that runs it.
 
         Raises:
-            PlatformError: a service does not start. What runs goes on running.
+            PlatformError: a service does not start; the others keep running.
         """
         spare_loopback_from_proxies()
         make_private_folder(self.folder)
@@ -69,13 +69,13 @@ class Platform:
             supervisor = self._supervisor(context)
             states = supervisor.states() if supervisor.answers() else {}
             if set(states) != {*BASE, *USERS}:
-                # Nothing runs, or what a killed supervisor left, or another release's services.
+                # Nothing runs, or leftovers of a killed supervisor, or another release's services.
                 self._stop(context)
                 states = {}
             self._choose_ports(context, states)
             if not states:
                 ensure_runtime_folder(context.identity)
-            # Before the first process starts: its mark must be known to whoever ends it.
+            # Before the first process starts: `dmls down` needs its mark to end it.
             context.identity.save(self.folder / IDENTITY_FILE)
             supervisor = self._supervisor(context)
             if not states:
@@ -87,7 +87,7 @@ class Platform:
             return self._state(context, supervisor)
 
     def down(self) -> list[int]:
-        """Stop everything, leave no process, keep the data; return the pids of strays that had to be ended.
+        """Stop every process, keep the data, and return the pids of strays that had to be ended.
 
         Raises:
             PlatformError: a process could not be ended.
@@ -98,24 +98,24 @@ class Platform:
             return self._stop(self._context())
 
     def status(self) -> State:
-        """Return how each service is, at once."""
+        """Return the state of each service without waiting."""
         if not (self.folder / IDENTITY_FILE).exists():
             return State(self.folder, (), None)
         context = self._context()
         return self._state(context, self._supervisor(context))
 
     def doctor(self) -> list[Check]:
-        """Return what this machine and its platform have and lack, embedded or not."""
+        """Return the results of all checks of this machine and its platform, embedded or not."""
         from dmls_core.devstack.doctor import examine
 
         ports = self._context().identity.ports if (self.folder / IDENTITY_FILE).exists() else {}
         return examine(self.status(), ports)
 
     def _stop(self, context: Context) -> list[int]:
-        """Stop what is supervised, then end what carries the mark, then remove what they left."""
+        """Stop the supervised services, then end marked processes, then remove stale files."""
         supervisor = self._supervisor(context)
         if supervisor.answers():
-            # What does not stop is ended by its mark.
+            # Processes that do not stop are ended by their mark.
             with contextlib.suppress(PlatformError):
                 for group in (USERS, BASE):
                     with ThreadPoolExecutor(len(group)) as pool:
@@ -168,7 +168,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """How a service is: ``state`` is supervisord's word, ``RUNNING`` when all is well, or ``DOWN``."""
+    """State of a service; ``state`` is supervisord's (``RUNNING`` is healthy), or ``DOWN``."""
 
     name: str
     state: str
@@ -179,7 +179,7 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the platform is; ``settings`` is ``None`` when it is down."""
+    """State of the platform; ``settings`` is ``None`` when it is down."""
 
     folder: Path
     services: tuple[ServiceState, ...]
@@ -192,7 +192,7 @@ class State:
 
 
 def service_urls(context: Context) -> dict[str, str]:
-    """Return where each service that has an address is found."""
+    """Return the URL of each service that has one."""
     return {
         "s3": context.url("s3"),
         "postgres": f"postgresql://{context.address('postgres')}",
@@ -218,13 +218,7 @@ def platform_settings(context: Context) -> Settings:
 
 
 def write_state(context: Context, services: tuple[ServiceState, ...], *, again: bool = False) -> None:
-    """Write ``platform.json``, mode 600, which ``load_settings`` reads.
-
-    Args:
-        context: the platform.
-        services: its services.
-        again: the platform is up already: when it was started stays as it is written.
-    """
+    """Write ``platform.json`` (mode 600) for ``load_settings``; ``again`` keeps the time of the start."""
     file = context.state / STATE_FILE
     known = (read_json(file) or {}) if again else {}
     write_private_json(

@@ -1,4 +1,4 @@
-"""Loopback ports: chosen free once, kept, and chosen anew only when another process has taken one."""
+"""Loopback ports: chosen once, kept, and replaced only if another process has taken one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from dmls_core.errors import PlatformError
 
 RANGE = range(20000, 32000)
-"""Below the range from which systems take the ports of outgoing connections."""
+"""Below the ephemeral ports of common systems."""
 
 ATTEMPTS = 200
 
 RELEASE_SECONDS = 2.0
-"""A killed server whose threads still end holds its port a little longer than it seems to live."""
+"""A killed server holds its port until its threads have ended."""
 
 
 def is_free(port: int) -> bool:
     """Return whether a server can bind ``port`` on the loopback address now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        # A port whose last connections linger in TIME_WAIT is free; one that is listened on is not.
+        # A port with connections in TIME_WAIT is free; one with a listener is not.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind(("127.0.0.1", port))
@@ -33,16 +33,10 @@ def is_free(port: int) -> bool:
 def choose_ports(
     names: Iterable[str], kept: Mapping[str, int], given: Mapping[str, int], busy_is_ours: Iterable[str] = ()
 ) -> dict[str, int]:
-    """Return a port per name: the given one, else the kept one while it is free, else a new free one.
+    """Return a port per name: the given one, else the kept one if it is free, else a new free one.
 
-    Args:
-        names: what needs a port.
-        kept: the ports of earlier starts.
-        given: ports that the user asked for.
-        busy_is_ours: names whose kept port is taken by the very service that it is for.
-
-    Raises:
-        PlatformError: a given port is taken, or none is free.
+    The services of ``busy_is_ours`` run and use their kept ports. Raises ``PlatformError`` if a given port is
+    taken, or none is free.
     """
     names, ours = list(names), set(busy_is_ours)
     deadline = time.monotonic() + RELEASE_SECONDS

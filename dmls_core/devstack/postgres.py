@@ -1,4 +1,4 @@
-"""PostgreSQL: the database of Airflow, of MLflow, and of the studies that trainers share."""
+"""PostgreSQL: the database of Airflow, MLflow and the studies that trainers share."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SUPERUSER = "postgres"
 INITDB_SECONDS = 60
 
 ACCOUNT = "nobody"  # codespell:ignore nobody
-"""The account that PostgreSQL runs under when the platform runs as root, which PostgreSQL refuses."""
+"""Account of PostgreSQL if the platform runs as root, which PostgreSQL refuses."""
 
 
 def postgres_service(context: Context) -> Service:
-    """Return the service; its data folder must have been made by ``initialize``."""
+    """Return the service; ``initialize`` must have created its data folder."""
     data = _data(context)
     settings = {
         "listen_addresses": "127.0.0.1",
@@ -41,7 +41,7 @@ def postgres_service(context: Context) -> Service:
         "unix_socket_directories": context.runtime,
         "unix_socket_permissions": "0700",
         "cluster_name": TITLE.format(id=context.identity.id),
-        # In the data folder a killed server's shared memory is found and cleared by its successor.
+        # The successor of a killed server finds and clears its shared memory in the data folder.
         "dynamic_shared_memory_type": "mmap",
         "max_connections": 150,
         "log_line_prefix": "%m [%p] %d ",
@@ -58,7 +58,7 @@ def postgres_service(context: Context) -> Service:
         folder=data.parent,
         ready=lambda _: _accepts(context),
         url=f"postgresql://{context.address('postgres')}",
-        # Its processes have been ended by the launcher: the pid in it may be any other process's by now.
+        # exec_service has ended its processes: the pid in it may be another process's by now.
         stale=(
             glob.escape(str(data / "postmaster.pid")),
             glob.escape(str(context.runtime)) + "/.s.PGSQL.*",
@@ -67,16 +67,12 @@ def postgres_service(context: Context) -> Service:
 
 
 def initialize(context: Context, environment: dict[str, str], log: Path) -> None:
-    """Make the data folder, if there is none.
-
-    Raises:
-        PlatformError: ``initdb`` failed.
-    """
+    """Create the data folder, if it is missing; raise ``PlatformError`` if ``initdb`` fails."""
     data = _data(context)
     if (data / "PG_VERSION").exists():
         return
     folder = make_private_folder(data.parent)
-    # An initdb that was killed leaves no PG_VERSION at the final place: it works beside it.
+    # A killed initdb must leave no PG_VERSION in the data folder: it writes to another one.
     part = folder / "data.part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(mode=0o700)
@@ -111,7 +107,7 @@ def initialize(context: Context, environment: dict[str, str], log: Path) -> None
 
 
 def make_databases(context: Context) -> None:
-    """Create the databases and their owners, or set the owners' passwords to the kept ones."""
+    """Create the databases and their owners, or reset the owners' passwords to the stored ones."""
     from psycopg import sql
 
     with superuser(context) as connection, connection.cursor() as cursor:
@@ -132,7 +128,7 @@ def make_databases(context: Context) -> None:
 
 
 def schema_version(context: Context, database: str) -> str:
-    """Return what wrote the database's schema, as noted by ``note_schema_version``; empty: nothing yet."""
+    """Return the version that ``note_schema_version`` stored for the database; empty if there is none."""
     with superuser(context) as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", (database,)
@@ -142,7 +138,7 @@ def schema_version(context: Context, database: str) -> str:
 
 
 def note_schema_version(context: Context, database: str, version: str) -> None:
-    """Note in the database itself what wrote its schema."""
+    """Store the version that wrote the schema as a comment on the database."""
     from psycopg import sql
 
     with superuser(context) as connection, connection.cursor() as cursor:
@@ -159,11 +155,7 @@ def database_url(context: Context, database: str, driver: str) -> str:
 
 @contextlib.contextmanager
 def superuser(context: Context) -> Iterator[Connection[tuple[object, ...]]]:
-    """Connect as superuser, each statement a transaction of its own.
-
-    Raises:
-        PlatformError: PostgreSQL does not answer, or refuses a statement.
-    """
+    """Connect as superuser in autocommit mode; errors of PostgreSQL become ``PlatformError``."""
     import psycopg
 
     try:
@@ -203,10 +195,10 @@ def _binaries() -> Path:
 
 
 def _as_account() -> list[str]:
-    """Return the words that run a command under ``ACCOUNT`` when this process is root's.
+    """Return the command prefix that switches from root to ``ACCOUNT``; empty unless this process is root's.
 
-    The capability lets it pass through folders of root's, such as a project in ``/root``, whose modes stay as
-    they are; all other privileges of root go.
+    The capability lets PostgreSQL pass through root's folders, such as a project in ``/root``, whose modes
+    stay; all other privileges of root are dropped.
     """
     if os.geteuid() != 0:
         return []

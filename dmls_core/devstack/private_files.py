@@ -1,4 +1,4 @@
-"""Private files and folders, which only the owner of the state may read."""
+"""Private files and folders, readable only by the owner of the state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmls_core.errors import PlatformError
 
 
 def make_private_folder(folder: Path) -> Path:
-    """Create ``folder`` (and its parents) with mode 700, or set that mode, and return it."""
+    """Create ``folder`` and its parents with mode 700, or set that mode, and return it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     return folder
@@ -42,11 +42,7 @@ def write_private_json(file: Path, content: object) -> bool:
 
 
 def read_json(file: Path) -> dict[str, Any] | None:
-    """Return the JSON object in ``file``; ``None`` when there is no such file.
-
-    Raises:
-        PlatformError: the file holds something else.
-    """
+    """Return the JSON object in ``file``, ``None`` without a file; other content raises ``PlatformError``."""
     try:
         content = json.loads(file.read_text())
     except FileNotFoundError:
@@ -60,11 +56,7 @@ def read_json(file: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def exclusive(file: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock ``file``, which dies with its holder, waiting at most ``seconds`` for it.
-
-    Raises:
-        PlatformError: another process holds it for longer.
-    """
+    """Hold the lock ``file``, released at the process's end; raise ``PlatformError`` after ``seconds``."""
     with file.open("a") as stream:
         file.chmod(0o600)
         end = time.monotonic() + seconds

@@ -1,7 +1,7 @@
 """Find and end processes by the marks that the platform leaves on them.
 
-Every process of a platform carries its id in the environment variable ``DMLS_PLATFORM_ID``, and its
-service's name in ``DMLS_SERVICE``. PostgreSQL overwrites its environment with its title, which holds the id.
+The environment of every process of a platform holds its id in ``DMLS_PLATFORM_ID`` and its service's name
+in ``DMLS_SERVICE``. PostgreSQL overwrites its environment with its title, which holds the id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ID_VARIABLE = ProcessSettings.variable("platform_id")
 SERVICE_VARIABLE = ProcessSettings.variable("service")
 
 TITLE = "dmls-{id}"
-"""The mark in the title of a process (PostgreSQL's ``cluster_name``)."""
+"""Mark in the title of a process (PostgreSQL's ``cluster_name``)."""
 
 TITLED_SERVICE = "postgres"
 
@@ -29,14 +29,14 @@ KILL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A process of the platform; ``service`` is empty for what is none, such as a trainer."""
+    """A process of the platform; ``service`` is empty for processes of no service, such as trainers."""
 
     process: psutil.Process
     service: str
 
 
 def find_marked(platform_id: str) -> list[Marked]:
-    """Return the living processes of the platform ``platform_id``, without this one and its ancestors."""
+    """Return the living processes of a platform, except this one and its ancestors."""
     own = psutil.Process()
     spared = {own.pid, *(parent.pid for parent in own.parents())}
     found = []
@@ -50,9 +50,9 @@ def find_marked(platform_id: str) -> list[Marked]:
 
 
 def end_marked(platform_id: str, service: str | None = None) -> list[int]:
-    """End the platform's processes (those of ``service`` alone, if given) and return their pids.
+    """End the platform's processes (only those of ``service``, if given) and return their pids.
 
-    SIGTERM first, SIGKILL for what remains; processes that these start meanwhile are ended too.
+    SIGTERM first, then SIGKILL, also for processes that were started meanwhile.
     """
     ended: dict[int, None] = {}
     for kill in (False, True, True):
@@ -68,7 +68,7 @@ def end_marked(platform_id: str, service: str | None = None) -> list[int]:
 
 
 def _wait(processes: list[psutil.Process], seconds: float) -> None:
-    """Wait until the processes have ended; a zombie, which only its parent can remove, has."""
+    """Wait until the processes have ended or are zombies, which only their parent can remove."""
     end = time.monotonic() + seconds
     while processes and time.monotonic() < end:
         time.sleep(0.05)
@@ -83,7 +83,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _service_of(process: psutil.Process, platform_id: str) -> str | None:
-    """Return the service that the process belongs to, ``None`` when it is none of the platform's."""
+    """Return the service of a process; ``None`` if it does not belong to the platform."""
     try:
         if not _is_alive(process):
             return None

@@ -1,4 +1,4 @@
-"""Find the programs that Python packages bring, and create Python environments."""
+"""Find the programs of Python packages, and create Python environments."""
 
 from __future__ import annotations
 
@@ -16,15 +16,7 @@ INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform
 
 
 def find_program(name: str, hint: str = INSTALL_HINT) -> str:
-    """Return the path of a program that a package installed beside this Python, or that is on ``PATH``.
-
-    Args:
-        name: of the program.
-        hint: how to get it.
-
-    Raises:
-        PlatformError: there is none.
-    """
+    """Return the path of a program next to this Python or on ``PATH``; else raise an error with ``hint``."""
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if not found:
         raise PlatformError(f"{name} is not installed: {hint}")
@@ -32,11 +24,7 @@ def find_program(name: str, hint: str = INSTALL_HINT) -> str:
 
 
 def package_folder(package: str) -> Path:
-    """Return the folder of an installed package without importing it.
-
-    Raises:
-        PlatformError: it is not installed.
-    """
+    """Return the folder of a package without importing it; raise ``PlatformError`` if it is missing."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise PlatformError(f"{package} is not installed: {INSTALL_HINT}")
@@ -47,7 +35,7 @@ INSTALL_SECONDS = 600
 
 
 def find_uv(project: Path) -> str | None:
-    """Return uv: beside this Python, in the project's or this environment's ``.tools``, or on ``PATH``."""
+    """Return uv: next to this Python, in the project's or this environment's ``.tools``, or on ``PATH``."""
     tools = [root / ".tools" / "uv" / "bin" for root in (project, Path(sys.prefix).parent)]
     for place in (sysconfig.get_path("scripts"), *map(str, tools), None):
         if found := shutil.which("uv", path=place):
@@ -63,18 +51,11 @@ def make_environment(
     environment: dict[str, str],
     log: Path,
 ) -> None:
-    """Make a virtual environment that holds exactly what a locked requirement file lists.
+    """Create a virtual environment with exactly the packages of a locked requirement file.
 
-    Args:
-        folder: of the new environment; what is there is replaced.
-        requirements: lines with hashes; nothing else is installed, dependencies neither.
-        python: uv's words for the interpreter to use.
-        uv: uv's path; ``None``: the standard library's ``venv`` and ``pip``, with this interpreter.
-        environment: of the commands.
-        log: where they write.
-
-    Raises:
-        PlatformError: a command failed.
+    It replaces the content of ``folder``. ``requirements`` has hashes; dependencies that it does not list are
+    not installed. ``python`` holds uv's options for the interpreter; without ``uv``, ``venv`` and ``pip`` of
+    this interpreter are used.
     """
     options = ["--no-deps", "--require-hashes", "-r", str(requirements)]
     if uv:

@@ -14,10 +14,10 @@ VOLUME_MEGABYTES = 1024
 
 
 def seaweedfs_service(context: Context) -> Service:
-    """Return the service; its credentials are written where it reads them.
+    """Return the service, and write its credentials to the file that it reads.
 
-    SeaweedFS without credentials lets anyone in as administrator, so S3 has an identity; the HTTP side of
-    master and filer, which ask for none, is off; and the volumes' port, which S3 itself uses, wants signed
+    Without credentials SeaweedFS treats every client as administrator, so S3 has an identity; the HTTP side
+    of master and filer, which check none, is off; and the volumes' port, which S3 itself uses, needs signed
     tokens.
     """
     folder = make_private_folder(context.state / "s3")
@@ -71,11 +71,7 @@ def seaweedfs_service(context: Context) -> Service:
 
 
 def make_bucket(context: Context) -> None:
-    """Create the bucket, if it is not there.
-
-    Raises:
-        PlatformError: S3 answers but creates no bucket.
-    """
+    """Create the bucket, if it is missing; raise ``PlatformError`` if S3 does not."""
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError

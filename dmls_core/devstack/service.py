@@ -1,4 +1,4 @@
-"""What a service of the platform is: a command under supervision, and how one knows that it answers."""
+"""Services of the platform: supervised commands and their readiness probes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from pathlib import Path
 from dmls_core.errors import PlatformError
 
 PROBE_SECONDS = 3.0
-"""Longest wait for one answer of a readiness probe."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
 """Seconds between two probes: they grow from the first to the second."""
 
 LAST_LINES = 15
-"""Lines of a log that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +27,11 @@ class Service:
 
     Attributes:
         name: its name in the supervisor, in logs and in ``DMLS_SERVICE``.
-        command: program and arguments; no secrets: anyone may list them.
-        environment: variables beside those that all services have; secrets are fine.
-        folder: working directory.
-        ready: whether the process that started at the given time (seconds since the epoch) answers.
-        seconds: time that it may take to answer.
-        url: where a user finds it.
-        stale: files (glob patterns) that a killed predecessor may have left and that must go.
+        command: program and arguments; no secrets, since every user can list them.
+        environment: variables in addition to those of all services; may hold secrets.
+        ready: whether the process that started at the given time (seconds since the epoch) responds.
+        seconds: longest time until it responds.
+        stale: files (glob patterns) of a killed predecessor to remove first.
     """
 
     name: str
@@ -49,12 +45,12 @@ class Service:
 
 
 def http_answers(url: str, status: int = 200) -> bool:
-    """Return whether a GET of ``url`` gives ``status``."""
+    """Return whether a GET of ``url`` responds with ``status``."""
     return http_text(url, status) is not None
 
 
 def http_text(url: str, status: int = 200) -> str | None:
-    """Return the body of a GET of ``url``; ``None`` when it does not give ``status``."""
+    """Return the body of a GET of ``url``; ``None`` unless it responds with ``status``."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         request = urllib.request.Request(url)  # noqa: S310 - our own loopback addresses
@@ -68,18 +64,14 @@ def http_text(url: str, status: int = 200) -> str | None:
 
 
 def port_answers(port: int) -> bool:
-    """Return whether something listens on the loopback port."""
+    """Return whether a process listens on the loopback port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.settimeout(PROBE_SECONDS)
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_until(ready: Callable[[], bool], seconds: float) -> None:
-    """Return when ``ready()``, which may raise to give up.
-
-    Raises:
-        PlatformError: ``seconds`` passed.
-    """
+    """Wait until ``ready()``, which may raise to stop waiting; raise ``PlatformError`` after ``seconds``."""
     end = time.monotonic() + seconds
     pause = FIRST_PAUSE
     while not ready():

@@ -1,4 +1,4 @@
-"""The steps that bring the services up, in the order of what they need of each other."""
+"""The steps that start the services, in the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dmls_core.devstack.task_graph import Step
 from dmls_core.errors import PlatformError
 
 BASE = {"s3": Stop("TERM", 2), "postgres": Stop("INT", 20)}
-"""What the other services use, and how it is stopped.
+"""Services that the others use, and how each is stopped.
 
-SeaweedFS waits 15 s for streams between its own parts, so it is killed, which its data survives; at TERM,
+SeaweedFS waits 15 s for streams between its parts, so it is killed, which its data survives; at TERM,
 PostgreSQL would wait for its clients.
 """
 
 AIRFLOW = ("airflow-api-server", "airflow-scheduler", "airflow-triggerer", "airflow-dag-processor")
 
 USERS = dict.fromkeys(("mlflow", "triton", *AIRFLOW), Stop("TERM", 10))
-"""What uses them. What a killed triggerer or scheduler was doing, its successor takes up."""
+"""Services that use them. The successor of a killed triggerer or scheduler takes up its work."""
 
 PORTS = {
     "s3": seaweedfs.PORTS,
@@ -35,12 +35,11 @@ PORTS = {
     "airflow-api-server": airflow.PORTS,
     "triton": triton.PORTS,
 }
-"""Service -> the names of its ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """Brings up one platform; every step leaves alone what is as it should be."""
+    """Start one platform; steps skip work that is done already."""
 
     context: Context
     supervisor: Supervisor
@@ -48,7 +47,7 @@ class Startup:
     environment: dict[str, str]
 
     def steps(self) -> list[Step]:
-        """Return the steps."""
+        """Return the steps with their dependencies."""
         components = {s.name: s for s in airflow.airflow_services(self.context, self.runner)}
         needs = {"airflow-dag-processor": ("airflow database", "s3")}
         return [
@@ -93,11 +92,7 @@ class Startup:
         return lambda given_up: self._serve(service, given_up)
 
     def _serve(self, service: Service, given_up: threading.Event) -> None:
-        """Have the service run as it is defined now, and wait until it answers.
-
-        Raises:
-            PlatformError: it does not; with the last lines of its log.
-        """
+        """Start the service, or restart it if its definition changed, and wait until it responds."""
         name = service.name
         changed = write_private_json(
             make_private_folder(self.context.state / "services") / f"{name}.json",

@@ -27,7 +27,7 @@ RPC_SECONDS = 20.0
 START_SECONDS = 15.0
 
 NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10
-"""Faults of supervisord's XML-RPC that mean: it is so already."""
+"""Faults of supervisord's XML-RPC that mean that nothing needs to be done."""
 
 CONFIG = "supervisord.conf"
 
@@ -36,20 +36,16 @@ RUNNING_STATES = ("STARTING", "RUNNING", "BACKOFF")
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How a program is stopped: the signal that asks it to end, and the seconds until it is killed."""
+    """The signal that asks a program to end, and the seconds until it is killed."""
 
     signal: str
     seconds: int
 
 
 class Supervisor:
-    """One supervisord for one platform.
+    """One supervisord for one platform; ``name`` is its identifier, different for each platform.
 
-    Args:
-        name: its identifier, different for each platform.
-        folder: where its configuration lies, and its logs and the services' in ``logs``.
-        runtime: where its socket and pid file are.
-        environment: environment of supervisord and of what it starts.
+    ``folder`` holds its configuration and logs, ``runtime`` its socket and pid file.
     """
 
     def __init__(self, name: str, folder: Path, runtime: Path, environment: dict[str, str]) -> None:
@@ -61,20 +57,17 @@ class Supervisor:
         self.environment = environment
 
     def answers(self) -> bool:
-        """Return whether this platform's supervisord answers."""
+        """Return whether this platform's supervisord responds."""
         try:
             return bool(self._call("getIdentification") == self.name)
         except PlatformError:
             return False
 
     def configure(self, programs: Mapping[str, Stop]) -> None:
-        """Write the configuration.
+        """Write the configuration of ``programs``.
 
-        Paths in it are relative to the folder, which supervisord works in: it takes a per cent sign in an
-        absolute one for a place to put something.
-
-        Args:
-            programs: name -> how it is stopped.
+        Its paths are relative to supervisord's working directory, since supervisord expands per cent signs in
+        absolute ones.
         """
         config = configparser.RawConfigParser()
         config["unix_http_server"] = {"file": str(self.socket), "chmod": "0700"}
@@ -116,11 +109,7 @@ class Supervisor:
         write_private(self.folder / CONFIG, text.getvalue())
 
     def start(self) -> None:
-        """Start supervisord, which becomes a daemon.
-
-        Raises:
-            PlatformError: it did not come up.
-        """
+        """Start supervisord as a daemon; raise ``PlatformError`` if it does not respond."""
         for stale in (self.socket, self.pid_file):
             stale.unlink(missing_ok=True)
         command = [
@@ -153,11 +142,11 @@ class Supervisor:
             ) from error
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """Return supervisord's word on each program: ``statename``, ``pid``, ``start`` and more."""
+        """Return supervisord's entry of each program: ``statename``, ``pid``, ``start`` and more."""
         return {entry["name"]: entry for entry in self._call("getAllProcessInfo")}
 
     def info(self, name: str) -> dict[str, Any]:
-        """Return supervisord's word on one program."""
+        """Return supervisord's entry of one program."""
         info: dict[str, Any] = self._call("getProcessInfo", name)
         return info
 
@@ -166,11 +155,11 @@ class Supervisor:
         self._call("startProcess", name, False, allowed=(ALREADY_STARTED,))
 
     def stop_program(self, name: str) -> None:
-        """Stop a program and wait for its end."""
+        """Stop a program and wait until it has ended."""
         self._call("stopProcess", name, True, allowed=(NOT_RUNNING, BAD_NAME), seconds=60.0)
 
     def shut_down(self, seconds: float) -> None:
-        """End supervisord and what it still runs, waiting at most ``seconds`` for it."""
+        """End supervisord and its programs, waiting at most ``seconds``."""
         with contextlib.suppress(PlatformError, psutil.Error):
             process = psutil.Process(self._call("getPID"))
             self._call("shutdown")
@@ -198,7 +187,7 @@ class Supervisor:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket, with a time limit."""
+    """HTTP over a unix socket, with a timeout."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         super().__init__("localhost", timeout=seconds)

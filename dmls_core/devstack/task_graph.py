@@ -1,4 +1,4 @@
-"""Run steps that depend on one another, as many at once as can be."""
+"""Run steps that depend on one another, in parallel where possible."""
 
 from __future__ import annotations
 
@@ -12,18 +12,12 @@ from dataclasses import dataclass
 from dmls_core.errors import PlatformError
 
 Progress = Callable[[str, str, float], None]
-"""Called for each step with its name, ``starting``, ``ready`` or ``failed``, and the seconds it has taken."""
+"""Called for each step with its name, ``starting``, ``ready`` or ``failed``, and its seconds so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step.
-
-    Attributes:
-        name: shown to the user.
-        action: what it does; the event it is given is set when another step has failed.
-        after: names of the steps that must be done before it.
-    """
+    """One step; the event that its action gets is set when another step has failed."""
 
     name: str
     action: Callable[[threading.Event], None]
@@ -31,11 +25,7 @@ class Step:
 
 
 def run_steps(steps: Sequence[Step], progress: Progress) -> None:
-    """Run all steps.
-
-    Raises:
-        PlatformError: a step failed. Running steps are asked to stop; others do not start.
-    """
+    """Run all steps; if one fails, stop the others and raise ``PlatformError``."""
     by_name = {step.name: step for step in steps}
     order = graphlib.TopologicalSorter({step.name: step.after for step in steps})
     order.prepare()
@@ -58,7 +48,7 @@ def run_steps(steps: Sequence[Step], progress: Progress) -> None:
                         first = error
                         given_up.set()
         finally:
-            # Also on the user's Ctrl-C: the pool waits for its threads.
+            # Also on Ctrl-C: the pool waits for its threads.
             given_up.set()
     if isinstance(first, PlatformError):
         raise first

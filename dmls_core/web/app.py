@@ -1,4 +1,4 @@
-"""The FastAPI app: its middleware, its error handlers, its routers and pages."""
+"""Build the FastAPI app from its middleware, error handlers, routers, and pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dmls_core.web.problem_details import PROBLEM_RESPONSE
 from dmls_core.web.routers import artifact_proxy, commands, jobs, platform, predictions, runs, submissions
 
 API = "/api/v1"
-"""Prefix of the REST API."""
 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,

@@ -56,7 +56,7 @@ class JobCaller:
 
     @property
     def user_name(self) -> str:
-        """Name of the user in records."""
+        """Name of the user in logs and records."""
         return self.user.get_name()
 
 
@@ -70,12 +70,7 @@ def may(
 def job_access(
     method: ResourceMethod, entity: DagAccessEntity | None = None
 ) -> Callable[[Team, Name, User], JobCaller]:
-    """Return a dependency that responds with 403 unless Airflow allows ``method`` on the job's DAG.
-
-    Args:
-        method: see ``auth.is_authorized``.
-        entity: see ``auth.is_authorized``.
-    """
+    """Return a dependency that responds with 403 unless Airflow allows ``method`` on the job's DAG."""
 
     def check(team: Team, name: Name, user: Caller) -> JobCaller:
         if not may(user, method, team, name, entity):

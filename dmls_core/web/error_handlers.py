@@ -1,4 +1,4 @@
-"""Handlers of errors: the API responds with problem details, pages with an error page."""
+"""Handle errors: the API responds with problem details, pages with an error page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STATUSES: tuple[tuple[type[DmlsError], HTTPStatus], ...] = (
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Register this module's handlers for every error of ``app``."""
+    """Register the handlers of this module with ``app``."""
     app.add_exception_handler(DmlsError, _dmls)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)

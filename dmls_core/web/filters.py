@@ -1,4 +1,4 @@
-"""Filters of the templates: times, numbers, and states as people read them."""
+"""Template filters that format times, numbers, and states."""
 
 from __future__ import annotations
 

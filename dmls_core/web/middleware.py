@@ -48,7 +48,7 @@ class TooLargeError(Exception):
 
 
 class BodyLimit:
-    """Responds with 413 to a body that is too large, before it is in memory."""
+    """Middleware that responds with 413 to a body that is too large, before it is in memory."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -89,7 +89,7 @@ class BodyLimit:
 
 
 class SameOrigin:
-    """Responds with 403 if another site makes a browser send a request that changes something.
+    """Middleware that responds with 403 to requests that change something and come from another site.
 
     The session cookie is ``SameSite=Lax`` already; this check does not rely on it.
     """
@@ -124,7 +124,7 @@ def find_objection(headers: Headers) -> str:
 
 
 class SecurityHeaders:
-    """Adds ``HEADERS`` to every response, errors included."""
+    """Middleware that adds ``HEADERS`` to every response, errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

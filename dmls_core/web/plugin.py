@@ -1,4 +1,4 @@
-"""The Airflow plugin, and how it mounts the web app."""
+"""Airflow plugin that mounts the web app."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from dmls_core.web import AIRFLOW, PREFIX
 
 
 class LazyApp:
-    """An ASGI app that imports and builds the web app at its first request.
-
-    Every Airflow process loads the plugin, and only the API server serves pages.
-    """
+    """ASGI app that is built at its first request, since only the API server serves pages."""
 
     def __init__(self) -> None:
         self._app: ASGIApp | None = None
@@ -27,7 +24,7 @@ class LazyApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        # In a thread: it takes seconds, during which Airflow's event loop would block.
+        # In a thread: it takes seconds, which would block Airflow's event loop.
         app = self._app if self._app is not None else await asyncio.to_thread(self._build)
         await app({**scope, AIRFLOW: scope.get("app")}, receive, send)
 
@@ -41,7 +38,7 @@ class LazyApp:
 
 
 class DmlsPlugin(AirflowPlugin):
-    """What DMLS adds to Airflow's scheduler and API server."""
+    """Extensions of Airflow's scheduler and API server."""
 
     name = "dmls"
     timetables = [SubmissionTimetable, IntervalTimetable]  # noqa: RUF012 - as Airflow declares it

@@ -34,13 +34,7 @@ PROBLEM_RESPONSE: dict[str, Any] = {
 def problem_details(
     status: int, detail: str, problems: Sequence[ValidationIssue | Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the JSON object of problem details (RFC 9457).
-
-    Args:
-        status: HTTP status code.
-        detail: what is wrong, where, and how to fix it.
-        problems: the single errors in the user's input, as in ``_status.json``.
-    """
+    """Return the JSON object of problem details (RFC 9457); ``problems`` are as in ``_status.json``."""
     found = [
         problem.as_json() if isinstance(problem, ValidationIssue) else dict(problem) for problem in problems
     ]

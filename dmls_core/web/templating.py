@@ -33,14 +33,10 @@ def environment() -> Environment:
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page.
+    """Return the page of ``template``, a file in ``templates/`` that extends ``base.html``.
 
-    Args:
-        request: request of the page.
-        template: file in ``templates/`` that extends ``base.html``.
-        status_code: status code of the response.
-        values: variables of the template, besides ``base`` (URL path of the app), ``path`` (path of the page
-            below it) and ``asset`` (function from the name of a static file to its URL).
+    Its variables are ``values``, ``base`` (URL path of the app), ``path`` (path of the page below it), and
+    ``asset`` (function from the name of a static file to its URL).
     """
     base = base_path(request)
     values |= {

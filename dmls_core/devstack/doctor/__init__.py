@@ -1,4 +1,4 @@
-"""What this machine and its platform have, what they lack, and how to get it."""
+"""Checks of the machine and of its platform, each with a hint how to fix it."""
 
 from __future__ import annotations
 

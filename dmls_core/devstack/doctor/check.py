@@ -1,4 +1,4 @@
-"""One finding of ``dmls doctor``."""
+"""Result of one check of ``dmls doctor``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at and found.
-
-    Attributes:
-        name: what was looked at.
-        state: ``ok``; ``missing``: DMLS does without, or it is not needed here; ``broken``: fix it.
-        message: what was found.
-        hint: how to fix it.
-    """
+    """Result of one check: ``missing`` is optional or not needed here, ``broken`` needs a fix."""
 
     name: str
     state: Literal["ok", "missing", "broken"]

@@ -1,4 +1,4 @@
-"""Make all checks, side by side."""
+"""Run all checks in parallel."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from dmls_core.settings import load_settings
 
 
 def examine(state: State, ports: dict[str, int]) -> list[Check]:
-    """Return all findings.
-
-    Args:
-        state: how the embedded platform of this folder is; it may never have been started.
-        ports: its kept ports.
-    """
+    """Return the results of all checks; the platform of ``state`` may never have been started."""
     settings = load_settings()
     embedded = state.settings is not None and settings.airflow_url == state.settings.airflow_url
     checks: list[Callable[[], Iterable[Check]]] = [
@@ -68,7 +63,7 @@ def _folder(folder: Path) -> list[Check]:
 
 
 def _embedded(state: State) -> list[Check]:
-    """Check the services of the embedded platform, if it is up or should be."""
+    """Check that the services of the embedded platform run, unless it is down."""
     if state.settings is None:
         return [Check("embedded platform", "missing", "down", "`dmls up` starts it")]
     ill = [service for service in state.services if service.state != "RUNNING"]
@@ -85,7 +80,7 @@ def _context(state: State) -> Context:
 
 
 def _ports(state: State, ports: dict[str, int]) -> list[Check]:
-    """Check that a platform that is down could have its ports again."""
+    """Check that the ports of a platform that is down are still free."""
     if state.settings is not None or not ports:
         return []
     taken = [f"{port} ({name})" for name, port in ports.items() if not is_free(port)]

@@ -24,7 +24,6 @@ EXTRAS = {
     "trainer": "training on the CPU outside a container",
     "platform": "the embedded platform",
 }
-"""Extra of the package -> what it is for."""
 
 GIB = 2**30
 LITTLE_DISK, TOO_LITTLE_DISK = 5 * GIB, 1 * GIB
@@ -77,7 +76,7 @@ def check_notifiers() -> Check:
 
 
 def check_uv(project: Path) -> Check:
-    """Check for uv, which makes environments faster than pip."""
+    """Check for uv, which creates environments faster than pip."""
     found = find_uv(project)
     if found:
         return Check("uv", "ok", found)
@@ -87,7 +86,7 @@ def check_uv(project: Path) -> Check:
 
 
 def check_disk(folder: Path) -> Check:
-    """Check the space left where the state folder is, or will be."""
+    """Check the free space on the disk of the state folder, which may not exist yet."""
     place = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(place).free
     message = f"{free / GIB:.1f} GiB free at {place}"
@@ -99,7 +98,7 @@ def check_disk(folder: Path) -> Check:
 
 
 def check_docker() -> Check:
-    """Check for a Docker engine and the trainer's image in it."""
+    """Check for a Docker engine with the trainer's image."""
     version = engine_version()
     if version is None:
         return Check(

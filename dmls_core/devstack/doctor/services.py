@@ -1,4 +1,4 @@
-"""Checks of the services that the settings name: the embedded platform's, or any others."""
+"""Checks of the services in the settings, embedded or not."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
 def service_checks(settings: Settings, *, embedded: bool = False) -> list[Callable[[], list[Check]]]:
-    """Return the checks; each returns within seconds, whatever the services do.
+    """Return the checks; each returns within seconds, even if its service hangs.
 
-    Args:
-        settings: where the services are.
-        embedded: whether Airflow is the embedded platform's, whose connections are variables: it shows none.
+    The REST API of an ``embedded`` Airflow shows no connections, since they are variables.
     """
     return [
         lambda: [_store(settings)],
@@ -98,7 +96,7 @@ def _triton(address: str) -> Check:
 
 
 def _anyone_may_load(url: str) -> bool:
-    """Ask for the list of models, which the same restriction covers, without the key."""
+    """Request the list of models, which has the same restriction as loading, without the key."""
     request = urllib.request.Request(f"{url}/v2/repository/index", method="POST")  # noqa: S310  it is HTTP
     try:
         urllib.request.urlopen(request, timeout=5).close()  # noqa: S310
@@ -132,7 +130,7 @@ def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
 
 
 def _bundle(rest: AirflowClient) -> Check:
-    """Check that Airflow has the intake DAG: then the bundle's entry is there and its connection works."""
+    """Check that Airflow has the intake DAG, which shows that the bundle's entry and connection work."""
     dag = rest.get(f"/api/v2/dags/{INTAKE}")
     if dag is not None and not dag.get("is_stale", False):
         return Check("airflow bundle", "ok", f"bundle {dag.get('bundle_name')!r} brings {INTAKE}")
@@ -157,7 +155,7 @@ SERVED = "served versions"
 
 
 def check_served_versions(settings: Settings) -> list[Check]:
-    """Hold the champions of MLflow against the versions that each Triton server answers with."""
+    """Compare the champions in MLflow with the versions that each Triton server serves."""
     if not (settings.mlflow_uri and settings.triton_http and settings.triton_grpc):
         return []
     from dmls_core.serving import triton_servers
@@ -193,7 +191,7 @@ def _disagreement(address: str, model: str, version: int, served: tuple[int, ...
 STUDY_CHECK = f"connection {STUDY_CONNECTION}"
 CONNECT_SECONDS = 5
 POSTGRES_PORT = 5432
-"""PostgreSQL's own, where a connection names none."""
+"""PostgreSQL's default, for connections without a port."""
 
 ADD_CONNECTION = (
     f"airflow connections add {STUDY_CONNECTION} --conn-type postgres --conn-host HOST --conn-port 5432 "
@@ -202,7 +200,7 @@ ADD_CONNECTION = (
 
 
 def check_own_study(context: Context) -> Check:
-    """Check that the embedded platform's database takes Optuna's tables."""
+    """Check that Optuna can create tables in the embedded platform's database."""
     import psycopg
 
     where = f"PostgreSQL at {context.address('postgres')}"
@@ -224,7 +222,7 @@ def check_own_study(context: Context) -> Check:
 
 
 def check_study_connection(rest: AirflowClient) -> Check:
-    """Check that Airflow knows the database, and that something listens there."""
+    """Check that Airflow has the connection to the database, and that its address accepts connections."""
     found: dict[str, Any] | None = rest.get(f"/api/v2/connections/{STUDY_CONNECTION}")
     if found is None:
         return Check(

@@ -1,4 +1,4 @@
-"""Triton: a genuine server with its own FIL backend where there is one, else PyTriton's with a stand-in."""
+"""Triton: a genuine server with its FIL backend if one is installed, else PyTriton's with a stand-in."""
 
 from __future__ import annotations
 

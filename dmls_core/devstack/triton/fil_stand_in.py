@@ -1,10 +1,10 @@
 """A stand-in for Triton's FIL backend on the CPU, run by Triton's Python backend.
 
-Placed as ``backends/fil/model.py``, it serves unchanged the repositories that the genuine backend serves: the
-same files, parameters, tensors, shapes and refusals. Its arithmetic is Treelite's GTIL, in single precision.
-It proves repository, configuration and protocol, not the genuine backend's own code.
+As ``backends/fil/model.py`` it serves the repositories of the genuine backend unchanged: the same files,
+parameters, tensors, shapes and refusals. Its arithmetic is Treelite's GTIL, in single precision. It proves
+repository, configuration and protocol, not the genuine backend's code.
 
-It runs in an environment of its own, so it imports nothing of DMLS.
+It runs in a separate environment, so it imports nothing of DMLS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILES = {
     "lightgbm": "model.txt",
     "treelite_checkpoint": "checkpoint.tl",
 }
-"""Serialization format -> the file's name where the configuration gives none."""
+"""Default file name of each serialization format."""
 
 MULTI_CLASS = 2
 """Treelite's number of the task type ``kMultiClf``."""
@@ -39,11 +39,7 @@ class TritonPythonModel:
     """One instance of one model."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the model and check the configuration against it.
-
-        Raises:
-            TritonModelException: the genuine backend would refuse it too.
-        """
+        """Load the model and check the configuration; raise if the genuine backend would refuse it."""
         _check_numpy()
         config = json.loads(args["model_config"])
         parameters = Parameters(config)
@@ -78,7 +74,7 @@ class TritonPythonModel:
         )
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer a batch of requests by one prediction of all their rows."""
+        """Respond to a batch of requests with one prediction of all their rows."""
         rows = [pb_utils.get_input_tensor_by_name(request, INPUT).as_numpy() for request in requests]
         predicted = self.predict(np.concatenate(rows))
         parts = np.split(predicted, np.cumsum([len(part) for part in rows])[:-1])
@@ -101,7 +97,7 @@ class TritonPythonModel:
 
 
 class Parameters:
-    """The ``parameters`` of a configuration, read as the genuine backend reads them."""
+    """``parameters`` of a configuration, parsed as by the genuine backend."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._texts: dict[str, str] = {
@@ -112,7 +108,7 @@ class Parameters:
         return name in self._texts
 
     def text(self, name: str, default: str) -> str:
-        """Return a parameter as it is written."""
+        """Return a parameter as text."""
         return self._texts.get(name, default)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
@@ -176,7 +172,7 @@ def _load(config: dict[str, Any], parameters: Parameters, folder: Path) -> treel
 
 
 def _check_numpy() -> None:
-    """Refuse a NumPy with which the Python backend reads wrong data without a word."""
+    """Raise for a NumPy version with which the Python backend reads wrong data without an error."""
     values = pb_utils.Tensor("check", np.arange(4, dtype=np.float32)).as_numpy()
     if values.tolist() != [0.0, 1.0, 2.0, 3.0]:
         raise pb_utils.TritonModelException(

@@ -1,4 +1,4 @@
-"""The environment that PyTriton's server and the FIL stand-in run in, apart from DMLS's own."""
+"""The environment of PyTriton's server and the FIL stand-in, separate from DMLS's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PYTHONS = ((3, 11), (3, 12))
 STAND_IN = Path(__file__).with_name("fil_stand_in.py")
 
 COMPLETE = "complete"
-"""Written last: an environment without it was left half made."""
+"""Written last: an environment without it is incomplete."""
 
 _QUERY = """
 import json, sys, sysconfig
@@ -46,11 +46,7 @@ class Environment:
 
 
 def find_requirements() -> Path:
-    """Return the locked requirement file: in the installed package, or in the repository.
-
-    Raises:
-        PlatformError: it is in neither.
-    """
+    """Return the locked requirement file of the installed package or of the repository."""
     package = Path(dmls_core.__file__).parent
     places = (package / "devstack" / "requirements", package.parent / "requirements")
     for place in places:
@@ -60,11 +56,7 @@ def find_requirements() -> Path:
 
 
 def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
-    """Return the environment, making it when it is missing, half made or of other requirements.
-
-    Raises:
-        PlatformError: it cannot be made.
-    """
+    """Return the environment; create it if it is missing, incomplete or of other requirements."""
     requirements = find_requirements()
     uv = find_uv(state.parent)
     python = _choose_python(uv)
@@ -89,7 +81,7 @@ def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
         stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
         shutil.copy(stub, backends / "python")
         (folder / COMPLETE).touch()
-    # The stand-in is DMLS's, not the environment's: a newer DMLS brings a newer one.
+    # The stand-in is part of DMLS: a newer DMLS replaces it in an old environment.
     (backends / "fil").mkdir(exist_ok=True)
     shutil.copyfile(STAND_IN, backends / "fil" / "model.py")
     return Environment(
@@ -101,7 +93,7 @@ def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
 
 
 def _choose_python(uv: str | None) -> list[str]:
-    """Return uv's words for the interpreter: this one if it fits, else one that uv knows or fetches."""
+    """Return uv's options for the interpreter: this one if it fits, else one that uv has or fetches."""
     version = sys.version_info[:2]
     if version in PYTHONS and _has_shared_library():
         return ["--python", sys.executable]

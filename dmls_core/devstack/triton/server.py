@@ -1,4 +1,4 @@
-"""Which Triton server runs, and how."""
+"""Choose the Triton server and configure it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ class TritonServer:
     """A server to run.
 
     Attributes:
-        program: the ``tritonserver`` binary.
-        backends: its backends' folder; ``None``: the one it knows itself.
+        backends: folder of its backends; ``None`` for the server's default.
         genuine: whether its FIL backend is NVIDIA's, not the stand-in.
-        environment: variables that it needs.
     """
 
     program: Path
@@ -40,7 +38,7 @@ class TritonServer:
 
     @property
     def description(self) -> str:
-        """What ``dmls doctor`` says of it."""
+        """Description in ``dmls doctor``."""
         backend = (
             "genuine FIL backend" if self.genuine else "stand-in for the FIL backend (Treelite on the CPU)"
         )
@@ -48,11 +46,7 @@ class TritonServer:
 
 
 def find_genuine() -> TritonServer | None:
-    """Return the server that ``DMLS_TRITON_SERVER`` names, or an installed one with a genuine FIL backend.
-
-    Raises:
-        PlatformError: the variable names a server without one.
-    """
+    """Return the server in ``DMLS_TRITON_SERVER`` or an installed one; its FIL backend must be genuine."""
     named = os.environ.get(SERVER_VARIABLE)
     candidates = [named] if named else [shutil.which("tritonserver"), USUAL_PLACE]
     for candidate in candidates:
@@ -68,7 +62,7 @@ def find_genuine() -> TritonServer | None:
 
 
 def find_server(state: Path, environment: dict[str, str], log: Path) -> TritonServer:
-    """Return the genuine server, if there is one, else PyTriton's with the stand-in, installed if need be."""
+    """Return the genuine server if there is one, else PyTriton's with the stand-in, installed if needed."""
     genuine = find_genuine()
     if genuine:
         return genuine
@@ -83,7 +77,7 @@ def find_server(state: Path, environment: dict[str, str], log: Path) -> TritonSe
         environment={
             "LD_LIBRARY_PATH": ":".join(libraries),
             "PATH": f"{made.scripts}:{environment.get('PATH', os.defpath)}",
-            # Its Python must see its own packages alone.
+            # Its Python must see only its own packages.
             "PYTHONPATH": "",
             "PYTHONNOUSERSITE": "1",
             "OMP_NUM_THREADS": "1",
@@ -92,16 +86,16 @@ def find_server(state: Path, environment: dict[str, str], log: Path) -> TritonSe
 
 
 def triton_service(context: Context, server: TritonServer) -> Service:
-    """Return the service: models are loaded when asked for, never by looking at the folder."""
+    """Return the service, which loads models on request, never by polling the folder."""
     context.model_repository.mkdir(parents=True, exist_ok=True)
     prefix = f"dmls-{context.identity.id}-"
     options = {
         "model-repository": context.model_repository,
         "model-control-mode": "explicit",
-        # With explicit control a server that starts again would otherwise serve nothing.
+        # With explicit control a restarted server would otherwise serve nothing.
         "load-model": "*",
         "exit-on-error": "false",
-        # One model that failed to load must not make the server look dead.
+        # One model that failed to load must not fail the readiness probe.
         "strict-readiness": "false",
         "exit-timeout-secs": 5,
         "metrics-config": "summary_latencies=true",
@@ -111,7 +105,7 @@ def triton_service(context: Context, server: TritonServer) -> Service:
     if not server.genuine:
         options["backend-config"] = f"python,shm-region-prefix-name={prefix}"
     if key := context.identity.credentials.get("triton_key"):
-        # Whoever may ask for predictions may not load models.
+        # Clients that request predictions may not load models.
         options["http-restricted-api"] = f"model-repository:{TRITON_KEY_HEADER}={key}"
         options["grpc-restricted-protocol"] = f"model-repository:{TRITON_KEY_HEADER}={key}"
     if server.backends:

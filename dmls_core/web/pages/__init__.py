@@ -1,1 +1,1 @@
-"""HTML pages; they show what the services return."""
+"""HTML pages of what the services return."""

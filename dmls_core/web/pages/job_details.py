@@ -27,7 +27,7 @@ MAX_TRIALS = 100
 
 SEES_RUNS = [Depends(job_access("GET", DagAccessEntity.RUN))]
 SEES_EVENTS = [Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
-"""Access that pages with runs or events need besides that to the job, as in the REST API."""
+"""Access that pages with runs or events need in addition to the job, as in the REST API."""
 
 
 @router.get("", dependencies=SEES_RUNS)
@@ -82,7 +82,7 @@ def versions_page(caller: JobViewer, session: SessionDep, request: Request) -> H
 
 @router.get("/history", dependencies=SEES_EVENTS)
 def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
-    """Show who did what with the job and when."""
+    """Show the user actions on the job."""
     found = audit.read_events(session, caller.dag_id)
     events = [(event, *audit.describe_event(event)) for event in found]
     job = _read(session, caller)
@@ -110,7 +110,7 @@ def _render(
 
 
 def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
-    """Return the variables of the template that shows one run."""
+    """Return the template variables of one run."""
     if view is None:
         return {"view": None}
     result, spec = view.result or {}, job.spec or {}

@@ -1,4 +1,4 @@
-"""The Jobs page: the table of all jobs."""
+"""The Jobs page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ COLUMNS = (
 """(Heading, sort column)."""
 
 DESCENDING_FIRST = frozenset({"score", "champion", "updated"})
-"""Columns whose largest values come first when they are chosen."""
 
 
 @router.get("/")

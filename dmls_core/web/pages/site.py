@@ -1,4 +1,4 @@
-"""The other pages: Submit, Platform, API; and static files."""
+"""Pages other than the jobs', and static files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ router = APIRouter()
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 ICONS = ("icon.svg", "icon-dark.svg")
-"""Icons of the entry in Airflow's navigation."""
 
 
 @router.get("/submit")
@@ -52,7 +51,7 @@ def static_file(name: str, request: Request) -> FileResponse:
     if found is None:
         raise HTTPException(404, f"there is no file {name}")
     if name in ICONS:
-        # Airflow's own page asks for the icon: the rows are in memory by the time a user opens the Jobs page.
+        # Airflow's page loads the icon: the rows are in memory when a user opens the Jobs page.
         job_index().start()
     cache = "private, max-age=31536000, immutable" if request.url.query else "no-cache"
     return FileResponse(found, media_type=MEDIA_TYPES[found.suffix], headers={"Cache-Control": cache})

@@ -1,4 +1,4 @@
-"""Pages that trainers and the monitor wrote into the store, served in a sandbox."""
+"""Serve pages that trainers and the monitor wrote into the store, in a sandbox."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmls_core.web.services.store_access import open_store
 router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Reports"], default_response_class=Response)
 
 SANDBOX = "sandbox allow-scripts; frame-ancestors 'self'"
-"""Such a page runs its own scripts in an origin of its own; its own policy blocks everything else."""
+"""The page runs its scripts in a separate origin; its own policy blocks everything else."""
 
 
 @router.get("/drift", summary="Show a drift report")

@@ -1,4 +1,4 @@
-"""REST API of what users do with a job; Airflow's audit log records each command with its user."""
+"""REST API of commands on a job; Airflow's audit log records each with its user."""
 
 from __future__ import annotations
 

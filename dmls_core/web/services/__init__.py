@@ -1,1 +1,1 @@
-"""What the page and the REST API do; no module here knows of routes or templates."""
+"""Services behind the page and the REST API; no module here knows of routes or templates."""

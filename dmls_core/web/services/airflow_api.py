@@ -1,6 +1,6 @@
-"""Airflow's own REST API, called in-process with the credentials of the user's request.
+"""Call Airflow's REST API in-process with the credentials of the user's request.
 
-Airflow checks the user's access, does the work as its own page does, and records the user in its audit log.
+Airflow checks the user's access and records the user in its audit log.
 """
 
 from __future__ import annotations
@@ -22,24 +22,14 @@ SOURCES = f"{GROUP}Log message source details"
 
 
 class AirflowApi:
-    """A client of ``/api/v2``.
-
-    Args:
-        app: Airflow's ASGI app.
-        headers: headers of the user's request; their credentials are forwarded.
-    """
+    """Client of ``/api/v2`` that forwards the credentials in ``headers``, those of the user's request."""
 
     def __init__(self, app: Any, headers: Mapping[str, str]) -> None:
         self._app = app
         self._headers = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
 
     async def call(self, method: str, path: str, json: object = None) -> Any:
-        """Return the JSON of Airflow's response.
-
-        Args:
-            method: HTTP method.
-            path: path below ``/api/v2``, its names escaped by ``quoted``.
-            json: body of the request.
+        """Return the JSON of Airflow's response to a path below ``/api/v2``, its names escaped by ``quoted``.
 
         Raises:
             HTTPException: Airflow refuses; with its status code and its reason.
@@ -57,7 +47,7 @@ class AirflowApi:
 
 
 def quoted(name: str) -> str:
-    """Return a name as one segment of a path."""
+    """Escape a name as one segment of a path."""
     return quote(name, safe="")
 
 
@@ -74,13 +64,7 @@ def _reason(response: httpx.Response) -> str:
 
 
 async def read_log_tail(airflow: AirflowApi, dag_id: str, run_id: str, task_id: str, lines: int) -> list[str]:
-    """Return the last lines of a task's latest try; empty if the task has not started.
-
-    Of a mapped task, the log is that of its first instance.
-
-    Raises:
-        HTTPException: Airflow refuses, or the run does not exist.
-    """
+    """Return the last lines of a task's latest try (first mapped instance); empty before it starts."""
     run = f"/dags/{quoted(dag_id)}/dagRuns/{quoted(run_id)}/taskInstances"
     tries = await airflow.call("GET", f"{run}?task_id={quoted(task_id)}&order_by=map_index&limit=1")
     found = next((task for task in tries["task_instances"] if task["try_number"]), None)
@@ -105,7 +89,7 @@ def log_lines(entries: Iterable[dict[str, Any] | str]) -> list[str]:
 
 
 def _lines(entry: dict[str, Any] | str) -> list[str]:
-    """Return the lines of one message, each with its time; followed by its exceptions."""
+    """Return the lines of one message, each with its time, and of its exceptions."""
     if isinstance(entry, str):
         return entry.splitlines()
     time = str(entry.get("timestamp") or "")[11:19]

@@ -1,4 +1,4 @@
-"""A job's history: what people did with it, from Airflow's audit log."""
+"""Read a job's history of user actions from Airflow's audit log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = {
     "clear_dag_run": "cleared a run",
     "post_clear_task_instances": "cleared tasks",
 }
-"""Events that people cause, in words; the audit log holds many others of a DAG."""
+"""Events that users cause, in words; the audit log holds many others of a DAG."""
 
 
 def describe_event(event: LogEvent) -> tuple[str, str]:
@@ -49,5 +49,5 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
 
 
 def read_events(session: Session, dag_id: str, limit: int = 50) -> list[LogEvent]:
-    """Return what people did with a job, latest first."""
+    """Return the user actions on a job, latest first."""
     return metadata.audit_events(session, dag_id, EVENTS, limit)

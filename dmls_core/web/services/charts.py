@@ -1,4 +1,4 @@
-"""Coordinates of the SVG charts: a job's scores over its runs, and a run's trials."""
+"""Compute the SVG charts: a job's scores over its runs, and a run's trials."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 10, 12, 30
 
 
 class Sparkline(NamedTuple):
-    """A line over a job's runs.
-
-    Attributes:
-        points: points of an SVG ``polyline``.
-        last: coordinates of the last point.
-        label: description for screen readers.
-    """
+    """A line over a job's runs: points of an SVG ``polyline``, and a label for screen readers."""
 
     points: str
     last: tuple[float, float]

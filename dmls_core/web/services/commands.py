@@ -1,4 +1,4 @@
-"""What users do with a job: approve, roll back, run again, pause, retire, change the spec."""
+"""Commands on a job: approve, roll back, run, pause, retire, change the spec."""
 
 from __future__ import annotations
 
@@ -35,19 +35,7 @@ SETTLE_SECONDS = 90.0
 
 
 async def answer_approval(airflow: AirflowApi, team: str, name: str, answer: Answer) -> str:
-    """Answer the newest approval that the job's runs wait for, and return its subject.
-
-    Args:
-        airflow: Airflow's API; it checks the user's access and records the user.
-        team: team of the job.
-        name: name of the job.
-        answer: option of the approval.
-
-    Raises:
-        NotFoundError: there is no such job.
-        ConflictError: no run waits for an approval.
-        HTTPException: Airflow refuses.
-    """
+    """Answer the job's newest approval and return its subject; raise ``ConflictError`` if none waits."""
     status = await run_in_threadpool(read_status, open_store(), team, name)
     if status is None:
         raise NotFoundError(f"there is no job {team}/{name}")
@@ -84,13 +72,7 @@ async def _pending_approval(airflow: AirflowApi, dag_id: str, answer: Answer) ->
 
 
 async def start_run(airflow: AirflowApi, team: str, name: str, changes: dict[str, Any]) -> str:
-    """Start a run of the job, with changes for this run only, and return its ID.
-
-    Raises:
-        SpecError: the changes do not make a valid spec.
-        NotFoundError: there is no such job.
-        HTTPException: Airflow refuses.
-    """
+    """Start a run with ``changes`` to the spec, and return its ID; raise ``SpecError`` for invalid ones."""
     if changes:
         await run_in_threadpool(_check_changes, team, name, changes)
     path = f"/dags/{quoted(layout.dag_id(team, name))}/dagRuns"
@@ -112,11 +94,7 @@ def _check_changes(team: str, name: str, changes: dict[str, Any]) -> None:
 
 
 async def set_paused(airflow: AirflowApi, team: str, name: str, *, paused: bool) -> None:
-    """Pause or resume the job's DAG.
-
-    Raises:
-        HTTPException: Airflow refuses.
-    """
+    """Pause or resume the job's DAG."""
     path = f"/dags/{quoted(layout.dag_id(team, name))}?update_mask=is_paused"
     await airflow.call("PATCH", path, {"is_paused": paused})
     job_index().refresh()
@@ -125,15 +103,8 @@ async def set_paused(airflow: AirflowApi, team: str, name: str, *, paused: bool)
 def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedVersion:
     """Serve an earlier version again and make it the champion, in one transaction.
 
-    Args:
-        team: team of the job.
-        name: name of the job.
-        version: version in Triton; ``None`` for the previous verified one.
-        user: name of the user, which MLflow and the audit log record.
-
-    Raises:
-        NotFoundError: there is no such version.
-        ServingError: the version could not be served; the served version stays.
+    ``version`` is the one in Triton; ``None`` selects the previous verified one. MLflow and the audit log
+    record ``user``. If the version cannot be served, the served one stays.
     """
     from dmls_core.monitoring.counters import count
     from dmls_core.serving import Deployment, triton_servers
@@ -162,23 +133,14 @@ def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedV
 
 
 def kept_versions(team: str, name: str) -> tuple[int | None, list[int]]:
-    """Return the served version, and the versions that a rollback can serve again.
-
-    Raises:
-        NotFoundError: this platform serves no models.
-    """
+    """Return the served version, and the versions that a rollback can serve again."""
     repository = open_repository(_serving_settings())
     model = layout.model_name(team, name)
     return repository.serving(model), list(repository.kept(model))
 
 
 def retire(store: Store, team: str, name: str, user: str) -> None:
-    """Delete the job's spec; its history and its served model stay.
-
-    Raises:
-        NotFoundError: the job has no spec.
-        StoreError: the store cannot be changed.
-    """
+    """Delete the job's spec; its history and its served model stay."""
     key = layout.incoming_file(team, name, layout.SPEC_FILE)
     if store.head(key) is None:
         raise NotFoundError(ValidationIssue(f"{team}/{name} has no spec", hint="it is retired already"))
@@ -189,22 +151,13 @@ def retire(store: Store, team: str, name: str, user: str) -> None:
 
 
 def read_spec_text(store: Store, team: str, name: str, limit: int) -> tuple[str, str]:
-    """Return the submitted ``spec.toml`` and its ETag.
-
-    Raises:
-        ObjectMissingError: the job has no spec.
-    """
+    """Return the submitted ``spec.toml`` and its ETag."""
     content, info = store.read(layout.incoming_file(team, name, layout.SPEC_FILE), limit=limit)
     return content.decode(errors="replace"), info.etag
 
 
 def replace_spec(store: Store, team: str, name: str, text: str, *, etag: str, user: str) -> None:
-    """Submit a changed spec in place of the one with ``etag``; the intake admits it.
-
-    Raises:
-        SpecError: the spec is invalid; nothing was written.
-        ConflictError: the spec has changed since it was read.
-    """
+    """Submit a changed spec; raise ``SpecError`` if invalid, ``ConflictError`` if ``etag`` is outdated."""
     from dmls_core.models import load_spec
 
     content = text.encode()

@@ -1,4 +1,4 @@
-"""Differences between specs, parameters, and runs."""
+"""Compare specs, parameters, and runs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ class Comparison(BaseModel):
 
 
 def compare_runs(session: Session, store: Store, team: str, name: str, run_ids: list[str]) -> Comparison:
-    """Return the scores of some runs and what differs between them.
-
-    Raises:
-        NotFoundError: the job does not have one of the runs.
-        StoreError: the store cannot be read.
-    """
+    """Return the scores of runs and what differs between them; raise ``NotFoundError`` for an unknown run."""
     runs = [read_run(session, team, name, run_id) for run_id in run_ids]
     results = [read_run_files(store, team, name, run.run_key).result or {} for run in runs]
     metrics = [result.get("holdout", {}).get("metrics", {}) for result in results]
@@ -74,8 +69,7 @@ def differences(*documents: Mapping[str, Any]) -> list[Difference]:
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the leaves of a document by dotted key.
 
-    Tables in a list that have a ``name``, as a spec's models and hyperparameters, are keyed by that name, so
-    that a new entry does not change the keys of those after it.
+    Named tables in a list, such as a spec's models, are keyed by name: a new entry changes no other keys.
     """
     found: dict[str, Any] = {}
     for key, value in document.items():

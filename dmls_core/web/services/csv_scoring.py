@@ -1,4 +1,4 @@
-"""Score a CSV as a stream: it is read in parts and returned in parts, with the predictions added."""
+"""Score a CSV in chunks and stream it back with the predictions added."""
 
 from __future__ import annotations
 
@@ -33,15 +33,8 @@ class ReaderGoneError(OSError):
 async def score_csv(body: AsyncIterator[bytes], model: str, file: str) -> AsyncIterator[bytes]:
     """Return the rows of a CSV with their predictions, in chunks, once the first chunk exists.
 
-    Args:
-        body: content of the file.
-        model: name of the served model, ``<team>.<job>``.
-        file: name of the file, for error messages.
-
-    Raises:
-        DataError: the first rows are not a CSV with the model's columns.
-        NotFoundError: no version of the model is served.
-        ServingError: Triton does not respond.
+    Until then errors of the data or of Triton are raised here; later ones break the stream. Messages name
+    ``file``.
     """
     folder = Path(await run_in_threadpool(tempfile.mkdtemp, prefix="dmls-score-"))
     try:
@@ -70,7 +63,7 @@ async def _stream(first: bytes | None, pipe: _Pipe, folder: Path) -> AsyncIterat
 
 
 class _Pipe(io.TextIOBase):
-    """A text stream that one thread writes and another reads in chunks."""
+    """Text stream that one thread writes and another reads in chunks."""
 
     def __init__(self) -> None:
         self.reader_gone = threading.Event()
@@ -87,13 +80,11 @@ class _Pipe(io.TextIOBase):
         return len(text)
 
     def send_buffer(self) -> None:
-        """Send the buffered text to the reader."""
         if self._buffer:
             self._put("".join(self._buffer).encode())
             self._buffer, self._size = [], 0
 
     def finish(self, error: Exception | None = None) -> None:
-        """End the stream, with an error if there was one."""
         self._put(error)
 
     def next(self) -> bytes | None:

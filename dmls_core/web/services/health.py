@@ -1,4 +1,4 @@
-"""Health of the platform's services, and the checks of `dmls doctor`."""
+"""Check the health of the platform's services, and run `dmls doctor`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ from dmls_core.store import layout
 from dmls_core.web.services.store_access import open_store
 
 PROBE_SECONDS = 2.0
-"""Longest wait for one service."""
 
 HTTP_SECONDS = 30.0
 
 DOCTOR_SECONDS = 60.0
-"""Longest run of `dmls doctor`."""
 
 CACHE_SECONDS = 60.0
-"""How long the result of `dmls doctor` is cached."""
+"""How long the result of `dmls doctor` is reused."""
 
 State = Literal["ok", "slow", "broken", "missing"]
 Probe = tuple[str, Callable[[], str]]
@@ -67,12 +65,8 @@ class Health:
 def probe_all(probes: Mapping[str, Probe], seconds: float = PROBE_SECONDS) -> list[Health]:
     """Return the health of every service, after ``seconds`` at the latest.
 
-    A probe that is late continues in its thread, and is not started again before it has ended: a service that
-    hangs occupies one thread and no more.
-
-    Args:
-        probes: probes by name of the service.
-        seconds: longest wait for one.
+    A late probe continues in its thread and is not started again until it ends: a service that hangs occupies
+    one thread and no more.
     """
     started = time.monotonic()
     for name, (address, probe) in probes.items():
@@ -139,14 +133,9 @@ def _get(url: str) -> str:
 
 
 def run_doctor(settings: AirflowSettings, *, again: bool = False) -> list[dict[str, Any]]:
-    """Return the checks of `dmls doctor`, at most a minute old; concurrent callers share one run.
+    """Return the checks of `dmls doctor`, cached unless ``again``; concurrent callers share one run.
 
-    Args:
-        settings: services to check, unless the environment names others.
-        again: run the command even if a result is cached.
-
-    Raises:
-        PlatformError: the command fails or takes too long.
+    Addresses in the environment win over ``settings``. Raises ``PlatformError`` if the command fails.
     """
     global _cached
     with _lock:

@@ -1,4 +1,4 @@
-"""One job: its state, its spec, and its versions."""
+"""Read one job: its state, its spec, and its versions."""
 
 from __future__ import annotations
 
@@ -69,12 +69,7 @@ class JobVersion(BaseModel):
 
 
 def read_job(session: Session, store: Store, user: User, team: str, name: str) -> JobDetails:
-    """Return everything about a job except its runs, and what ``user`` may do with it.
-
-    Raises:
-        NotFoundError: there is no submission and no job with this name.
-        StoreError: the store cannot be read.
-    """
+    """Return everything about a job except its runs; raise ``NotFoundError`` without a submission or job."""
     registry = Registry(store)
     status, record = read_status(store, team, name), registry.job(team, name)
     if status is None and record is None:
@@ -145,6 +140,6 @@ def read_versions(store: Store, team: str, name: str) -> list[JobVersion]:
 
 
 def _document(registry: Registry, version: JobRecord) -> dict[str, Any]:
-    """Return the document of a version that is compared with others: its spec and its data files by name."""
+    """Return what versions are compared by: the spec, and the data files by name."""
     data = {item.key.rpartition("/")[2]: f"{item.size:,} bytes, ETag {item.etag}" for item in version.data}
     return {**registry.spec(version.spec_sha256), "data file": data}

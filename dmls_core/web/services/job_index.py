@@ -1,4 +1,4 @@
-"""All jobs in memory, refreshed by a background thread while the page is in use."""
+"""Index of all jobs in memory, refreshed by a background thread while the page is in use."""
 
 from __future__ import annotations
 
@@ -27,26 +27,24 @@ MIN_INTERVAL = 2.0
 """Shortest pause between two refreshes, in seconds."""
 
 BACKOFF_FACTOR = 4
-"""A refresh is followed by a pause this many times as long, so that large platforms are not kept busy."""
+"""Ratio of the pause to the refresh before it, so that large platforms are not kept busy."""
 
 FIRST_REFRESH_DELAY = 0.5
 """Seconds between the first rows and the rest."""
 
 IDLE_SECONDS = 300.0
-"""The thread ends when the index has not been used for this long; the next use starts it again."""
+"""The thread ends when the index is unused for this long; the next use starts it again."""
 
 FIRST_ROWS_SECONDS = 10.0
-"""Longest wait for the first rows."""
 
 NO_OUTCOMES = Outcomes()
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSnapshot:
-    """The rows of all jobs as of the last refresh.
+    """The rows of all jobs as of the last refresh, by team and name.
 
     Attributes:
-        rows: sorted by team and name.
         complete: whether the status of every submission has been read at least once.
         troubles: services that did not respond; their columns are as of the previous refresh.
     """
@@ -57,7 +55,7 @@ class IndexSnapshot:
 
 
 class JobIndex:
-    """Keeps the rows of all jobs up to date in a thread of its own."""
+    """Rows of all jobs, kept up to date by a thread."""
 
     def __init__(self) -> None:
         self._snapshot = IndexSnapshot()
@@ -70,7 +68,7 @@ class JobIndex:
         self._served: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start the thread, or keep it alive; it ends by itself when the index is not used."""
+        """Start the thread, or keep it alive; it ends when the index is unused."""
         self._used = time.monotonic()
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
@@ -78,12 +76,12 @@ class JobIndex:
                 self._thread.start()
 
     def refresh(self) -> None:
-        """Start a refresh at once, since something has just changed."""
+        """Start a refresh at once, after a change."""
         self.start()
         self._refresh_now.set()
 
     def snapshot(self) -> IndexSnapshot:
-        """Return the rows as of the last refresh; wait for the very first one."""
+        """Return the rows as of the last refresh; wait for the first one."""
         self.start()
         self._has_rows.wait(FIRST_ROWS_SECONDS)
         return self._snapshot
@@ -149,7 +147,7 @@ class JobIndex:
 
 @cache
 def job_index() -> JobIndex:
-    """Return the one index of this process."""
+    """Return the index of this process."""
     return JobIndex()
 
 

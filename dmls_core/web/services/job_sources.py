@@ -1,4 +1,4 @@
-"""Where the table of jobs comes from: the store, Airflow's database, and Triton."""
+"""Read the columns of the job table from the store, Airflow's database, and Triton."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SpecSummary:
-    """The columns of the table that come from a spec."""
+    """Columns of the table that come from a spec."""
 
     owner: str
     models: tuple[str, ...]
@@ -59,7 +59,7 @@ class SpecSummary:
 
 @dataclass
 class StoredJobs:
-    """Jobs as the store has them; a refresh reads only objects that have changed."""
+    """Jobs in the store; a refresh reads only objects that have changed."""
 
     store: Store
     records: dict[JobKey, JobRecord] = field(default_factory=dict)
@@ -72,22 +72,14 @@ class StoredJobs:
     _unreadable: set[str] = field(default_factory=set)
 
     def read_snapshot(self, version: str) -> None:
-        """Read all active jobs from one version of the registry, which is one object.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Read all active jobs from one version of the registry, which is one object."""
         snapshot = json.loads(self.store.get(layout.snapshot(version)))
         for entry in snapshot["jobs"]:
             record = JobRecord.from_json(entry)
             self.records[record.team, record.name] = record
 
     def refresh(self) -> None:
-        """Read what has changed since the last call.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Read what has changed since the last call; raise ``StoreError`` if the store cannot be read."""
         found = Registry(self.store).jobs(self._record_cache)
         self.records = {(record.team, record.name): record for record in found}
         self._unreadable.clear()
@@ -105,7 +97,7 @@ class StoredJobs:
         self._read_changed(threads, listed, self._read_status, self.statuses)
 
     def _refresh_drift(self, threads: ThreadPoolExecutor) -> None:
-        # The metrics file of a job and source is replaced at every comparison: its ETag shows a new one.
+        # Every comparison replaces the metrics file of its job and source, so that the ETag changes.
         listed: dict[str, tuple[tuple[JobKey, str], str]] = {}
         for info in self.store.list(layout.METRICS):
             team, _, rest = info.key.removeprefix(layout.METRICS).partition("/")
@@ -186,9 +178,7 @@ class Outcomes:
     """Outcomes of a job's runs.
 
     Attributes:
-        metric: metric of the scores.
-        direction: ``maximize`` or ``minimize``.
-        scores: holdout score by run, oldest first.
+        scores: holdout score by run, oldest first, to ``maximize`` or ``minimize``.
         registered: MLflow's model version by run.
         champions: MLflow's model version by version in Triton.
     """
@@ -200,7 +190,7 @@ class Outcomes:
     champions: dict[int, int] = field(default_factory=dict)
 
     def add(self, run_id: str, task: str, value: Mapping[str, Any]) -> None:
-        """Add what one of ``OUTCOME_TASKS`` returned."""
+        """Add the return value of one of ``OUTCOME_TASKS``."""
         if task == TaskId.EVALUATE:
             self.metric, self.direction = str(value.get("metric", "")), str(value.get("direction", ""))
             if isinstance(value.get("score"), int | float):
@@ -217,7 +207,7 @@ class Outcomes:
 
 @dataclass
 class AirflowJobs:
-    """Jobs as Airflow's database has them, in a handful of queries; only new outcomes are read."""
+    """Jobs in Airflow's database, read in a few queries; only new outcomes are read."""
 
     dags: dict[str, DagState] = field(default_factory=dict)
     waits: dict[str, Wait] = field(default_factory=dict)
@@ -237,16 +227,7 @@ class AirflowJobs:
 
 
 def served_versions(address: str, key: str) -> dict[str, int]:
-    """Return the newest ready version of each model in Triton.
-
-    Args:
-        address: ``host:port`` of Triton's HTTP endpoint.
-        key: key that Triton requires for its repository index.
-
-    Raises:
-        httpx.HTTPError: Triton does not respond in time, or refuses.
-        ValueError: the response is not a repository index.
-    """
+    """Return the newest ready version of each model in Triton at ``address`` (``host:port`` of HTTP)."""
     response = httpx.post(
         f"http://{address}/v2/repository/index",
         json={},

@@ -1,4 +1,4 @@
-"""The table of jobs: its rows, and how they are searched, filtered, sorted, and paged."""
+"""Search, filter, sort, and page the table of jobs."""
 
 from __future__ import annotations
 
@@ -13,25 +13,16 @@ class JobRow:
     """One job, or one submission that has not become a job.
 
     Attributes:
-        team: team that owns it.
-        name: its name within the team.
         state: as in ``_status.json``; ``retired`` if the spec was deleted; ``registered`` until its status
             has been read.
-        message: the state in words.
         owner: owner that the spec names, or else the team.
-        models: models that the spec trains.
-        metric: metric that its runs are compared by; empty before the first run.
-        direction: ``maximize`` or ``minimize``.
+        metric: metric of the scores, to ``maximize`` or ``minimize``; empty before the first run.
         scores: holdout scores of its runs, oldest first.
-        served: version that Triton serves, if any.
-        champion: MLflow's version of the served model, if a run reported it.
+        served: version in Triton; ``champion`` is MLflow's, if a run reported it.
         version: version of the accepted spec and data.
-        paused: whether Airflow starts no runs of it.
-        next_run: ISO time, if the job has a schedule.
+        next_run: ISO time; ``None`` without a schedule.
         drift: latest verdict of the monitor, such as ``steady`` or ``drifted``.
         queue: position among the runs that wait for the same pool, from 1.
-        waiting: why it waits.
-        updated: ISO time of the latest change.
     """
 
     team: str
@@ -88,12 +79,6 @@ class JobQuery:
     Attributes:
         text: words that must all occur in the team, name, owner, model, state, or message.
         states: only these states; empty for all but retired jobs.
-        team: only this team's jobs.
-        model: only jobs that train this model.
-        sort: column to sort by.
-        descending: largest value first.
-        offset: rows to skip.
-        limit: rows to return at most.
     """
 
     text: str = ""
@@ -111,11 +96,9 @@ class Page:
     """One page of the matching rows.
 
     Attributes:
-        rows: the rows of this page.
-        total: number of matching rows.
+        total: number of matching rows on all pages.
         states: number of rows in each state, regardless of ``JobQuery.states``.
-        teams: all teams that the caller may see.
-        models: all models of those teams' jobs.
+        teams: all teams that the caller may see; ``models`` are those of their jobs.
     """
 
     rows: tuple[JobRow, ...]

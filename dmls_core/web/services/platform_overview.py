@@ -1,4 +1,4 @@
-"""The platform: services, GPUs, pools, the queue, trainers at work, versions."""
+"""Read the state of the platform: services, GPUs, pools, queue, running trainers, versions."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def read_platform(session: Session, user: User) -> Platform:
 
 
 def read_pools(session: Session) -> list[PoolUse]:
-    """Return DMLS's pools, and how many trainers run and wait in each."""
+    """Return DMLS's pools with the numbers of running and waiting trainers."""
     counts = metadata.task_counts(session)
     return [
         PoolUse(
@@ -106,7 +106,7 @@ def read_pools(session: Session) -> list[PoolUse]:
 
 
 def read_queue(session: Session) -> list[QueuedRun]:
-    """Return the runs that wait, by pool and position; runs that are in no queue yet come last."""
+    """Return the runs that wait, by pool and position; runs without a queue come last."""
     waits = read_waits(session).items()
     queued = [
         QueuedRun(job_of(dag_id), dag_id, wait.position, wait.pool, wait.reason) for dag_id, wait in waits

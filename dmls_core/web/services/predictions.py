@@ -1,4 +1,4 @@
-"""Predictions of a job's served model for single rows."""
+"""Predict single rows with a job's served model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dmls_core.serving import Repository
 
 SECONDS = 20.0
-"""Timeout of a prediction."""
 
 Value = str | int | float | bool | None
 
@@ -65,11 +64,7 @@ class Prediction(BaseModel):
 
 
 def read_signature(team: str, name: str) -> Signature:
-    """Return the columns of the job's served model.
-
-    Raises:
-        NotFoundError: no version is served.
-    """
+    """Return the columns of the job's served model; raise ``NotFoundError`` if no version is served."""
     model = layout.model_name(team, name)
     repository = open_repository(airflow_settings())
     version, encoder = _served(repository, model)
@@ -94,13 +89,7 @@ def read_signature(team: str, name: str) -> Signature:
 
 
 def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
-    """Return the live endpoint's prediction for one row; absent columns count as missing values.
-
-    Raises:
-        NotFoundError: no version is served.
-        DataError: a value does not fit its column.
-        ServingError: Triton does not respond.
-    """
+    """Return the live endpoint's prediction for one row; absent columns count as missing values."""
     from dmls_core.serving import connect
     from dmls_core.serving.client import split_addresses
     from dmls_core.serving.served_model import PREDICTION, PROBABILITY

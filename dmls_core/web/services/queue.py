@@ -1,4 +1,4 @@
-"""The trainers at work, and the runs that wait, in the order in which Airflow's scheduler fills pools."""
+"""Running trainers and waiting runs, in the order in which Airflow's scheduler fills pools."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ OCCUPYING = ("queued", "running")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A run that waits.
-
-    Attributes:
-        position: in the queue of its pool, from 1; ``None`` if it is in no queue yet.
-        pool: pool that it waits for; empty if it is in no queue yet.
-        reason: why it waits.
-    """
+    """A waiting run; ``position`` in the queue of ``pool`` counts from 1, ``None`` if unqueued."""
 
     position: int | None
     pool: str
@@ -62,7 +56,7 @@ def job_of(dag_id: str) -> str:
 
 
 def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
-    """Return the trainers at work, longest first; only those of ``dag_id`` if it is given."""
+    """Return the running trainers, longest first; only those of ``dag_id`` if it is given."""
     return [
         Lease(
             job_of(task.dag_id),
@@ -80,7 +74,7 @@ def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
 
 
 def read_waits(session: Session) -> dict[str, Wait]:
-    """Return why jobs wait whose runs do, by DAG."""
+    """Return why jobs with waiting runs wait, by DAG."""
     waits = waits_of_runs(metadata.unfinished_runs(session))
     tasks = metadata.tasks_by_priority(session, TaskId.SEARCH.value, {*WAITING, *OCCUPYING})
     return waits | enqueue(tasks, metadata.pool_slots(session))
@@ -89,13 +83,11 @@ def read_waits(session: Session) -> dict[str, Wait]:
 def enqueue(tasks: Iterable[tuple[str, str, str]], slots: dict[str, int]) -> dict[str, Wait]:
     """Return the positions in the queues of the pools, by DAG.
 
-    Args:
-        tasks: (DAG, pool, state) of each search that waits or runs, in the scheduler's order.
-        slots: number of slots by pool.
+    ``tasks`` are (DAG, pool, state) of each search that waits or runs, in the scheduler's order.
     """
     tasks = list(tasks)
     occupied = Counter(pool for _, pool, state in tasks if state in OCCUPYING)
-    # A task that has its slot already starts before all that have none.
+    # A task with a slot starts before all tasks without one.
     waiting = sorted((task for task in tasks if task[2] in WAITING), key=lambda task: task[2] != "queued")
     found: dict[str, Wait] = {}
     positions: dict[str, int] = defaultdict(int)
@@ -108,14 +100,7 @@ def enqueue(tasks: Iterable[tuple[str, str, str]], slots: dict[str, int]) -> dic
 
 
 def pool_reason(pool: str, slots: int | None, occupied: int, *, has_slot: bool = False) -> str:
-    """Return why a search waits for a slot.
-
-    Args:
-        pool: name of the pool.
-        slots: number of its slots; ``None`` if the pool does not exist.
-        occupied: number of occupied slots.
-        has_slot: whether one of them is its own.
-    """
+    """Return why a search waits for a slot; ``slots`` is ``None`` if the pool does not exist."""
     if has_slot:
         return "it has a slot and starts as soon as an Airflow worker is free"
     if slots is None:
@@ -132,11 +117,7 @@ def pool_reason(pool: str, slots: int | None, occupied: int, *, has_slot: bool =
 
 
 def waits_of_runs(runs: Iterable[tuple[str, str, bool]]) -> dict[str, Wait]:
-    """Return why runs wait that Airflow has not started, by DAG.
-
-    Args:
-        runs: (DAG, state, whether the DAG is paused) of each queued or running run.
-    """
+    """Return why queued runs have not started, by DAG; ``runs`` are (DAG, state, whether it is paused)."""
     runs = list(runs)
     running = {dag_id for dag_id, state, _ in runs if state == "running"}
     return {

@@ -1,4 +1,4 @@
-"""A job's runs, from Airflow's database and from the files that trainers write."""
+"""Read a job's runs from Airflow's database and from the files that trainers write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from dmls_core.web.services.store_access import open_store
 RESULT_TASKS = tuple(
     task.value for task in (TaskId.VALIDATE, TaskId.PLAN, TaskId.EVALUATE, TaskId.REGISTER, TaskId.PROMOTE)
 )
-"""Tasks whose return values describe a run."""
 
 MAX_RUNS = 200
 THREADS = 10
@@ -36,7 +35,7 @@ MAX_TRIALS = 2000
 
 RUNNER = "runner.json"
 PAGES = {"report": layout.REPORT, "validation": layout.DATA_DOCS}
-"""Pages in a run's folder, by the name that the API gives them."""
+"""Pages in a run's folder, by their name in the API."""
 
 TRIAL_FIELDS = ("number", "state", "model", "engine", "params", "value", "seconds", "same_as", "message")
 """Fields of a trial that the page shows; score surfaces and intermediate values stay in the report."""
@@ -129,11 +128,7 @@ def read_runs(session: Session, team: str, name: str, *, limit: int = 50, run_id
 
 
 def read_run(session: Session, team: str, name: str, run_id: str) -> Run:
-    """Return one run.
-
-    Raises:
-        NotFoundError: the job has no run with this ID.
-    """
+    """Return one run; raise ``NotFoundError`` if the job has no run with this ID."""
     found = read_runs(session, team, name, run_id=run_id)
     if not found:
         raise NotFoundError(ValidationIssue(f"{team}/{name} has no run {run_id}", hint="list its runs"))
@@ -141,12 +136,7 @@ def read_run(session: Session, team: str, name: str, run_id: str) -> Run:
 
 
 def read_run_details(session: Session, store: Store, team: str, name: str, run_id: str) -> RunDetails:
-    """Return everything about one run.
-
-    Raises:
-        NotFoundError: the job has no run with this ID.
-        StoreError: the store cannot be read.
-    """
+    """Return everything about one run; raise ``NotFoundError`` if the job has no run with this ID."""
     run = read_run(session, team, name, run_id)
     dag_id = layout.dag_id(team, name)
     files = read_run_files(store, team, name, run.run_key)
@@ -166,7 +156,7 @@ def read_run_details(session: Session, store: Store, team: str, name: str, run_i
 
 
 def _read_tasks(session: Session, dag_id: str, run_id: str) -> list[Task]:
-    """Return the tasks of a run in the order of their start; tasks that have not started come last."""
+    """Return the tasks of a run by start time; tasks that have not started come last."""
     tasks = [
         Task(row.task_id, row.map_index, row.state or "none", row.try_number, row.start_date, row.end_date)
         for row in metadata.task_instances(session, dag_id=dag_id, run_id=run_id)
@@ -189,7 +179,7 @@ def _record_at(bundle_version: str | None, team: str, name: str) -> JobRecord | 
 
 
 Results = dict[str, Mapping[str, Any]]
-"""What the tasks of a run returned, by task; the run's inputs under ``INPUTS``."""
+"""Return values of a run's tasks, by task; the run's inputs under ``INPUTS``."""
 
 
 def _read_results(session: Session, dag_id: str, run_ids: list[str]) -> Mapping[str, Results]:
@@ -205,7 +195,7 @@ def _read_results(session: Session, dag_id: str, run_ids: list[str]) -> Mapping[
 
 
 def _run(team: str, name: str, row: DagRun, results: Results) -> Run:
-    # The bundle version of the run itself: that of its DAG version may move on to a later registry.
+    # The run's own bundle version: that of its DAG version may change to a later registry.
     record = _record_at(row.bundle_version, team, name)
     plan, inputs, evaluated, registered, promoted = (
         results.get(task, {})
@@ -239,15 +229,11 @@ def _run(team: str, name: str, row: DagRun, results: Results) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """What a trainer has written into its run's folder.
+    """Files that a trainer has written into its run's folder; ``None`` for those that do not exist.
 
     Attributes:
-        progress: ``progress.json``, if there is one.
-        result: ``result.json``, once the run has finished.
-        error: ``error.json``, if the run has failed.
         runner: how the trainer was run.
         trials: trials that have ended, by number.
-        has_report: whether the report exists.
         has_validation: whether Great Expectations' Data Docs exist.
     """
 
@@ -261,7 +247,7 @@ class RunFiles:
 
     @property
     def seconds_left(self) -> float | None:
-        """Time that the search still needs, from the mean of its trials; ``None`` if it is not known."""
+        """Estimate of the remaining search time, from the mean of its trials; ``None`` if unknown."""
         if self.result or not self.progress or self.progress.get("state") != "searching":
             return None
         left = int(self.progress.get("total", 0)) - int(self.progress.get("finished", 0))
@@ -270,11 +256,7 @@ class RunFiles:
 
 
 def read_run_files(store: Store, team: str, name: str, run_key: str | None) -> RunFiles:
-    """Read a run's folder; trials are cached by ETag. A run without a key has no files.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Read a run's folder; trials are cached by ETag. A run without a key has no files."""
     if run_key is None:
         return RunFiles()
     folder = layout.run_folder(team, name, run_key)
@@ -288,11 +270,7 @@ def read_run_files(store: Store, team: str, name: str, run_key: str | None) -> R
 
 
 def read_json(store: Store, key: str) -> dict[str, Any] | None:
-    """Return the JSON object under ``key``; ``None`` if it is missing or is not a JSON object.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return the JSON object under ``key``; ``None`` if it is missing or is not a JSON object."""
     try:
         content = json.loads(store.read(key, limit=MAX_BYTES)[0])
     except (ObjectMissingError, ValueError, RecursionError):

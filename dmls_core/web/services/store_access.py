@@ -1,4 +1,4 @@
-"""The store at the platform's root, opened once for each process."""
+"""Open the store at the platform's root, once for each process."""
 
 from __future__ import annotations
 

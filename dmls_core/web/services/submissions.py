@@ -1,6 +1,6 @@
 """Submissions from the browser: schema inference, writing and checking specs, uploads.
 
-A submission from here is the same as one by any S3 client: the data first, the spec last.
+They equal submissions by any S3 client: the data first, the spec last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dmls_core.spec import Spec
 
 MAX_LISTED = 500
-"""Data files that are listed."""
 
 MAX_SCANNED = 20_000
 """Objects in a team's folder that are searched for data files."""
@@ -116,11 +115,7 @@ class Submitted(BaseModel):
 
 
 def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
-    """Return the schema of a data file of ``size`` bytes from a part of its content.
-
-    Raises:
-        DataError: the file is not a table, or no column can be predicted.
-    """
+    """Infer a data file's schema from a part of its ``size`` bytes; raise ``DataError`` if it is no table."""
     from dmls_core.intake.schema_inference import infer_schema, read_sample
     from dmls_core.intake.schema_inference.inferred_schema import infer_parquet_schema
     from dmls_core.spec.toml_io import toml_text
@@ -136,12 +131,7 @@ def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
 
 
 def infer_stored_schema(team: str, name: str, file: str) -> InferredSchema:
-    """Return the schema of a data file in a job's folder.
-
-    Raises:
-        DataError: see ``infer_schema``; or the file is a Parquet file that is too large to be read here.
-        ObjectMissingError: there is no such file.
-    """
+    """Infer the schema of a data file in a job's folder; raise ``DataError`` for a large Parquet file."""
     from dmls_core.intake.schema_inference import HEAD, WHOLE_PARQUET
 
     if problems := check_data_name(file):
@@ -158,7 +148,7 @@ def infer_stored_schema(team: str, name: str, file: str) -> InferredSchema:
 
 
 def list_data_files(user: User, team: str) -> DataFiles:
-    """Return the data files of those of a team's jobs that the user may submit to, latest first."""
+    """Return the data files of a team's jobs that the user may submit to, latest first."""
     found, allowed = [], {}
     for info in islice(open_store().list(layout.incoming_folder(team, "")), MAX_SCANNED):
         entry = layout.parse_incoming(info.key)
@@ -239,7 +229,7 @@ def _summary(spec: Spec) -> SpecSummary:
 
 
 def mark_floats(value: Any) -> Any:
-    """Return plain data with integral floats as ``{"float": 1}``, since JavaScript takes 1.0 for 1."""
+    """Replace integral floats in plain data by ``{"float": 1}``, since JavaScript takes 1.0 for 1."""
     if isinstance(value, Mapping):
         return {name: mark_floats(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -250,7 +240,7 @@ def mark_floats(value: Any) -> Any:
 
 
 def unmark_floats(value: Any) -> Any:
-    """Return the data that ``mark_floats`` was given."""
+    """Undo ``mark_floats``."""
     if isinstance(value, Mapping):
         number = value.get(FLOAT)
         if len(value) == 1 and isinstance(number, int | float) and not isinstance(number, bool):
@@ -260,7 +250,7 @@ def unmark_floats(value: Any) -> Any:
 
 
 def read_submission(team: str, name: str, fingerprint: str = "") -> SubmissionState:
-    """Return what a job's folder holds, and whether its status is about that, or about ``fingerprint``."""
+    """Return the files in a job's folder, and whether its status is about them or about ``fingerprint``."""
     store = open_store()
     folder = layout.incoming_folder(team, name)
     listing = list(store.list(folder))
@@ -279,11 +269,7 @@ def read_submission(team: str, name: str, fingerprint: str = "") -> SubmissionSt
 
 
 def start_upload(team: str, name: str, file: str, size: int) -> StartedUpload:
-    """Start the upload of a data file of ``size`` bytes.
-
-    Raises:
-        SubmissionError: the file is too large, or a data file cannot have its name.
-    """
+    """Start the upload of a data file of ``size`` bytes; raise ``SubmissionError`` for its size or name."""
     limits = IntakeLimits.from_environment()
     if size > limits.data_bytes:
         raise SubmissionError(
@@ -299,11 +285,7 @@ def write_part(team: str, name: str, file: str, upload: str, number: int, conten
 
 
 def complete_upload(team: str, name: str, file: str, upload: str, size: int) -> None:
-    """Assemble the parts into the file.
-
-    Raises:
-        ConflictError: the parts are not the whole file.
-    """
+    """Assemble the parts into the file; raise ``ConflictError`` if they are not the whole file."""
     open_store_for_uploads().finish_upload(_key(team, name, file), upload, size)
 
 
