@@ -1,9 +1,9 @@
 """Confidence intervals of a score, and of the difference between two models, by the bootstrap.
 
-Both draw rows with replacement (percentile bootstrap; Efron and Tibshirani, "An introduction to the
+Rows are drawn with replacement (percentile bootstrap; Efron and Tibshirani, "An introduction to the
 bootstrap", 1993). If there are many rows, each resample has fewer rows than the data and the spread is scaled
-by the square root of the share (m out of n bootstrap; Bickel, Götze and van Zwet, 1997).
-``scipy.stats.bootstrap`` has no m out of n: each resample would be as large as the holdout.
+by the square root of the share (m out of n bootstrap; Bickel, Götze and van Zwet, 1997), which
+``scipy.stats.bootstrap`` does not offer: each of its resamples would be as large as the holdout.
 """
 
 from __future__ import annotations
@@ -35,16 +35,10 @@ PAIRED_ROWS = 2_000
 def score_interval(
     metric: str, truth: NDArray[Any], prediction: NDArray[Any], *, seed: int
 ) -> tuple[float, float] | None:
-    """Return the 95 % confidence interval of a score.
+    """Return the 95 % confidence interval of a score; ``None`` if most resamples leave it undefined.
 
-    Args:
-        metric: name of the metric.
-        truth: (n_rows,) class codes or values.
-        prediction: (n_rows, n_classes) probabilities or (n_rows,) values.
-        seed: the same seed gives the same interval.
-
-    Returns:
-        Lower and upper end; ``None`` if the metric is undefined for most resamples.
+    ``truth``: (n_rows,) class codes or values. ``prediction``: (n_rows, n_classes) probabilities or (n_rows,)
+    values.
     """
     generator = np.random.default_rng(seed)
     rows, drawn = len(truth), min(len(truth), SCORE_ROWS)
@@ -71,9 +65,8 @@ def score_interval(
 class PairedBootstrap:
     """Distribution of an improvement; above 0 the challenger is better, whatever the metric's direction.
 
-    Attributes:
-        interval: 95 % confidence interval of the improvement.
-        probability: share of the resamples in which the improvement exceeds the margin.
+    ``interval`` has a confidence of 95 %; ``probability`` is the share of the resamples in which the
+    improvement exceeds the margin.
     """
 
     interval: tuple[float, float]
@@ -90,21 +83,11 @@ def paired_bootstrap(
     margin: float,
     seed: int,
 ) -> PairedBootstrap | None:
-    """Resample rows, the same rows for both models, and return the distribution of the improvement.
+    """Resample the same rows for both models; return the distribution of the improvement.
 
-    ``max_error`` depends on single rows: its interval is only a rough indication.
-
-    Args:
-        metric: name of the metric.
-        truth: (n_rows,) class codes or values.
-        champion: its (n_rows, n_classes) probabilities or (n_rows,) values.
-        challenger: its predictions, of the same shape.
-        sign: 1 if higher is better, otherwise -1.
-        margin: improvement that must be exceeded.
-        seed: the same seed gives the same result.
-
-    Returns:
-        ``None`` if the metric is undefined for most resamples.
+    The result is ``None`` if most resamples leave the metric undefined. The interval of ``max_error``, which
+    depends on single rows, is only a rough indication. ``sign`` is 1 if higher is better, otherwise -1;
+    shapes as in ``score_interval``.
     """
     generator = np.random.default_rng(seed)
     rows, drawn = len(truth), min(len(truth), PAIRED_ROWS)

@@ -13,7 +13,6 @@ from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
 
 RARE_SHARE = 0.05
-"""Share of the rows below which a class is rare."""
 
 IMBALANCE_RATIO = 10
 """Smallest ratio between the largest class and a rare one for a warning."""
@@ -25,16 +24,13 @@ MIN_HOLDOUT_ROWS = 30
 MIN_CLASS_ROWS = 5
 MAX_DUPLICATES = 0.05
 MAX_NAMES = 5
-"""Names in one warning at most."""
 
 LEAK_FEATURES = 25
 """Features checked for leakage, the most important ones: a leaking feature is important to the model."""
 
 LEAK_ROWS = 5_000
-"""Rows used by the leakage check at most."""
 
 MIN_LEAK_ROWS = 50
-"""Rows below which leakage is not checked."""
 
 LEAK_FOLDS = 5
 LEAK_TREE_LEAVES = 16
@@ -46,8 +42,8 @@ SMALL_ERROR: Mapping[Task, float] = {"classification": 0.05, "regression": 0.02}
 """Share of the error below which a feature leaks if all others are much worse."""
 
 LEAK_RATIO = 4.0
-"""How many times larger the error of every other feature must then be. In natural data several features carry
-about the same information (in iris two of four come close to a perfect prediction); a leak stands out."""
+"""How many times larger the error of every other feature must then be: in natural data several features carry
+about the same information (in iris two of four come close to a perfect prediction), but a leak stands out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +51,15 @@ class Evidence:
     """Data and predictions of a run that the evaluation uses.
 
     Attributes:
-        task: classification or regression.
-        metric: metric of the search.
-        direction: ``maximize`` or ``minimize``.
-        features: names of the features.
         labels: the classes; ``None`` for a regression.
-        train: (n_train, n_features) float32 training rows.
+        train: (n_train, n_features).
         train_target: (n_train,) class codes or values.
-        test: (n_test, n_features) float32 held-out rows.
+        test: (n_test, n_features) held-out rows.
         test_target: (n_test,) class codes or values.
         prediction: (n_test, n_classes) probabilities or (n_test,) values.
         importances: (n_features,) shares, as the model reports them.
         cv_score: the best trial's score in the search.
-        interval: confidence interval of the metric on the holdout, if there is one.
-        seed: seed of the random samples.
+        interval: confidence interval of the metric on the holdout.
     """
 
     task: Task
@@ -130,14 +121,8 @@ def leaking_features(
     """Return the columns that predict the target on their own, in their order.
 
     For each column a small decision tree is cross-validated. Its error relative to the error without any
-    feature (balanced for classes, squared for values) decides.
-
-    Args:
-        task: classification or regression.
-        features: (n_rows, n_features) training rows.
-        target: (n_rows,) class codes or values.
-        columns: positions of the features to check, most important first.
-        seed: the same seed uses the same rows.
+    feature (balanced for classes, squared for values) decides. ``features``: (n_rows, n_features) training
+    rows. ``columns``: positions to check, most important first.
     """
     if len(target) < MIN_LEAK_ROWS:
         return []

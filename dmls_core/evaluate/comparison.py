@@ -1,8 +1,7 @@
 """Champion and challenger on the same rows: which is better, by how much, and with what confidence.
 
-The rule by which a challenger replaces the champion automatically (``[deploy] mode = "auto"``):
-
-    with 95 % confidence its improvement is more than ``[deploy] min_improvement``.
+A challenger replaces the champion automatically (``[deploy] mode = "auto"``) if, with 95 % confidence, its
+improvement is more than ``[deploy] min_improvement``.
 
 This is a one-sided test. With the default of 0 the challenger must be better, not just ahead on this holdout:
 of two equally good models the champion stays in 19 of 20 comparisons, whereas a rule on the difference alone
@@ -23,7 +22,7 @@ from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Direction
 
 Freshness = Literal["all", "some", "none", "unknown"]
-"""Which of the held-out rows the champion was certainly not trained on."""
+"""Part of the held-out rows that the champion was certainly not trained on."""
 
 FRESHNESS_NOTES: dict[Freshness, str] = {
     "all": "The champion was trained on none of these rows.",
@@ -31,7 +30,6 @@ FRESHNESS_NOTES: dict[Freshness, str] = {
     "none": "The champion was trained on some of these rows, which favors it.",
     "unknown": "The champion may have been trained on some of these rows, which would favor it.",
 }
-"""Freshness -> note for the report and the approval page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +37,8 @@ class Comparison:
     """Champion and challenger on the same rows; its JSON is ``comparison`` in ``result.json``.
 
     Attributes:
-        metric: metric of both scores.
-        direction: whether higher or lower is better.
         champion_version: version in MLflow's registry.
-        champion_run_key: the run that produced the champion.
         comparable: whether there are scores; otherwise ``reason`` explains why not.
-        reason: the outcome in words.
-        min_improvement: ``[deploy] min_improvement`` of the spec.
-        champion_score: the champion's score on ``rows``.
-        challenger_score: the challenger's score on the same rows.
         difference: improvement in units of the metric; below 0 the challenger is worse.
         interval: 95 % confidence interval of ``difference``.
         probability: that the improvement exceeds ``min_improvement``.
@@ -99,17 +90,8 @@ def compare(
 ) -> Comparison:
     """Compare the predictions of two models for the same rows, and apply the rule.
 
-    Args:
-        metric: name of the metric.
-        direction: whether higher or lower is better.
-        truth: (n_rows,) class codes or values.
-        champion: its (n_rows, n_classes) probabilities or (n_rows,) values.
-        challenger: its predictions, of the same shape.
-        version: the champion's version.
-        run_key: key of the champion's run.
-        min_improvement: improvement that the challenger must exceed.
-        fresh: which of the rows are new to the champion.
-        seed: the same seed gives the same result.
+    ``truth``: (n_rows,) class codes or values. Predictions: (n_rows, n_classes) probabilities or (n_rows,)
+    values. ``version`` and ``run_key`` identify the champion.
     """
     scores = [compute(metric, truth, prediction) for prediction in (champion, challenger)]
     common: dict[str, Any] = {
@@ -149,7 +131,6 @@ def compare(
 
 
 def _reason(difference: float, paired: PairedBootstrap, margin: float, *, better: bool) -> str:
-    """Return the outcome in words."""
     low, high = paired.interval
     if difference == low == high == 0:
         outcome = "both models are equally good"

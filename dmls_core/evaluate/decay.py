@@ -28,13 +28,10 @@ from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Direction
 
 ALPHA = 0.001
-"""Largest p-value of a significant loss."""
 
 MIN_GROWTH = 0.1
-"""Smallest relative increase of the error."""
 
 MIN_ROWS = 100
-"""Labeled rows below which a model is not evaluated."""
 
 SUBSTITUTES = {"max_error": "mae"}
 """Metrics that grow with the number of rows -> the metric used instead."""
@@ -58,9 +55,6 @@ class TrainingScore:
     """A model's score on the holdout of its training.
 
     Attributes:
-        metric: name of the metric.
-        direction: whether higher or lower is better.
-        score: score on the holdout.
         interval: 95 % confidence interval of the score; ``None`` if unknown.
         rows: number of held-out rows.
         labels: classes of a classifier, in the order of its probabilities.
@@ -95,14 +89,10 @@ class Decay:
 
     Attributes:
         verdict: ``not defined`` if the metric is undefined for these rows.
-        metric: name of the metric.
-        direction: whether higher or lower is better.
         rows: number of labeled predictions.
         score: score on them; ``None`` if the model was not evaluated.
         interval: 95 % confidence interval of the score.
-        trained_score: score on the holdout of the training.
-        trained_interval: its confidence interval.
-        trained_rows: number of held-out rows.
+        trained_score: score on the holdout of the training, which has ``trained_rows`` rows.
         growth: relative increase of the error; ``None`` if there was no error in training.
         p_value: of the hypothesis that the score is no worse.
         unknown: labeled predictions whose class the model does not know.
@@ -148,10 +138,8 @@ class Decay:
 def evaluate_decay(trained: TrainingScore, truth: NDArray[Any], prediction: NDArray[Any]) -> Decay:
     """Compare a model's score on labeled predictions with its score in training.
 
-    Args:
-        trained: the score in training.
-        truth: (n_rows,) values, or class codes; a code beyond the model's classes is an unknown class.
-        prediction: (n_rows,) values, or (n_rows, n_classes) probabilities.
+    ``truth``: (n_rows,) values, or class codes, where a code beyond the model's classes is an unknown class.
+    ``prediction``: (n_rows,) values, or (n_rows, n_classes) probabilities.
     """
     unknown = np.zeros(len(truth), bool) if trained.labels is None else truth >= len(trained.labels)
     if trained.metric in PROBABILITY_METRICS:
@@ -189,7 +177,7 @@ def _error(trained: TrainingScore, score: float) -> float:
 
 
 def _p_value(trained: TrainingScore, score: float, interval: tuple[float, float], rows: int) -> float:
-    """Return the probability of such a loss if the model is as good as in training."""
+    """Return the probability of at least this loss if the model is as good as in training."""
     from scipy.stats import norm
 
     width = 2 * float(norm.ppf((1 + CONFIDENCE) / 2))

@@ -24,20 +24,19 @@ MAX_FEATURES = 25
 """Features that are permuted, those with the highest importance in the model."""
 
 MAX_TRAVERSALS = 20_000_000
-"""Traversals of a tree by a row at most, some seconds on one core; this limits the rows."""
+"""Row-tree traversals at most, some seconds on one core; this limits the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What the report shows beyond ``result.json``.
+    """Content of the report beyond ``result.json``.
 
     Attributes:
         interval: 95 % confidence interval of the score; ``None`` if it is undefined.
         baseline: score without any feature; ``None`` if the metric is undefined for it.
         permutation: feature -> mean and standard deviation of the score's decrease, largest first.
-        warnings: warnings for the user, most serious first.
+        warnings: most serious first.
         calibration: predicted probabilities and observed frequencies, or predicted and true means.
-        roc: ROC curves.
         recalls: precision-recall curves if there are few classes.
         scatter: true and predicted values of some rows; ``None`` for a classification.
         residuals: histogram of predicted minus true values; ``None`` for a classification.
@@ -57,10 +56,8 @@ class Diagnostics:
 def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics:
     """Return the diagnostics of a model.
 
-    Args:
-        evidence: data and predictions of the run; its ``interval`` is computed here.
-        predict: the model.
-        trees: number of trees, which limits the rows of the permutation importance.
+    The ``interval`` of the evidence is computed here. The number of trees limits the rows of the permutation
+    importance.
     """
     truth, prediction = evidence.test_target, np.asarray(evidence.prediction)
     interval = score_interval(evidence.metric, truth, prediction, seed=evidence.seed)
@@ -113,19 +110,10 @@ def permutation_importances(
 ) -> dict[int, tuple[float, float]]:
     """Return how much the score decreases when a column is permuted (Breiman, "Random forests", 2001).
 
-    Args:
-        metric: name of the metric.
-        direction: ``maximize`` or ``minimize``.
-        features: (n_rows, n_features) rows that the model was not fitted on.
-        truth: (n_rows,) class codes or values.
-        predict: the model.
-        columns: positions of the features to permute.
-        trees: number of trees; large models use fewer rows.
-        seed: the same seed gives the same permutations.
-
-    Returns:
-        Column -> mean and standard deviation of the decrease; positive if the model needs the feature. Empty
-        if the metric is undefined for these rows.
+    The result maps each column to the mean and standard deviation of the decrease: positive if the model
+    needs the feature. It is empty if the metric is undefined for these rows. ``features``: (n_rows,
+    n_features) rows that the model was not fitted on; with many ``trees``, a sample of them. ``columns``:
+    positions to permute.
     """
     generator = np.random.default_rng(seed)
     most = max(100, MAX_TRAVERSALS // (max(1, trees) * REPEATS * max(1, len(columns))))

@@ -24,13 +24,11 @@ MAX_POINTS = 200
 """Points of one curve at most."""
 
 MAX_SCATTER = 1_500
-"""Points of the scatter plot at most."""
 
 BINS = 10
 """Bins of the calibration curve."""
 
 MAX_BARS = 40
-"""Bars of a histogram at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class HoldoutScores:
     """Scores on the holdout.
 
     Attributes:
-        score: score by the metric of the search.
+        score: by the metric of the search.
         metrics: each metric of the task that is defined for these rows, by name.
         confusion: rows are true classes, columns predicted classes; ``None`` for a regression.
         residuals: predicted minus true value at ``QUANTILES``; ``None`` for a classification.
@@ -53,11 +51,8 @@ class HoldoutScores:
 def score_holdout(task: Task, metric: str, truth: NDArray[Any], prediction: NDArray[Any]) -> HoldoutScores:
     """Score a prediction by every metric of the task.
 
-    Args:
-        task: classification or regression.
-        metric: metric of the search.
-        truth: (n_rows,) class codes or values.
-        prediction: (n_rows, n_classes) probabilities or (n_rows,) values.
+    ``truth``: (n_rows,) class codes or values. ``prediction``: (n_rows, n_classes) probabilities or (n_rows,)
+    values.
 
     Raises:
         DataError: ``metric`` is not defined for these rows.
@@ -95,11 +90,8 @@ def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Cu
     """Return the ROC curves and the precision-recall curves, one class against the rest.
 
     With two classes there is only the ROC curve of the second one: the first one's mirrors it. With more than
-    ``MAX_CURVES`` classes there is only one ROC curve, of all classes pooled.
-
-    Args:
-        truth: (n_rows,) class codes.
-        prediction: (n_rows, n_classes) probabilities.
+    ``MAX_CURVES`` classes there is only one ROC curve, of all classes pooled. ``truth``: (n_rows,) class
+    codes. ``prediction``: (n_rows, n_classes) probabilities.
     """
     from sklearn import metrics
 

@@ -27,8 +27,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 def create_environment(*folders: Path) -> Environment:
     """Return a Jinja2 environment that escapes all values and rejects undefined ones.
 
-    Args:
-        folders: searched for templates before the folder of this package.
+    ``folders`` are searched for templates before the folder of this package.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -58,13 +57,10 @@ def _environment() -> Environment:
 
 
 def render_page(template: str, title: str, *, scripts: Sequence[str] = (), **values: object) -> str:
-    """Render a self-contained HTML page.
+    """Render a self-contained HTML page from a template that extends ``base.html``.
 
-    Args:
-        template: file in ``dmls_core/html/templates`` that extends ``base.html``.
-        title: title of the page, and its heading unless the template replaces it.
-        scripts: trusted JavaScript to run at the end of the page; the policy allows these scripts only.
-        values: variables of the template.
+    The title is also the heading unless the template replaces it. ``scripts`` is trusted JavaScript to run at
+    the end of the page; the policy allows these scripts only. ``values`` are the variables of the template.
     """
     from markupsafe import Markup
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 
 NAME_LENGTH = 60
-"""Characters of a name that are shown."""
+"""Characters of a name on a page at most."""
 
 SETTING_LENGTH = 24
-"""Characters of a hyperparameter's value that are shown."""
+"""Characters of a hyperparameter's value at most."""
 
 CELL_LENGTH = 2_000
-"""Characters of a table cell that are shown."""
 
 
 class Formatted(str):
-    """A number that is already written as text; tables align it to the right, like other numbers."""
+    """A number already written as text; tables align it to the right, like other numbers."""
 
     __slots__ = ()
 

@@ -30,7 +30,7 @@ class Table:
 
     @cached_property
     def has_header(self) -> bool:
-        """Whether any column has a name."""
+        """True if any column has a name."""
         return any(self.header)
 
     @cached_property
@@ -44,12 +44,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A confusion matrix whose cells are shaded by their share of the row.
-
-    Attributes:
-        labels: the classes.
-        counts: rows are true classes, columns predicted classes.
-    """
+    """A confusion matrix, rows of true classes; cells are shaded by their share of the row."""
 
     labels: Sequence[str]
     counts: Sequence[Sequence[int]]

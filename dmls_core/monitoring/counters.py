@@ -37,7 +37,6 @@ COUNTER_HELP: dict[Counter, str] = {
     "decay_checks": "Comparisons of the score on delayed labels with the score in training.",
     "decays": "Comparisons in which a version had decayed.",
 }
-"""Counter -> its help text in Prometheus."""
 
 COUNTS_FILE = "counts.json"
 SCHEMA = 1
@@ -46,7 +45,7 @@ MAX_ATTEMPTS = 20
 """Attempts to change the counters while other processes change them too."""
 
 MIN_BACKOFF, MAX_BACKOFF = 0.005, 0.5
-"""Upper bounds of the random delay between attempts, in seconds: the first one doubles up to the second."""
+"""Bounds of the random delay between attempts, in seconds: the first one doubles up to the second."""
 
 
 def count(store: Store, team: str, job: str, name: Counter, increment: int = 1) -> None:
@@ -66,11 +65,7 @@ def count(store: Store, team: str, job: str, name: Counter, increment: int = 1) 
 
 
 def _increment(store: Store, key: str, name: Counter, increment: int) -> None:
-    """Increment once.
-
-    Raises:
-        ConflictError: another process has changed the counters in the meantime.
-    """
+    """Increment once, or raise ConflictError if another process has changed the counters."""
     try:
         data, info = store.read(key)
     except ObjectMissingError:

@@ -23,7 +23,6 @@ from dmls_core.settings import DataLimits
 from dmls_core.spec.column_rules import REQUEST, ROW
 
 MAX_ROWS = 5_000_000
-"""Rows of a label file at most."""
 
 BATCH_ROWS = 200_000
 """Logged predictions that are joined with the labels at a time, plus those of one file."""
@@ -59,15 +58,10 @@ class LabelJoin:
     def truth_and_predictions(
         self, version: int, labels: Sequence[str] | None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the true and predicted targets of one version, as metrics take them.
+        """Return the true and predicted targets of one version in Triton's repository, as metrics take them.
 
-        Args:
-            version: version in Triton's repository.
-            labels: the version's classes; None for a regression.
-
-        Returns:
-            Class codes of shape (n_rows,), ``len(labels)`` for a class that the version does not know, and
-            probabilities of shape (n_rows, n_classes). For a regression, values and values.
+        For a classification: class codes of shape (n_rows,), ``len(labels)`` for a class that the version
+        does not know, and probabilities of shape (n_rows, n_classes). For a regression: values and values.
         """
         own = self.frame.filter(pl.col(VERSION) == version)
         if labels is None:
@@ -87,20 +81,11 @@ class LabelJoin:
 
 
 def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | None = None) -> pl.DataFrame:
-    """Read a label file, without the rows that have no request id or no target yet.
+    """Read a CSV or Parquet label file, without the rows that have no request id or no target yet.
 
-    Args:
-        path: CSV or Parquet file.
-        target: name of the target's column.
-        numbers: whether the target is a number rather than a class.
-        data_format: format of a file without a known suffix.
-
-    Returns:
-        The columns ``request_id``, ``row`` (0 without such a column), ``target`` (a text) and ``single``
-        (whether the file has no column ``row``).
-
-    Raises:
-        DataError: the file cannot be read, or lacks a column.
+    The result has the columns ``request_id``, ``row`` (0 without one), ``target`` (a text) and ``single``
+    (whether the file has no column ``row``). ``data_format`` is for a file without a known suffix. A file
+    that cannot be read, or lacks a column, raises DataError.
     """
     limits = DataLimits.from_environment()
     known = path.suffix.lower() in (".csv", ".parquet")
@@ -159,11 +144,9 @@ def _check_columns(file: str, names: Sequence[str], target: str) -> None:
 def join_labels(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> LabelJoin:
     """Find the logged predictions that labels belong to.
 
-    Memory is bounded by two predictions per label, whatever the size of the log.
-
-    Args:
-        labels: results of ``read_labels``, oldest first; the latest label of a row counts.
-        logged: Parquet files of the log, newest first; consumed until every label has a prediction.
+    The latest label of a row counts: ``labels`` come oldest first. ``logged`` are Parquet files, newest
+    first, consumed until every label has a prediction. Memory is bounded by two predictions per label,
+    whatever the size of the log.
     """
     wanted = pl.concat(labels).unique(KEYS, keep="last", maintain_order=True)
     ids, alone = wanted.select(REQUEST).unique(), wanted.filter(SINGLE)[REQUEST].implode()

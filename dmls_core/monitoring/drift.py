@@ -32,13 +32,10 @@ from dmls_core.monitoring.profile import Column, Kind, Profile, Role, Values, co
 SCHEMA = 1
 
 ALPHA = 0.001
-"""Largest false discovery rate among the columns of one comparison."""
 
 MIN_ROWS = 100
-"""Rows below which new data is not compared."""
 
 MIN_BASELINE_ROWS = 50
-"""Rows of the baseline below which a column is not compared."""
 
 MIN_COUNT = 5
 """Expected rows of a bin in the smaller sample; rarer bins are merged."""
@@ -47,7 +44,7 @@ FLOOR = 0.001
 """Smallest share of a bin: the index of an empty bin would be infinite."""
 
 OUTSIDE, MISSING = -2, -1
-"""Where ``merged_bins`` puts the rows outside all bins, and the rows without a value."""
+"""Positions in ``merged_bins`` of the rows outside all bins, and of the rows without a value."""
 
 Key = tuple[Role, str]
 Counts = NDArray[np.int64]
@@ -85,12 +82,12 @@ class ColumnDrift:
 
     @property
     def role(self) -> Role:
-        """Whether it is a feature, the target or the prediction."""
+        """Feature, target or prediction."""
         return self.old.role
 
     @property
     def kind(self) -> Kind:
-        """Whether it holds numbers or categories."""
+        """Numbers or categories."""
         return self.old.kind
 
     def as_json(self) -> dict[str, Any]:
@@ -115,11 +112,9 @@ class Drift:
 
     Attributes:
         verdict: ``drifted`` if any column has drifted.
-        rows: rows of the new data.
-        baseline_rows: rows of the training data.
         threshold: population stability index from which a column has drifted.
         columns: drifted columns first, then by decreasing index.
-        at: time of the comparison, ISO 8601 in UTC.
+        at: ISO 8601 in UTC.
     """
 
     verdict: Verdict
@@ -172,11 +167,7 @@ class Drift:
         return cls(**{**data, "columns": tuple(columns)})
 
     def as_json(self, **about: str) -> dict[str, Any]:
-        """Return the content of ``drift.json``.
-
-        Args:
-            about: further keys, such as ``team``, ``job`` and ``run_key``.
-        """
+        """Return the content of ``drift.json``; ``about`` adds keys such as ``team`` and ``run_key``."""
         return {
             "schema": SCHEMA,
             **about,
@@ -216,14 +207,10 @@ def _facts(column: Column) -> dict[str, Any]:
 
 
 def compare(baseline: Profile, values: Mapping[Key, Values], rows: int, threshold: float) -> Drift:
-    """Compare new data with a baseline.
+    """Compare new data with the profile of the training data.
 
-    Args:
-        baseline: profile of the training data.
-        values: the new data's columns by role and name; columns of the baseline that are missing here are
-            ``absent``.
-        rows: rows of the new data.
-        threshold: population stability index from which a column has drifted.
+    ``values`` are the new data's columns by role and name. Columns of the baseline that they lack are
+    ``absent``.
     """
     columns = [_measure(column, values.get((column.role, column.name))) for column in baseline.columns]
     tested = [column for column in columns if column.p_value is not None]
@@ -297,10 +284,6 @@ def stability_index(before: Counts, after: Counts) -> float:
 
     This is the symmetrized Kullback-Leibler divergence. Common interpretation (Siddiqi, Credit Risk
     Scorecards, 2006): below 0.1 no change, 0.1 to 0.25 some change, above that a shift.
-
-    Args:
-        before: rows in each bin.
-        after: rows of the other sample in each bin.
     """
     p, q = (np.maximum(counts / counts.sum(), FLOOR) for counts in (before, after))
     return float(np.sum((q - p) * np.log(q / p)))
@@ -309,12 +292,9 @@ def stability_index(before: Counts, after: Counts) -> float:
 def same_distribution(before: Counts, after: Counts, kind: Kind) -> float:
     """Return the p-value of the hypothesis that both are samples of one distribution.
 
-    Args:
-        before: rows in each bin, as ``merged_bins`` returns them.
-        after: rows of the other sample in each bin.
-        kind: kind of the column. By construction the baseline has no number outside its own range. The
-            probability that another sample of the same distribution has ``k`` there is ``k + 1`` times the
-            result of Fisher's test: there are ``k + 1`` ways to divide them between both ends.
+    The counts are those of ``merged_bins``. By construction the baseline has no number outside its own range.
+    The probability that another sample of the same distribution has ``k`` there is ``k + 1`` times the result
+    of Fisher's test: there are ``k + 1`` ways to divide them between both ends.
     """
     from scipy.stats import chi2_contingency, fisher_exact
 

@@ -36,7 +36,7 @@ def publish(
     labels: LabelCheck | None,
     notify: Notify,
 ) -> None:
-    """Publish the findings of one monitor run for a job, as one note in the status."""
+    """Publish the findings of one monitor run for a job, with one note in its status."""
     notes: list[str] = []
     links: dict[str, str] = {}
     if checks:

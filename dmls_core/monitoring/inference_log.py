@@ -37,16 +37,15 @@ SUFFIX = ".parquet"
 FINISHED_SUFFIX, PART_SUFFIX = ".jsonl", ".part"
 
 MAX_BYTES = 256 << 20
-"""Bytes of files read for one comparison, the newest files."""
+"""Bytes of files read for one comparison at most, the newest files."""
 
 ABANDONED_SECONDS = 3600.0
-"""Age from which an unfinished file is taken for one of a killed process."""
+"""Age from which an unfinished file is assumed to belong to a killed process."""
 
 MAX_DAY_FILES, MAX_DAY_BYTES = 1_000, 256 << 20
 """Limits on a job's requests of one day in the store; further files are discarded."""
 
 RETENTION_DAYS = 90
-"""Days for which logged requests stay in the store."""
 
 COLUMN_PREFIX = "dmls."
 """Prefix of the log's own columns; all other columns are the user's."""
@@ -132,12 +131,9 @@ def _modified_at(info: ObjectInfo) -> str:
 
 @dataclass(slots=True)
 class CollectResult:
-    """Counts of one call of ``collect``.
+    """Counts of one call of ``collect``: rows and files by model, and expired objects.
 
-    Attributes:
-        rows: rows written to the store, by model.
-        dropped: discarded files, unreadable or beyond a day's limit, by model.
-        removed: expired objects that were deleted.
+    ``rows`` were written to the store; ``dropped`` files were unreadable or beyond a day's limit.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -148,9 +144,7 @@ class CollectResult:
 def collect(store: Store, folder: Path) -> CollectResult:
     """Move every model's finished log files into the store; delete objects older than ``RETENTION_DAYS``.
 
-    Args:
-        store: the platform's store.
-        folder: the folder that ``DMLS_INFERENCE_LOG`` names for Triton.
+    ``folder`` is the one that ``DMLS_INFERENCE_LOG`` names for Triton.
 
     Raises:
         StoreError: the store does not answer; files not yet written stay in the folder.
@@ -239,7 +233,6 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _frame(entry: dict[str, Any]) -> pl.DataFrame:
-    """Return the rows of one request."""
     import polars as pl
 
     columns = {

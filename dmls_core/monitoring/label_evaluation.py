@@ -42,14 +42,7 @@ LATEST_FOLDER = "latest-labels/"
 
 @dataclass(frozen=True, slots=True)
 class LabelCounts:
-    """How many labels belong to logged predictions.
-
-    Attributes:
-        labels: number of distinct labels.
-        matched: labels that belong to a prediction.
-        several: labels without a row number whose requests had several rows.
-        ambiguous: labels whose request id and row belong to different predictions.
-    """
+    """Numbers of labels: all, those ``matched`` with a prediction, others as in ``LabelJoin``."""
 
     labels: int
     matched: int
@@ -59,14 +52,7 @@ class LabelCounts:
 
 @dataclass(frozen=True, slots=True)
 class VersionEvaluation:
-    """A version whose labeled predictions were compared with its holdout in training.
-
-    Attributes:
-        version: version in MLflow's registry.
-        run_key: the run that produced it.
-        champion: whether it is served now.
-        decay: result of the comparison.
-    """
+    """A version in MLflow's registry whose labeled predictions were compared with its holdout."""
 
     version: int
     run_key: str
@@ -75,7 +61,7 @@ class VersionEvaluation:
 
     @property
     def decayed(self) -> bool:
-        """Whether the version has decayed."""
+        """True if the version has decayed."""
         return self.decay.verdict == "decayed"
 
     @property
@@ -101,8 +87,8 @@ class LabelCheck:
 
     Attributes:
         state: the new content of ``labels.json``.
-        message: message for the user; empty if there is nothing new.
-        evaluations: the evaluated versions, newest first.
+        message: for the user; empty if there is nothing new.
+        evaluations: newest version first.
         unread: errors of files that cannot be read.
         page: address of the page; empty if none was written.
         failure: why the log could not be joined; empty if it was.
@@ -129,19 +115,10 @@ class LabelCheck:
 def check_labels(
     store: Store, worker: Worker, mlflow_uri: str, job: MonitoredJob, logged: Sequence[ObjectInfo]
 ) -> LabelCheck | None:
-    """Evaluate the predictions with new labels; write page, JSON and metrics.
+    """Evaluate the predictions with new labels; write page, JSON and metrics; ``None``: nothing is new.
 
-    A repeated call with the same files writes the same objects.
-
-    Args:
-        store: the platform's store.
-        worker: the sandbox worker that reads the files.
-        mlflow_uri: address of the MLflow server.
-        job: the monitored job.
-        logged: the job's files in the inference log.
-
-    Returns:
-        ``None`` if there is nothing new.
+    A repeated call with the same files writes the same objects. ``logged`` are the job's files in the
+    inference log.
 
     Raises:
         DmlsError: the store or MLflow does not answer.
@@ -174,11 +151,7 @@ def check_labels(
 def _convert_labels(
     store: Store, worker: Worker, job: MonitoredJob, new: Sequence[ObjectInfo], scratch: Path
 ) -> tuple[list[str], dict[str, str]]:
-    """Convert label files to Parquet.
-
-    Returns:
-        The converted files, oldest first; and key -> error of the files that cannot be read.
-    """
+    """Convert label files to Parquet, oldest first; return them, and key -> error of the unreadable files."""
     unread = {info.key: _size_error(info) for info in new if info.size > MAX_BYTES}
     files = []
     for number, info in enumerate(newest_within_limit([info for info in new if info.key not in unread])):
@@ -218,12 +191,7 @@ def _evaluate(
     logged: Sequence[ObjectInfo],
     scratch: Path,
 ) -> tuple[LabelCounts, tuple[VersionEvaluation, ...]]:
-    """Join labels with the log, and compare each version with its training, newest first.
-
-    Raises:
-        SandboxError: a file of the log crashed its reader.
-        DmlsError: the store or MLflow does not answer.
-    """
+    """Join labels with the log, and compare each version with its training, newest first."""
     from dmls_core.evaluate.decay import Decay
     from dmls_core.tracking import find_champion, served_as
 
@@ -305,7 +273,6 @@ def _too_few(counts: LabelCounts, evaluations: Sequence[VersionEvaluation]) -> s
 
 
 def _notes(counts: LabelCounts, evaluations: Sequence[VersionEvaluation]) -> list[str]:
-    """Return notes about the labels that were left out."""
     notes = []
     if counts.several:
         notes.append(
@@ -327,7 +294,6 @@ def _write_results(
     counts: LabelCounts,
     evaluations: tuple[VersionEvaluation, ...],
 ) -> LabelCheck:
-    """Mark the labels as compared, and write page, JSON and metrics."""
     from dmls_core.evaluate.decay import RULE
     from dmls_core.monitoring.pages import decay_page
     from dmls_core.monitoring.prometheus import decay_file, decay_metrics

@@ -22,7 +22,6 @@ MAX_LOG_BYTES, MAX_LOG_FILES = 1 << 30, 5_000
 """Part of the inference log that labels are joined with, the newest files."""
 
 MAX_HISTORY = 100
-"""Comparisons that are kept."""
 
 RETRY_PERIOD = timedelta(days=1)
 """Age up to which labels are joined again: they may arrive before the log is collected."""
@@ -70,14 +69,7 @@ def read_state(store: Store, team: str, job: str) -> LabelState:
 
 
 def list_label_files(store: Store, team: str, job: str, path: str) -> list[ObjectInfo]:
-    """Return a job's label files, oldest first.
-
-    Args:
-        store: holds the submission's files.
-        team: team of the job.
-        job: name of the job.
-        path: ``[data] labels`` of the spec.
-    """
+    """Return a job's label files, oldest first; ``path`` is ``[data] labels`` of the spec."""
     folder, (prefix, expression) = layout.incoming_folder(team, job), parse_names(path)
     found = []
     for info in store.list(folder + prefix):
@@ -113,7 +105,7 @@ def newest_within_limit(files: Sequence[ObjectInfo]) -> list[ObjectInfo]:
 
 
 def download_label_file(store: Store, info: ObjectInfo, folder: Path, number: int) -> Path:
-    """Copy a label file to a folder of its own, under its own name, which messages contain."""
+    """Copy a label file to its own folder, under its own name, which messages contain."""
     own = folder / str(number)
     own.mkdir()
     path = own / info.key.rpartition("/")[2]

@@ -30,7 +30,7 @@ MIN_MEMORY = 4 << 30
 """Bytes that the sandbox may allocate at least."""
 
 TIMEOUT = 900.0
-"""Seconds that reading a job's files may take."""
+"""Seconds that reading a job's files may take at most."""
 
 MAX_RETRAINS = 500
 """Runs started per monitor run, below Airflow's default limit of mapped tasks; other jobs wait."""
@@ -38,13 +38,7 @@ MAX_RETRAINS = 500
 
 @dataclass(frozen=True, slots=True)
 class MonitoredJob:
-    """An active job whose spec has a ``[drift]`` table.
-
-    Attributes:
-        team: team of the job.
-        name: name of the job.
-        spec: its spec as JSON.
-    """
+    """An active job whose spec (as JSON) has a ``[drift]`` table."""
 
     team: str
     name: str
@@ -64,9 +58,7 @@ class DriftCheck:
     """A comparison whose results have been written.
 
     Attributes:
-        job: the job.
         source: ``requests``, or the display name of a partition.
-        drift: result of the comparison.
         version: the champion's version in MLflow's registry.
         page: address of the drift page.
         retrain_run_id: id of the run to start; empty for none.
@@ -85,7 +77,6 @@ class MonitorRun:
     """Results of one monitor run over all jobs.
 
     Attributes:
-        drift_checks: comparisons with the training data.
         label_checks: number of jobs whose versions were evaluated with labels.
         retrains: the runs to start: DAG id and run id.
         states: key -> content of the cursor files, to be written once the runs have been started.
@@ -111,11 +102,7 @@ class MonitorRun:
 def run_monitor(store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN_MEMORY) -> MonitorRun:
     """Compare new data of every monitored job; a failing job does not stop the others.
 
-    Args:
-        store: the platform's store.
-        mlflow_uri: address of the MLflow server.
-        notify: sends notifications to a job's owner.
-        memory: bytes that the sandbox may allocate, at least ``MIN_MEMORY``.
+    The sandbox may allocate ``memory`` bytes, at least ``MIN_MEMORY``. ``notify`` notifies a job's owner.
 
     Raises:
         StoreError: the jobs cannot be listed.
@@ -180,9 +167,6 @@ def _check_drift(
     """Compare a job's new partitions and requests; write page, JSON and metrics of each comparison.
 
     A repeated call with the same files writes the same objects.
-
-    Raises:
-        DmlsError: requests have no champion, its baseline is missing, or a file cannot be read.
     """
     yield from _check_partitions(store, worker, mlflow_uri, job, run)
     yield from _check_requests(store, worker, mlflow_uri, job, logged, run)
@@ -229,8 +213,8 @@ def _check_partitions(
 ) -> Iterator[DriftCheck]:
     """Compare new partitions one by one; a partition with too few rows is joined with the next one.
 
-    A partition that the champion was trained on is compared with the previous champion, if that is known:
-    its drift is reported but starts no run. A partition that crashes the sandbox counts as compared.
+    A partition that the champion was trained on is compared with the previous champion, if that is known: its
+    drift starts no run. A partition that crashes the sandbox counts as compared.
     """
     from dmls_core.tracking import find_champion
 
@@ -287,7 +271,6 @@ def _compare(
 
 
 def _retrain_run_id(job: MonitoredJob, drift: Drift, run_key: str) -> str:
-    """Return the id of the run to start, or an empty text."""
     retrain = drift.verdict == "drifted" and job.spec["drift"]["action"] == "retrain"
     return _run_id(run_key, drift.at) if retrain else ""
 

@@ -31,7 +31,7 @@ ENCODER = "encoder.json"
 CHECKPOINT = "checkpoint.tl"
 
 PREDICTED_ROWS = 50_000
-"""Rows of the new data for which the model predicts; a random sample of more."""
+"""Rows of the new data that the model predicts; a random sample of more."""
 
 Predict = Callable[[Path, NDArray[np.float32]], NDArray[np.float32]]
 """(checkpoint, encoded rows) -> predictions, as ``serving.checkpoint.predict`` returns them."""
@@ -58,13 +58,10 @@ def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path
 
 
 def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: Predict) -> Drift:
-    """Compare files of new data with the baseline of a model.
+    """Compare CSV or Parquet files of new data with the baseline of a model.
 
-    Args:
-        model: folder with ``baseline.json``, ``encoder.json`` and ``checkpoint.tl``.
-        paths: CSV or Parquet files.
-        threshold: population stability index from which a column has drifted.
-        predict: predicts with the checkpoint.
+    The folder ``model`` has ``baseline.json``, ``encoder.json`` and ``checkpoint.tl``. A column has drifted
+    from the population stability index ``threshold`` on.
 
     Raises:
         DataError: the files cannot be read, or contain no feature of the model.
@@ -98,9 +95,8 @@ def _encoded(encoder: Encoder, data: NewData) -> NDArray[np.float32] | None:
 class NewData:
     """New data, in the columns that the baseline has.
 
-    Attributes:
-        rows: rows in which any column of the model has a value.
-        values: features of all rows, and the target of the rows in which it is known.
+    ``rows`` counts those with a value in any column of the model; the target has only rows in which it is
+    known.
     """
 
     rows: int
@@ -117,17 +113,10 @@ class NewData:
 
 
 def read_new_data(paths: Sequence[Path], baseline: Profile, limits: DataLimits | None = None) -> NewData:
-    """Read the columns that the baseline has; other columns are ignored.
+    """Read the columns that the baseline has from CSV or Parquet files, whose rows are concatenated.
 
-    A text in a column of numbers counts as missing.
-
-    Args:
-        paths: CSV or Parquet files, whose rows are concatenated.
-        baseline: profile of the training data.
-        limits: limits on the data; those of the environment if None.
-
-    Raises:
-        DataError: a file cannot be read, or contains no feature of the model.
+    Other columns are ignored. A text in a column of numbers counts as missing. ``limits`` default to those of
+    the environment. A file that cannot be read, or has no feature of the model, raises DataError.
     """
     files = DataFiles(paths, None, limits or DataLimits.from_environment())
     wanted = [column for column in baseline.columns if column.role != "prediction"]
@@ -163,11 +152,7 @@ def _without_unknown_targets(values: Values) -> Values:
 
 
 def _unique_names(names: Sequence[str], file: str, wanted: Sequence[Column]) -> set[str]:
-    """Return the names of a file's columns.
-
-    Raises:
-        DataError: a column of the model appears more than once.
-    """
+    """Return the names of a file's columns; raise DataError if it repeats a column of the model."""
     twice = [column.name for column in wanted if names.count(column.name) > 1]
     if twice:
         hint = "rename one of them"

@@ -43,11 +43,9 @@ class PartitionCursor:
 
 @dataclass(frozen=True, slots=True)
 class PeriodFiles:
-    """The files of one period, or of several adjacent periods.
+    """The files of one period, or of several adjacent periods, ordered by name.
 
-    Attributes:
-        files: ordered by name.
-        end: end of the period, ISO 8601 in UTC, which sorts as text.
+    ``end`` is in ISO 8601 and UTC, which sorts as text.
     """
 
     files: tuple[ObjectInfo, ...]
@@ -81,15 +79,7 @@ class PeriodFiles:
 def list_new_periods(
     store: Store, team: str, job: str, spec: Mapping[str, Any], after: str
 ) -> list[PeriodFiles]:
-    """Return a job's periods that end after ``after`` and have files, ordered by time.
-
-    Args:
-        store: holds the submission's files.
-        team: team of the job.
-        job: name of the job.
-        spec: its spec as JSON.
-        after: ISO 8601 in UTC; empty for all periods.
-    """
+    """Return a job's periods with files that end after ``after`` (empty: all), ordered by time."""
     path = spec["data"]["path"]
     if path is None or not has_fields(path):
         return []

@@ -10,7 +10,6 @@ from dmls_core.monitoring.drift import ALPHA, MIN_ROWS, ColumnDrift, Drift
 from dmls_core.monitoring.profile import Column
 
 LISTED_COLUMNS = 200
-"""Columns in the table of the drift page."""
 
 PLOTTED_COLUMNS = 30
 """Columns with a plot; drifted columns come first."""
@@ -32,12 +31,7 @@ _RULE = (
 
 
 def drift_page(drift: Drift, title: str) -> str:
-    """Return the page of a drift comparison.
-
-    Args:
-        drift: the comparison.
-        title: job or file that was compared.
-    """
+    """Return the page of a drift comparison; the title is the job or file that was compared."""
     return render_page(
         "drift.html",
         f"Drift of {title}",
@@ -51,12 +45,7 @@ def drift_page(drift: Drift, title: str) -> str:
 
 
 def decay_page(document: Mapping[str, Any], rule: str) -> str:
-    """Return the page about the scores on delayed labels.
-
-    Args:
-        document: content of ``decay.json``.
-        rule: the definition of decay, in words.
-    """
+    """Return the page about the scores on delayed labels, from ``decay.json`` and the definition of decay."""
     history = document["history"][-PLOTTED_POINTS:]
     return render_page(
         "decay.html",
@@ -86,7 +75,6 @@ def _bin_labels(column: Column) -> list[str]:
 
 
 def _histograms(drift: ColumnDrift) -> dict[str, Any]:
-    """Return the geometry of the paired histograms of a column."""
     old, new = drift.old, drift.new or drift.old
     shares = [
         (label, before / old.rows, after / new.rows)

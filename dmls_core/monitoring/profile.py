@@ -43,14 +43,7 @@ Kind = Literal["number", "category"]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """One column of data.
-
-    Attributes:
-        name: name of the column.
-        role: feature, target or prediction.
-        data: (n_rows,) numbers, or positions in ``texts``; NaN if missing.
-        texts: the categories; None for a column of numbers.
-    """
+    """One column of data: ``data`` has numbers, or positions in the categories ``texts``; NaN if missing."""
 
     name: str
     role: Role
@@ -63,12 +56,9 @@ class Column:
     """The distribution of a column's values.
 
     Attributes:
-        name: name of the column.
-        role: feature, target or prediction.
-        kind: numbers or categories.
         edges: ascending edges of a column of numbers: bin ``i`` contains the numbers above ``edges[i - 1]``
             up to and including ``edges[i]``; the first bin is the smallest value alone.
-        categories: the categories that have their own bin.
+        categories: those that have their own bin.
         counts: rows in each bin, or of each category.
         other: rows of all other categories, or outside the edges.
         missing: rows without a value.
@@ -127,9 +117,7 @@ class Column:
 class Profile:
     """The profile of a model's training data, and of its predictions on the holdout.
 
-    Attributes:
-        rows: rows of the data; each column has the number of rows that it counts.
-        columns: features, target, prediction.
+    ``columns`` are features, target and prediction; each has the number of rows that it counts.
     """
 
     rows: int
@@ -188,9 +176,7 @@ def with_predictions(profile: Profile, served: NDArray[np.float32], labels: Sequ
 def predicted(served: NDArray[np.float32], labels: Sequence[str] | None) -> Values:
     """Return a model's predictions as a column: the most probable class, or the value.
 
-    Args:
-        served: (n_rows, n_classes) probabilities or (n_rows,) values.
-        labels: the classes; None for a regression.
+    ``served``: (n_rows, n_classes) probabilities or (n_rows,) values.
     """
     if labels is None:
         return Values("prediction", "prediction", served.reshape(-1))

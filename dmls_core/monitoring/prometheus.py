@@ -38,24 +38,17 @@ SUFFIX = ".prom"
 
 
 def drift_file(team: str, job: str, source: str) -> str:
-    """Key of the metrics of a job's latest comparison of ``source``: ``requests`` or ``data``."""
+    """Return the key of the metrics of a job's latest comparison of ``source``: ``requests`` or ``data``."""
     return f"{layout.metrics_folder(team, job)}drift-{source}{SUFFIX}"
 
 
 def decay_file(team: str, job: str) -> str:
-    """Key of the metrics of a job's latest scores on delayed labels."""
+    """Return the key of the metrics of a job's latest scores on delayed labels."""
     return f"{layout.metrics_folder(team, job)}decay{SUFFIX}"
 
 
 def drift_metrics(drift: Drift, team: str, job: str, source: str) -> str:
-    """Return the metrics of a comparison in the exposition format.
-
-    Args:
-        drift: the comparison.
-        team: team of the job.
-        job: name of the job.
-        source: the compared data: ``requests`` or ``data``.
-    """
+    """Return the metrics of a comparison of ``requests`` or ``data`` in the exposition format."""
     labels = {"team": team, "job": job, "source": source}
     gauges = (
         ("detected", "1 if any column of the latest data has drifted.", drift.verdict == "drifted"),
@@ -70,11 +63,7 @@ def drift_metrics(drift: Drift, team: str, job: str, source: str) -> str:
 
 
 def decay_metrics(document: Mapping[str, Any]) -> str:
-    """Return the metrics of the scores on delayed labels in the exposition format.
-
-    Args:
-        document: content of ``decay.json``.
-    """
+    """Return the metrics of the scores in ``decay.json`` in the exposition format."""
     job = {"team": document["team"], "job": document["job"]}
     versions = [
         (job | {"version": str(version["version"]), "metric": version["metric"]}, version)
@@ -128,7 +117,7 @@ def encodable(text: str) -> str:
 
 
 class _Families:
-    """A collector of given families, merged by name as the format requires."""
+    """A collector of given metric families."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

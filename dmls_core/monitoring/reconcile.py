@@ -21,12 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ReconcileResult:
-    """Result of reconciling all models.
-
-    Attributes:
-        repaired: one line for each problem that was repaired.
-        failures: one line for each model that could not be repaired.
-    """
+    """Result of reconciling all models: one line for each repaired problem and for each failed model."""
 
     repaired: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -40,11 +35,7 @@ def reconcile_all(
 ) -> ReconcileResult:
     """Make the servers serve MLflow's champions; a failing model does not stop the others.
 
-    Args:
-        store: the platform's store, for counters.
-        repository: the Triton model repository.
-        servers: the Triton servers.
-        champions: return each model's champion as a version in the repository.
+    ``champions`` returns each model's champion as a version in the repository; ``store`` holds the counters.
 
     Raises:
         DmlsError: MLflow does not answer, or a server's address is wrong.

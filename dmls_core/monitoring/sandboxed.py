@@ -36,13 +36,10 @@ def convert_labels(file: str, out: str, target: str, numbers: bool, data_format:
 
 
 def evaluate_versions(files: list[str]) -> dict[str, Any]:
-    """Join labels with the inference log, and evaluate each version that predicted.
+    """Join labels, oldest first, with the inference log, and evaluate each version that predicted.
 
     Asks the caller for the log's files one by one (``{"logged": true}`` -> path or null), and for the
     ``result.json`` of each version (``{"version": 3}`` -> object or null).
-
-    Args:
-        files: outputs of ``convert_labels``, oldest first.
     """
     import polars as pl
 

@@ -1,6 +1,6 @@
 """Serve models with Triton: the model repository, deployment, verification, clients and predictions.
 
-Names are imported at their first use: the Triton clients take 0.4 s to import.
+Names are imported on first use: the Triton clients take 0.4 s to import.
 """
 
 from __future__ import annotations

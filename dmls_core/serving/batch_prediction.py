@@ -36,7 +36,7 @@ class Predictions:
     Attributes:
         values: labels of a classification, float32 values of a regression; length n_rows.
         probabilities: float32 of shape (n_rows, n_classes), one column per label; ``None``: a regression.
-        labels: the classes, ``()`` for a regression.
+        labels: ``()`` for a regression.
         version: the version in the Triton repository that answered.
     """
 
@@ -56,13 +56,7 @@ class Predictor:
     def __init__(
         self, repository: Repository, client: TritonClient, model: str, *, protocol: Protocol = "grpc"
     ) -> None:
-        """Look up the served version.
-
-        Args:
-            repository: the repository that Triton reads; it holds each version's encoder.
-            client: the Triton server.
-            model: ``<team>.<job>``.
-            protocol: protocol of the requests.
+        """Look up the served version of ``<team>.<job>``; the repository holds each version's encoder.
 
         Raises:
             NotFoundError: Triton serves no such model, or a version that the repository does not have.
@@ -129,25 +123,18 @@ def predict_file(
     progress: Callable[[float], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Predict every row of a CSV file, and write it with the added columns of the prediction.
+    """Predict every row of a CSV file, write it with the prediction's columns, and return the number of rows.
 
     Fields and rows stay as they are, in their order. The columns ``prediction`` and, for a classification,
     ``probability_<label>`` per label are added. If an earlier call for the same file, version and target was
     interrupted, this one resumes after the last batch.
 
-    Args:
-        predictor: the served model.
-        source: CSV in UTF-8 with a header.
-        target: a path, which appears whole or not at all unless it is a device or a pipe, or an open text
-            stream.
-        progress: called with the share of the file that is done, 0 to 1.
-        say: called with a line for users if an interrupted file is resumed.
-
-    Returns:
-        The number of rows.
+    ``source`` is UTF-8 with a header. A path as ``target`` appears whole or not at all, unless it is a device
+    or a pipe. ``progress`` gets the share of the file that is done (0 to 1), ``say`` a line for users if an
+    interrupted file is resumed.
 
     Raises:
-        DataError: the file is no such CSV, or its values do not fit the model.
+        DataError: the file is not a CSV of this form, or its values do not fit the model.
         ServingError: Triton does not answer, or the model's labels changed meanwhile.
     """
     labels = predictor.encoder.target.labels or ()

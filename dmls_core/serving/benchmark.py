@@ -34,7 +34,7 @@ REQUESTS = 2
 """Requests of a client's turn: one row to the forest, then one row to the table endpoint."""
 
 WINDOWS, WINDOW_SECONDS = 3, 0.12
-"""Time windows in which a scaling is called; each gives a figure of its own."""
+"""Time windows in which a scaling is called; each gives its own figure."""
 
 MARGIN = 1.25
 """Factor by which a scaling's worst window must exceed the simplest scaling's best one."""
@@ -47,13 +47,9 @@ Measure = Callable[[Scaling, float], ScalingMeasurement]
 
 
 def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
-    """Measure the candidate on the first server, and record the scaling that it is to be served with.
+    """Measure the staged version on the first server, and record the scaling to serve it with.
 
     If the candidate is another version or gone, nothing is measured: ``promote`` reports it.
-
-    Args:
-        deployment: the model.
-        version: the version that ``stage`` returned.
 
     Raises:
         ServingError: the repository could not be written.
@@ -103,12 +99,8 @@ def compare_scalings(
     """Return the first alternative that is clearly better than the simplest scaling, or the simplest.
 
     Clearly better means: in its worst window it answers ``MARGIN`` times as many requests as the simplest
-    scaling in its best one, and still does when the simplest is measured once more afterwards.
-
-    Args:
-        measure: measures a scaling.
-        alternatives: scalings to compare with the simplest.
-        seconds: time limit; nothing is started afterwards.
+    scaling in its best one, and still does when the simplest is measured once more afterwards. Nothing is
+    started after ``seconds``.
     """
     end = time.monotonic() + seconds
     found: list[ScalingMeasurement] = []
@@ -145,11 +137,7 @@ def _clearly_better(one: ScalingMeasurement, other: ScalingMeasurement) -> bool:
 
 
 def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tuple[float, ...]:
-    """Have several clients take turns at once; return their requests per second in each window.
-
-    Raises:
-        ServingError: a request failed.
-    """
+    """Have several clients take turns at once; return their requests per second in each window."""
     answered: list[float] = []
     failures: list[ServingError] = []
     began = [0.0]

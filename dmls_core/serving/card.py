@@ -16,10 +16,8 @@ from dmls_core.serving.model_config import MAX_BATCH_SIZE
 from dmls_core.serving.tensors import forest_request, table_request
 
 CARD = "card.html"
-"""The card's name in a run's ``model/`` folder."""
 
 SHOWN = 30
-"""Categories and labels that are listed."""
 
 LIMITS = (
     "Outside the ranges above a forest predicts as at their ends: it does not extrapolate.",
@@ -36,10 +34,8 @@ END = "</main>"
 def write_card(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
     """Write the card into a run's ``model/`` folder.
 
-    Args:
-        folder: contains ``encoder.json``, ``golden.json`` and ``model.json``.
-        result: ``result.json``; ``seconds`` and ``artifacts`` may still be missing.
-        spec: the accepted spec as JSON.
+    The folder contains ``encoder.json``, ``golden.json`` and ``model.json``. ``seconds`` and ``artifacts``
+    may still be missing in ``result``.
     """
     encoder, golden, about = (
         json.loads((folder / f"{name}.json").read_bytes()) for name in ("encoder", "golden", "model")
@@ -49,12 +45,7 @@ def write_card(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any])
 
 
 def card_of_deployed(page: str, facts: Mapping[str, object]) -> str:
-    """Return a card with a section on how the model is served.
-
-    Args:
-        page: the result of ``render_card``.
-        facts: the rows of the section, by name.
-    """
+    """Return the page of ``render_card`` with a section on how the model is served: its facts by name."""
     section = render_fragment("card_serving.html", facts=_table(facts))
     before, end, after = page.rpartition(END)
     return f"{before}{section}{end}{after}"
@@ -69,12 +60,8 @@ def render_card(
 ) -> str:
     """Return the card: one HTML page without scripts that loads nothing.
 
-    Args:
-        result: ``result.json``.
-        spec: the accepted spec as JSON.
-        encoder: the model's encoder.
-        golden: ``golden.json``; its first row is the example.
-        ranges: smallest and largest value of each number in the training rows.
+    The first row of ``golden`` is the example; ``ranges`` has the smallest and largest value of each number
+    in the training rows.
     """
     model = f"{result['team']}.{result['job']}"
     owner = spec.get("owner") or {}

@@ -28,14 +28,11 @@ CLASSIFIERS = (0, 2)
 
 
 def snap_thresholds(model: treelite.Model) -> treelite.Model:
-    """Replace every float64 threshold by the float32 that splits float32 values in the same way.
+    """Replace every float64 threshold by the float32 that splits float32 values in the same way, in place.
 
-    The FIL backend computes in single precision, where a threshold rounded to the nearest float32 may
-    end up on the other side of a value. For a float32 ``x``, ``x <= t`` is ``x <= floor32(t)`` and
-    ``x < t`` is ``x < ceil32(t)``, exactly.
-
-    Args:
-        model: changed in place and returned.
+    The FIL backend computes in single precision, where a threshold rounded to the nearest float32 may end up
+    on the other side of a value. For a float32 ``x``, exactly, ``x <= t`` is ``x <= floor32(t)``, and
+    ``x < t`` is ``x < ceil32(t)``.
     """
     for number in range(model.num_tree):
         tree = model.get_tree_accessor(number)
@@ -85,30 +82,19 @@ def load(path: Path) -> treelite.Model:
 def predict(
     model: treelite.Model, features: NDArray[np.float32], *, threads: int = -1
 ) -> NDArray[np.float32]:
-    """Predict as the FIL backend does, with Treelite's own inference on the CPU.
+    """Predict as the FIL backend does, with Treelite's own inference on the CPU (``threads``: -1 is all).
 
-    Args:
-        model: a loaded checkpoint.
-        features: (n_rows, n_features).
-        threads: CPU threads; -1 is all.
-
-    Returns:
-        float32: probabilities of shape (n_rows, n_classes), two columns for two classes, or values of
-        shape (n_rows,).
+    ``features``: (n_rows, n_features). The result is float32: probabilities of shape (n_rows, n_classes), two
+    columns for two classes, or values of shape (n_rows,).
     """
     found = treelite.gtil.predict(model, np.ascontiguousarray(features), nthread=threads)
     return _as_served(found, len(features), classifier=is_classifier(model))
 
 
 def predict_as_fil(path: Path, features: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """Predict with nvForest in single precision, the library that the FIL backend runs.
+    """Predict in single precision with nvForest, which the FIL backend runs; ``None``: it is not installed.
 
-    Args:
-        path: the checkpoint.
-        features: (n_rows, n_features).
-
-    Returns:
-        As of ``predict``; ``None`` if nvForest is not installed.
+    Shapes as in ``predict``.
     """
     try:
         library = import_module("nvforest")
@@ -134,15 +120,11 @@ def is_classifier(model: treelite.Model) -> bool:
 
 
 def check_parity(expected: FloatArray, served: FloatArray) -> None:
-    """Compare the engine's predictions with the checkpoint's for the same rows.
+    """Compare the engine's predictions with the checkpoint's for the same rows, both of the same shape.
 
     The tolerance is that of every later verification, whatever the number of trees: Treelite sums in the
     precision of the model's leaves, and forests of 5,000 trees agree to the last bit (boosted trees with
     float32 leaves to 1.2e-7).
-
-    Args:
-        expected: of the engine: probabilities (n_rows, n_classes) or values (n_rows,).
-        served: of the checkpoint, in the same shape.
 
     Raises:
         ServingError: they differ; the message names the first row.

@@ -39,12 +39,8 @@ class TritonClient:
     ) -> None:
         """Bind to ``host:port`` of both endpoints; nothing is contacted yet.
 
-        Args:
-            http: the HTTP endpoint.
-            grpc: the gRPC endpoint.
-            timeout: seconds that any request but a load may take.
-            load_timeout: seconds that a load may take; Triton answers once the model is ready.
-            key: the key of a server that restricts who may load models.
+        A load may take ``load_timeout`` seconds, since Triton answers once the model is ready, any other
+        request ``timeout`` seconds. ``key`` is that of a server that restricts who may load models.
 
         Raises:
             PlatformError: an address is empty.
@@ -93,17 +89,13 @@ class TritonClient:
         """Load what the repository configures for ``name``, and wait until it is ready.
 
         Raises:
-            ServingError: it could not be loaded; the server still serves the version of before.
+            ServingError: it could not be loaded; the server still serves the previous version.
         """
         with self._answering("grpc", f"load {name}"):
             self._grpc.load_model(name, headers=self._headers, client_timeout=self.load_timeout)
 
     def unload(self, name: str) -> None:
-        """Unload ``name``.
-
-        Raises:
-            ServingError: it could not be unloaded.
-        """
+        """Unload ``name``, or raise ServingError."""
         with self._answering("grpc", f"unload {name}"):
             self._grpc.unload_model(name, headers=self._headers, client_timeout=self.timeout)
 
@@ -126,16 +118,9 @@ class TritonClient:
     def infer(
         self, name: str, rows: NDArray[np.float32], *, version: int | None = None, protocol: Protocol = "grpc"
     ) -> NDArray[np.float32]:
-        """Return the model's outputs for encoded rows.
+        """Return the model's outputs, float32 of shape (n_rows, n_outputs), for encoded rows.
 
-        Args:
-            name: the model.
-            rows: float32, shape (n_rows, n_features).
-            version: ``None``: the latest served version.
-            protocol: the protocol of the request.
-
-        Returns:
-            float32, shape (n_rows, n_outputs).
+        ``rows``: float32, shape (n_rows, n_features). ``version``: by default the latest served one.
 
         Raises:
             ServingError: the server does not answer, or not with one row of outputs per row.
@@ -161,8 +146,7 @@ class TritonClient:
     ) -> Any:  # noqa: ANN401  the library has no types
         """Return Triton's answer to inputs by name; its ``as_numpy`` returns an output.
 
-        Raises:
-            ServingError: the server does not answer, or rejects the request.
+        A server that does not answer, or rejects the request, raises ServingError.
         """
         module = import_module(f"tritonclient.{protocol}")
         types = import_module("tritonclient.utils")
@@ -221,12 +205,9 @@ def _down(address: str, reason: object) -> str:
 
 @contextmanager
 def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[TritonClient, ...]]:
-    """Yield a client for each server.
+    """Yield a client for each server; addresses (``host:port``) are separated by commas, in the same order.
 
-    Args:
-        http: ``host:port`` of the HTTP endpoints, separated by commas.
-        grpc: ``host:port`` of the gRPC endpoints, in the same order.
-        key: the key of servers that restrict who may load models.
+    ``key``: of servers that restrict who may load models.
 
     Raises:
         PlatformError: no address is set, or the numbers of HTTP and gRPC addresses differ.

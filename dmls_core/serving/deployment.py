@@ -1,8 +1,8 @@
 """Deploy one model to Triton: stage a candidate, promote it, roll it back, or try it as a canary.
 
 A version is first loaded under the candidate's name, next to the served one, and answers its golden rows.
-Only then the servers switch to it, one after the other. Each step can be interrupted and repeated; at every
-moment Triton answers with a verified version.
+Only then the servers switch to it, one after the other. Each step can be interrupted and repeated, and Triton
+always answers with a verified version.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ Finish = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class DeployedVersion:
-    """A version in the repository.
+    """A version of ``<team>.<job>`` in the repository.
 
     Attributes:
-        model: ``<team>.<job>``.
         version: the version in the Triton repository.
         previous: the verified version that a rollback would go to, if there is one.
         proof: what the verification measured; ``None`` for a staged version and for a repeated step.
@@ -51,13 +50,7 @@ class Deployment:
     def __init__(
         self, repository: Repository, servers: TritonClient | Sequence[TritonClient], model: str
     ) -> None:
-        """Bind to a model; nothing is read or written yet.
-
-        Args:
-            repository: the model repository.
-            servers: the Triton servers, all of which read that repository.
-            model: ``<team>.<job>``.
-        """
+        """Bind to the model ``<team>.<job>`` on servers that read the repository; nothing is read yet."""
         self.repository, self.model = repository, model
         self.servers = tuple(servers) if isinstance(servers, Sequence) else (servers,)
 
@@ -77,10 +70,8 @@ class Deployment:
     def stage(self, folder: Path) -> DeployedVersion:
         """Write a run's ``model/`` folder as a version, and load it on every server as the candidate.
 
-        What Triton serves does not change. Staging the same files again gives the same version.
-
-        Args:
-            folder: holds ``checkpoint.tl``, ``encoder.json``, ``golden.json`` and ``model.json``.
+        What Triton serves does not change. Staging the same files again gives the same version. The folder
+        holds ``checkpoint.tl``, ``encoder.json``, ``golden.json`` and ``model.json``.
 
         Raises:
             UserError: the model exceeds the size limit.
@@ -108,12 +99,9 @@ class Deployment:
     ) -> DeployedVersion:
         """Verify the candidate on every server, then serve it under the model's own name.
 
-        Args:
-            version: the version that ``stage`` returned.
-            max_latency_ms: limit of the median latency of a request for one row, in milliseconds.
-            keep: verified versions that stay in the repository.
-            options: serving options from now on; by default those of before.
-            finish: see ``Finish``; if it fails, the previous version is served again.
+        ``max_latency_ms`` limits the median latency of a request for one row. ``keep`` verified versions stay
+        in the repository. Serving options stay as before unless given. If ``finish`` fails, the previous
+        version is served again.
 
         Raises:
             ServingError: verification failed, another publisher staged another candidate, or a server could
@@ -139,11 +127,9 @@ class Deployment:
             return DeployedVersion(self.model, version, previous, proof)
 
     def rollback(self, version: int | None = None, *, finish: Finish | None = None) -> DeployedVersion:
-        """Serve a verified version again.
+        """Serve a verified version again: by default the last one other than the served one.
 
-        Args:
-            version: by default the last verified version other than the served one.
-            finish: see ``Finish``; if it fails, nothing changes.
+        If ``finish`` fails, nothing changes.
 
         Raises:
             NotFoundError: the repository holds no such verified version.
@@ -178,8 +164,7 @@ class Deployment:
     def verify(self, version: int) -> Proof:
         """Send the golden rows of the served version to every server, over HTTP and gRPC.
 
-        Returns:
-            The proof of the slowest server.
+        Returns the proof of the slowest server.
 
         Raises:
             ServingError: an answer differs, or Triton does not answer.
@@ -225,18 +210,11 @@ class Deployment:
             self._reload_table(version)
 
     def start_canary(self, folder: Path, *, share: float, shadow: bool) -> int:
-        """Send a share of the table endpoint's requests to a challenger, after verifying it.
+        """Verify a challenger and send it a share (0 to 1) of the table endpoint's requests.
 
-        A canary answers these requests; a shadow only computes answers, which are compared with the served
-        version's. A challenger that disappears fails no request: the served version answers.
-
-        Args:
-            folder: the challenger's ``model/`` folder.
-            share: share of the requests, 0 to 1.
-            shadow: whether the served version answers these requests.
-
-        Returns:
-            The challenger's version.
+        A canary answers these requests; with ``shadow`` the challenger only computes answers, which are
+        compared with the served version's. A challenger that disappears fails no request: the served version
+        answers. Returns the challenger's version.
 
         Raises:
             NotFoundError: nothing is served yet.

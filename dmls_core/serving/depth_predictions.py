@@ -23,19 +23,12 @@ VALUES = 20_000_000
 def predictions_by_depth(
     model: treelite.Model, features: NDArray[np.float32], *, trees: int = TREES
 ) -> NDArray[np.float64] | None:
-    """Return the predictions of a forest that is cut at each depth, up to its own.
+    """Return the predictions of a forest cut at each depth: (n_depths, n_rows, n_outputs), depth 0 first.
 
     A node that becomes a leaf predicts the mean of the leaves below it, weighted by their training rows, as
-    if the tree had been grown no deeper.
-
-    Args:
-        model: a loaded checkpoint.
-        features: (n_rows, n_features); more than ``VALUES`` predictions reduce the rows.
-        trees: number of trees to evaluate.
-
-    Returns:
-        Shape (n_depths, n_rows, n_outputs), depth 0 first; ``None`` for boosted trees, whose nodes predict
-        nothing by themselves, and for models without weights of their leaves.
+    if the tree had been grown no deeper. ``features``: (n_rows, n_features); more than ``VALUES`` predictions
+    reduce the rows. The result is ``None`` for boosted trees, whose nodes predict nothing by themselves, and
+    for models without weights of their leaves.
     """
     header = model.get_header_accessor()
     if not header.get_field("average_tree_output")[0]:

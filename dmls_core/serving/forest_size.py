@@ -1,4 +1,4 @@
-"""How large a forest is, what a smaller depth would save, and the limit that guards the server's memory."""
+"""The size of a forest, the saving by a smaller depth, and the limit that guards the server's memory."""
 
 from __future__ import annotations
 
@@ -41,11 +41,7 @@ def forest_size(model: treelite.Model) -> dict[str, Any]:
 
 
 def check_size(model: str, folder: Path) -> None:
-    """Reject a model that is too large to be loaded.
-
-    Args:
-        model: ``<team>.<job>``.
-        folder: the run's ``model/`` folder.
+    """Reject a model (``model/`` folder of a run) that is too large to be loaded.
 
     Raises:
         UserError: it is not a Treelite model, or its checkpoint exceeds the limit; the message then

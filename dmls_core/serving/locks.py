@@ -33,11 +33,7 @@ class LostError(ServingError):
 
 @contextmanager
 def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
-    """Hold a file's lock, which ends with the process.
-
-    Raises:
-        BusyError: another publisher held it for ``timeout`` seconds.
-    """
+    """Hold a file's lock, which ends with the process; BusyError after ``timeout`` seconds."""
     with path.open("a+") as file:
         deadline = time.monotonic() + timeout
         while not _try_lock(file.fileno()):
@@ -55,8 +51,7 @@ def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
 def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Lease]:
     """Hold a lease: an object that only one writer can create, or take over once it has expired.
 
-    Raises:
-        BusyError: another publisher held it for ``timeout`` seconds.
+    Another publisher that holds it for ``timeout`` seconds raises BusyError.
     """
     own = Lease(store, key)
     deadline = time.monotonic() + timeout
@@ -85,11 +80,7 @@ class Lease:
         self._renewed = 0.0
 
     def check(self, model: str) -> None:
-        """Check that no other publisher can hold the lease.
-
-        Raises:
-            LostError: another publisher took it, or it could not be renewed and has expired.
-        """
+        """Raise LostError if another publisher took the lease, or it expired without renewal."""
         if self._taken or time.monotonic() > self._renewed + LEASE_SECONDS:
             why = "another publisher has taken it" if self._taken else "the repository did not answer in time"
             raise LostError(
@@ -108,7 +99,6 @@ class Lease:
         return ""
 
     def _take_over(self) -> str:
-        """Take a lease that was left or has expired."""
         try:
             data, info = self._store.read(self._key)
             found = json.loads(data)

@@ -26,7 +26,6 @@ CHALLENGER = ".challenger"
 """Suffix of a challenger's name: it answers a share of the table endpoint's requests."""
 
 MAX_BATCH_SIZE = 8192
-"""Maximum number of rows in a request."""
 
 InstanceKind = Literal["KIND_AUTO", "KIND_CPU"]
 
@@ -60,12 +59,9 @@ _VERSIONS = re.compile(r"^version_policy \{ specific \{ versions: \[ ([0-9, ]+) 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """A model's inputs and outputs in Triton.
+    """Columns of ``input__0`` and of ``output__0`` (classes, or 1 for a regression) in Triton.
 
-    Attributes:
-        n_features: columns of ``input__0``.
-        n_outputs: columns of ``output__0``: classes, or 1 for a regression.
-        classifier: whether ``output__0`` holds probabilities.
+    A ``classifier`` returns probabilities.
     """
 
     n_features: int
@@ -84,9 +80,8 @@ BATCHING = "dynamic_batching { }\n"
 class Scaling:
     """How a model answers concurrent requests; the defaults are the simplest scaling.
 
-    Attributes:
-        instances: instances of the forest, and processes of its table endpoint.
-        batching: whether requests that arrived meanwhile are answered together.
+    ``instances``: of the forest, and processes of its table endpoint. ``batching``: requests that arrived
+    meanwhile are answered together.
     """
 
     instances: int = 1
@@ -99,8 +94,7 @@ SIMPLEST = Scaling()
 def check_model_name(name: str) -> str:
     """Return ``name`` if it is ``<team>.<job>``, or its candidate's or challenger's.
 
-    Raises:
-        ServingError: it is anything else; so no name can leave its folder or its quotes.
+    Anything else raises ServingError: so no name can leave its folder or its quotes.
     """
     team, dot, job = name.removesuffix(CANDIDATE).removesuffix(CHALLENGER).partition(".")
     if not (dot and layout.is_name(team) and layout.is_name(job)):
@@ -124,15 +118,8 @@ def fil_config(
 ) -> str:
     """Return the configuration of a Treelite checkpoint for the FIL backend.
 
-    Args:
-        name: ``<team>.<job>``.
-        shape: the model's inputs and outputs.
-        versions: the versions to serve; Triton ignores all others.
-        kind: ``KIND_AUTO`` uses a GPU if there is one; ``KIND_GPU`` would fail without.
-        scaling: instances and batching.
-
-    Raises:
-        ServingError: the name is not allowed, or there is no version.
+    Triton ignores all versions but ``versions``. ``KIND_AUTO`` uses a GPU if there is one; ``KIND_GPU`` would
+    fail without. A name that is not allowed, or no version, raises ServingError.
     """
     if not versions or min(versions) < 1:
         raise ServingError(f"{name}: versions count from 1, got {list(versions)}")
@@ -150,11 +137,7 @@ def fil_config(
 
 
 def configured_versions(config: str) -> tuple[int, ...]:
-    """Return the versions that a configuration of ``fil_config`` serves.
-
-    Raises:
-        ServingError: the text was not written by ``fil_config``.
-    """
+    """Return the versions that a configuration of ``fil_config`` serves; another text raises ServingError."""
     found = _VERSIONS.search(config)
     if not found:
         raise ServingError("config.pbtxt has no version_policy written by DMLS")
@@ -188,11 +171,7 @@ parameters [
 
 
 def table_name(model: str) -> str:
-    """Return the name of the table endpoint of ``<team>.<job>``.
-
-    Raises:
-        ServingError: ``model`` is not such a name.
-    """
+    """Return the name of the table endpoint of ``<team>.<job>``; another name raises ServingError."""
     return check_model_name(model) + SUFFIX
 
 
@@ -222,18 +201,10 @@ def table_config(
 
     The endpoint answers with the version of the forest that Triton serves at that moment, and switches with
     it. Its inputs are the columns of all versions, each optional to Triton; the version that answers reports
-    which of its own are missing. If a column is a number in one version and a category in another,
-    ``version`` decides. A version with another kind of target has other outputs and is left out.
-
-    Args:
-        model: the forest, ``<team>.<job>``.
-        encoders: by version; the folder of each must be in the repository.
-        version: the version to serve, whose folder Triton loads; a key of ``encoders``.
-        scaling: instances and batching.
-        parameters: further parameters of the endpoint, by key.
-
-    Raises:
-        ServingError: the name is not allowed.
+    which of its columns are missing. If a column is a number in one version and a category in another,
+    ``version`` decides: the one whose folder Triton loads, a key of ``encoders``. A version with another kind
+    of target has other outputs and is left out. The folder of each encoder's version must be in the
+    repository.
     """
     main = encoders[version]
     labels = main.target.labels

@@ -17,12 +17,9 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A challenger that receives a share of the table endpoint's requests.
+    """A challenger that receives a ``share`` (0 to 1) of the table endpoint's requests.
 
-    Attributes:
-        version: the challenger, in the repository.
-        share: share of the requests, 0 to 1.
-        shadow: whether users get the served version's answer.
+    With ``shadow``, users get the served version's answer.
     """
 
     version: int
@@ -85,12 +82,7 @@ def write_options(store: Store, key: str, options: ServingOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ScalingMeasurement:
-    """The throughput of one scaling.
-
-    Attributes:
-        scaling: instances and batching.
-        rates: requests per second, one figure per time window.
-    """
+    """The throughput of one scaling; ``rates`` are requests per second, one figure per time window."""
 
     scaling: Scaling
     rates: tuple[float, ...]
@@ -98,11 +90,9 @@ class ScalingMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class ScalingChoice:
-    """The scaling chosen for a version, and why.
+    """The scaling chosen for a version, and the reason in words.
 
     Attributes:
-        scaling: the chosen one.
-        reason: why, for users.
         measured: all measurements in their order; the simplest scaling may occur twice.
     """
 
@@ -142,22 +132,14 @@ def describe_scaling(scaling: Scaling) -> str:
 
 
 def read_scaling_choice(store: Store, model: str, version: int) -> ScalingChoice:
-    """Return the choice recorded for a version; the simplest scaling if nothing was measured.
-
-    Raises:
-        ServingError: the repository could not be read.
-    """
+    """Return the choice recorded for a version; the simplest scaling if nothing was measured."""
     return _read_choices(store, model).get(version, ScalingChoice())
 
 
 def write_scaling_choice(
     store: Store, model: str, version: int, choice: ScalingChoice, known: Sequence[int]
 ) -> None:
-    """Record a version's choice, and remove those of versions that are not in ``known``.
-
-    Raises:
-        ServingError: the repository could not be read or written.
-    """
+    """Record a version's choice, and remove those of versions that are not in ``known``."""
     choices = {v: c for v, c in _read_choices(store, model).items() if v in known} | {version: choice}
     content = {"schema": SCHEMA, "versions": {str(v): c.as_json() for v, c in sorted(choices.items())}}
     with failing(f"write the scaling of {model}"):

@@ -15,23 +15,17 @@ ABANDONED = timedelta(hours=6)
 
 
 def reconcile(deployment: Deployment, champion: Callable[[], int | None]) -> str:
-    """Have every server serve the champion, if one does not.
+    """Have every server serve the champion; return what differed, for users, or an empty text.
 
     The champion decides, not the configuration or the servers: people move it, and a publisher moves it last.
-
-    Args:
-        deployment: the model.
-        champion: returns the champion's version in the repository, or ``None``. It is called while the lock
-            keeps publishers out.
-
-    Returns:
-        What differed, for users; empty if nothing did.
+    ``champion`` returns its version in the repository, or ``None``; it is called while the lock keeps
+    publishers out.
 
     Raises:
         BusyError: another publisher is at work on the model.
         NotFoundError: the repository does not hold the champion's version any more.
-        ServingError: it is damaged, could not be loaded or failed verification; Triton still serves what it
-            served before.
+        ServingError: it is damaged, could not be loaded or failed verification; Triton still serves the
+            previous version.
     """
     repository, model = deployment.repository, deployment.model
     with repository.lock(model, timeout=0.0):

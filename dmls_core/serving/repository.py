@@ -71,12 +71,10 @@ class Repository:
     """
 
     def __init__(self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None) -> None:
-        """Bind to a repository; nothing is read or written yet.
+        """Bind to a folder or ``s3://bucket/prefix``; nothing is read or written yet.
 
-        Args:
-            url: a folder, or ``s3://bucket/prefix``.
-            kind: the instance kind in every forest's configuration.
-            store: the repository's store, with credentials of its own; opened from ``url`` by default.
+        ``kind`` is the instance kind in every forest's configuration. ``store`` has its own credentials; by
+        default it is opened from ``url``.
 
         Raises:
             PlatformError: ``url`` is neither.
@@ -146,10 +144,7 @@ class Repository:
         """Copy a run's ``model/`` folder into a new version, and return its number.
 
         The same files again are the same version, so that a repeated step adds nothing. A number is never
-        used for other files again.
-
-        Raises:
-            ServingError: a file is missing, or its copy differs.
+        used for other files again. A missing file, or a copy that differs, raises ServingError.
         """
         with failing(f"write a version of {name}"):
             sums = {file: sha256(folder / file) for file in MODEL_FILES}
@@ -167,21 +162,13 @@ class Repository:
     def check(self, name: str, version: int) -> None:
         """Compare a version's files with the checksums recorded when they were written.
 
-        Raises:
-            NotFoundError: the repository has no such version.
-            ServingError: a file is missing or has changed.
+        A file that is missing or has changed raises ServingError, a missing version NotFoundError.
         """
         for file, expected in self._sums(name, version).items():
             self._files.check(f"{name}/{version}/{file}", expected)
 
     def stage(self, name: str, version: int, folder: Path) -> str:
-        """Write a version under the candidate's name, and return that name.
-
-        Args:
-            name: ``<team>.<job>``.
-            version: the number that ``add`` returned.
-            folder: the ``model/`` folder that it was made from.
-        """
+        """Write the version that ``add`` made from ``folder`` under the candidate's name, and return it."""
         self._check_lease(name)
         candidate = check_model_name(name) + CANDIDATE
         with failing(f"write the candidate of {name}"):
@@ -240,11 +227,8 @@ class Repository:
     def serve(self, name: str, version: int | None, *, previous: int | None = None) -> None:
         """Write the configurations that serve ``version``, or remove them; Triton reads them when it loads.
 
-        Args:
-            name: ``<team>.<job>``.
-            version: the version to serve.
-            previous: the version that is served until Triton has loaded the other one: the table endpoint
-                knows both, and so switches with the forest.
+        ``previous`` is served until Triton has loaded the new version: the table endpoint knows both, and so
+        switches with the forest.
         """
         self._check_lease(name)
         with failing(f"configure {name}"):

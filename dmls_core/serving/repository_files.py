@@ -49,20 +49,12 @@ class RepositoryFiles:
         return folders
 
     def copy(self, source: Path, key: str, expected: str) -> None:
-        """Copy a file, and check the copy's SHA-256.
-
-        Raises:
-            ServingError: it is not ``expected``.
-        """
+        """Copy a file; raise ServingError if the copy's SHA-256 is not ``expected``."""
         self._store.upload(key, source)
         self.check(key, expected)
 
     def check(self, key: str, expected: str) -> None:
-        """Check a file's SHA-256.
-
-        Raises:
-            ServingError: the file is missing, or its SHA-256 is not ``expected``.
-        """
+        """Raise ServingError if the file is missing, or its SHA-256 is not ``expected``."""
         place = f"{self._store.url}/{key}"
         with failing(f"read {place}"):
             try:

@@ -20,12 +20,7 @@ from dmls_core.errors import DataError, UserError, ValidationIssue
 
 @dataclass(slots=True)
 class Parts:
-    """The finished parts of a file, and the stream for the next one.
-
-    Attributes:
-        out: positioned after the last finished part.
-        rows: rows in the finished parts.
-    """
+    """The finished parts of a file, with ``rows`` rows; ``out`` is positioned after them."""
 
     out: IO[str]
     rows: int
@@ -49,12 +44,10 @@ class Parts:
 
 @contextmanager
 def written_in_parts(target: Path, made_of: Mapping[str, Any]) -> Iterator[Parts]:
-    """Open a file's parts; when the block succeeds, they replace the file.
+    """Open a file's parts; when the block succeeds, they replace the file, whose content stays until then.
 
-    Args:
-        target: the file. Its previous content stays until then.
-        made_of: the origin of the content as plain JSON. Parts with another origin are discarded, and so are
-            all parts if the block raises a ``UserError``.
+    ``made_of`` is the origin of the content as plain JSON. Parts with another origin are discarded, and so
+    are all parts if the block raises a ``UserError``.
 
     Raises:
         DataError: the file cannot be written, or is being written by another process.

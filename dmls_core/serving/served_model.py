@@ -69,7 +69,7 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
 
 
 def _configured_address() -> str:
-    # Imported here: with an address of its own the client needs no settings.
+    # Imported here: with its own address the client needs no settings.
     from dmls_core.settings import load_settings
 
     return split_addresses(load_settings().require("triton_grpc"))[0]
@@ -79,7 +79,6 @@ class ServedModel:
     """A model behind its table endpoint, for one thread at a time."""
 
     def __init__(self, model: str, address: str, *, timeout: float, shared_memory: bool) -> None:
-        """Connect as ``connect`` does."""
         self.model, self._address, self._timeout = model, address, timeout
         self._endpoint = table_name(model)
         self._triton = import_module("tritonclient.grpc")
@@ -165,7 +164,6 @@ class ServedModel:
         return parts
 
     def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str) -> Any:  # noqa: ANN401  untyped
-        """Send one request."""
 
         def send() -> Any:  # noqa: ANN401
             return self._client.infer(
@@ -211,7 +209,6 @@ class ServedModel:
 
 
 def _added(parts: list[Columns], labels: tuple[str, ...] | None) -> Columns:
-    """Return the columns that a prediction adds."""
     if labels is None:
         return {PREDICTION: np.concatenate([np.empty(0, np.float32), *(part[VALUE] for part in parts)])}
     chosen = [label.decode() for part in parts for label in part[LABEL]]

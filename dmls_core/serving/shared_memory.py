@@ -37,10 +37,7 @@ class SharedInputs:
     def __init__(self, client: Any, address: str, *, timeout: float) -> None:  # noqa: ANN401  untyped
         """Open a small region at once, to check that the server supports it.
 
-        Args:
-            client: Triton's gRPC client.
-            address: of the server, for messages.
-            timeout: seconds that a request may take.
+        ``address`` is for messages; ``timeout`` is in seconds.
 
         Raises:
             ServingError: this machine has no shared memory, or the server cannot or may not open it.
@@ -56,10 +53,6 @@ class SharedInputs:
 
     def ask(self, inputs: Mapping[Any, NDArray[Any]], infer: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Copy the inputs into the region, send a request with them, and return the answer.
-
-        Args:
-            inputs: Triton's ``InferInput`` and its values.
-            infer: sends the request.
 
         Raises:
             ServingError: there is no room, or the server cannot open the region any more.
@@ -103,7 +96,6 @@ class SharedInputs:
             tensor.set_shared_memory(self._name, size, start)
 
     def _open(self, size: int) -> None:
-        """Create a region and have the server open it."""
         self._name = f"dmls-{uuid.uuid4().hex}"
         key = f"/{self._name}"
         try:

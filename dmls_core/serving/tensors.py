@@ -27,10 +27,9 @@ Columns = dict[str, NDArray[Any]]
 def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence[str]]) -> Columns:  # noqa: ANN401
     """Return the columns of a frame as arrays of float64 or texts, each of shape (n_rows,).
 
-    Args:
-        frame: a pandas or polars DataFrame, or a mapping of names to values; unknown columns are ignored.
-        kinds: Triton's type of each column that it knows.
-        wanted: the columns of each version that may answer; those of one version must be present.
+    The frame is a pandas or polars DataFrame, or a mapping of names to values; unknown columns are ignored.
+    ``kinds`` has Triton's type of each column, ``wanted`` the columns of each version that may answer; those
+    of one version must be present.
 
     Raises:
         DataError: columns are missing, repeated or differ in length, or a value is not a number.
@@ -79,11 +78,9 @@ def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns
 
 
 def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:
-    """Return a request to the table endpoint as JSON of the open inference protocol.
+    """Return raw values by column as a request to the table endpoint: JSON of the open inference protocol.
 
-    Args:
-        encoder: the model's.
-        rows: raw values by column; missing numbers become ``NaN``, which Triton reads, missing texts ``""``.
+    Missing numbers become ``NaN``, which Triton reads, missing texts ``""``.
     """
     inputs = []
     for feature in encoder.features:
@@ -97,11 +94,7 @@ def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:
 
 
 def forest_request(encoded: Sequence[Sequence[float | None]]) -> str:
-    """Return a request to the forest as JSON of the open inference protocol.
-
-    Args:
-        encoded: rows as the encoder returns them; ``None`` is NaN.
-    """
+    """Return encoded rows (``None``: NaN) as a request to the forest: JSON of the open inference protocol."""
     data = [math.nan if value is None else value for row in encoded for value in row]
     shape = [len(encoded), len(encoded[0]) if encoded else 0]
     return json.dumps({"inputs": [{"name": "input__0", "datatype": "FP32", "shape": shape, "data": data}]})

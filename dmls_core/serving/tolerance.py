@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 PROBABILITY_TOLERANCE = 1e-6
-"""Maximum difference of a probability."""
 
 VALUE_TOLERANCE = 1e-5
 """Maximum difference of a value, relative to the largest value.
@@ -18,15 +17,10 @@ A value near zero is a difference of larger ones, whose size limits the precisio
 
 
 def rows_that_differ(expected: NDArray[Any], got: NDArray[Any], *, classification: bool) -> NDArray[np.intp]:
-    """Return the indices of rows whose predictions differ.
+    """Return the indices of rows whose predictions, both of shape (n_rows, n_outputs), differ.
 
     The class must be the same: if the two highest probabilities of a row tie, they must tie in both. NaN
-    agrees with nothing.
-
-    Args:
-        expected: shape (n_rows, n_outputs).
-        got: the same shape.
-        classification: whether the outputs are probabilities; otherwise they are values.
+    agrees with nothing. The outputs are probabilities for a ``classification``, otherwise values.
     """
     difference = np.abs(got - expected)
     if not classification:

@@ -13,10 +13,8 @@ def load_version(client: TritonClient, model: str, version: int) -> None:
     """Load the version of a model and of its table endpoint that the repository configures.
 
     The table endpoint is loaded first: its configuration names the served and the next version, so it
-    switches at the moment the forest does. For a new model the forest comes first.
-
-    Raises:
-        ServingError: it could not be loaded; the server still serves the version of before.
+    switches at the moment the forest does. For a new model the forest comes first. A failure raises
+    ServingError; the server still serves the previous version then.
     """
     if client.versions(model):
         client.load(table_name(model))
@@ -32,11 +30,7 @@ def load_version(client: TritonClient, model: str, version: int) -> None:
 
 
 def unload(client: TritonClient, model: str) -> None:
-    """Unload a model and its table endpoint.
-
-    Raises:
-        ServingError: the server could not unload them.
-    """
+    """Unload a model and its table endpoint, or raise ServingError."""
     client.unload(table_name(model))
     client.unload(model)
 

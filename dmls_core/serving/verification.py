@@ -30,7 +30,7 @@ WARM_UP = 5
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What the verification of a version found.
+    """Result of verifying a version.
 
     Attributes:
         rows: golden rows, all of which agreed over both protocols.
@@ -46,13 +46,11 @@ class GoldenRows:
     """A version's golden rows and the answers that the trainer recorded for them.
 
     Attributes:
-        model: ``<team>.<job>``.
-        version: the version in the repository.
-        encoder: the version's encoder, which clients use.
+        version: in the repository.
         columns: raw values by column.
-        encoded: float32, shape (n_rows, n_features).
-        expected: float32, shape (n_rows, n_outputs).
-        labels: the classes; ``None`` for a regression.
+        encoded: shape (n_rows, n_features).
+        expected: shape (n_rows, n_outputs).
+        labels: ``None`` for a regression.
     """
 
     model: str
@@ -90,10 +88,8 @@ class GoldenRows:
     def verify(self, client: TritonClient, endpoint: str, max_latency_ms: float | None = None) -> Proof:
         """Send the rows over HTTP and gRPC to the forest and its table endpoint, and measure the latency.
 
-        Args:
-            client: the Triton server.
-            endpoint: the name under which it serves the version: the model's own, or the candidate's.
-            max_latency_ms: limit of the median latency of a request for one row, in milliseconds.
+        ``endpoint`` is the model's own name, or the candidate's. ``max_latency_ms`` limits the median latency
+        of a request for one row, in milliseconds.
 
         Raises:
             ServingError: an answer differs (the message names the row, what was expected, what came and the

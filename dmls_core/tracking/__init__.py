@@ -1,6 +1,6 @@
 """MLflow: runs, their trials, models, the registry with its aliases, and the decision on the champion.
 
-Names are imported at their first use: MLflow takes 2 s to import, and is imported when it is first called.
+Names are imported on first use: MLflow takes 2 s to import, and is imported when it is first called.
 """
 
 from __future__ import annotations

@@ -18,13 +18,12 @@ DECISION_TAG, REASON_TAG = "dmls.decision", "dmls.decision_reason"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What the decision about a candidate depends on.
+    """The facts on which the decision about a candidate depends.
 
     Attributes:
         run_key: of the run that trained it.
         good_enough: whether its score reaches ``[deploy] min_metric``.
-        comparison: the comparison with the champion of that time, as in ``result.json``; ``None``: there was
-            no champion.
+        comparison: with the champion of that time, as in ``result.json``; ``None``: there was none.
         until: end of the interval that it was trained on, ISO 8601 in UTC; ``None``: data without intervals.
         backfill: whether a backfill made it.
         requested: whether the user who started the run asked for its deployment.
@@ -45,7 +44,7 @@ class Decision:
     Attributes:
         deploy: whether it becomes the champion.
         by: the spec's rule, a user's request at the run's start, a person in Airflow, or the deadline.
-        reason: why, for users.
+        reason: for users.
         champion_version: the champion of that time; ``None``: there was none.
     """
 
@@ -71,16 +70,7 @@ class Decision:
 
 
 def decide(rule: Deploy, candidate: Candidate, champion: Champion | None) -> Decision | None:
-    """Apply the ``[deploy]`` table of a spec to a candidate.
-
-    Args:
-        rule: the spec's ``[deploy]``.
-        candidate: the run's model.
-        champion: the present champion, if there is one.
-
-    Returns:
-        The decision; ``None`` if a person is to decide.
-    """
+    """Apply the ``[deploy]`` table of a spec to a candidate; ``None``: a person has to decide."""
     version = champion.version if champion else None
 
     def keep(reason: str) -> Decision:

@@ -36,13 +36,9 @@ ARTIFACTS = {
 
 
 def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[str, str]) -> str:
-    """Upload the model of ``run`` and return its id; an interrupted upload is repeated.
+    """Upload the ``model/`` folder of ``run`` and return the model's id; an interrupted upload is repeated.
 
-    Args:
-        client: the tracking server.
-        run: the training run.
-        folder: the run's ``model/`` folder.
-        versions: versions of the libraries at the training.
+    ``versions`` are those of the libraries at the training.
     """
     from mlflow.entities import LoggedModelOutput, LoggedModelStatus
     from mlflow.models import Model
@@ -68,12 +64,9 @@ def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
 
 @contextmanager
 def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iterator[Path]:
-    """Yield a temporary folder from which MLflow loads a model.
+    """Yield a temporary folder from which MLflow loads the model of a run's ``model/`` folder.
 
-    Args:
-        folder: a run's ``model/`` folder.
-        about: the model's id and run in MLflow.
-        versions: known versions of the libraries that trained it.
+    ``about`` has the model's id and run in MLflow; ``versions`` are those of the libraries that trained it.
     """
     import mlflow.pyfunc
 

@@ -83,12 +83,8 @@ def promote(
 ) -> None:
     """Make a verified version the champion; it is no longer the challenger.
 
-    Args:
-        uri: the MLflow server.
-        name: ``<team>.<job>``.
-        version: the registered model's version.
-        triton_version: its version in the Triton repository, kept as a tag.
-        deployed_by: the user or run, kept as a tag together with the time.
+    ``triton_version`` (its version in the Triton repository) and ``deployed_by`` (a user or run) are kept as
+    tags, together with the time.
 
     Raises:
         NotFoundError: there is no such model.
@@ -197,12 +193,10 @@ def tag_version(uri: str, name: str, version: int, tags: Mapping[str, str]) -> N
 def register_model(
     client: MlflowClient, run: Run, name: str, model_id: str, description: str, *, challenger: bool = True
 ) -> int:
-    """Register a logged model as a version of ``name``, unless it is, and make it the challenger.
+    """Make a logged model a version of ``name`` and the challenger; return the version.
 
-    The champion does not become the challenger; without ``challenger`` no alias changes.
-
-    Returns:
-        The version.
+    A repeated call registers nothing. The champion does not become the challenger; without ``challenger`` no
+    alias changes.
     """
     version = registered_version(client, run, name)
     tags = own_tags(run)

@@ -26,13 +26,7 @@ COMPARED = ("champion_score", "challenger_score", "difference", "probability")
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A training run in MLflow.
-
-    Attributes:
-        run_id: MLflow's id of the run.
-        url: its page.
-        model_version: the version of the registered model ``<team>.<job>``.
-    """
+    """A training run in MLflow, its page, and its version of the registered model ``<team>.<job>``."""
 
     run_id: str
     url: str
@@ -52,17 +46,11 @@ def log_run(
 ) -> TrackedRun:
     """Record a run, its trials and its model in MLflow, and make the model the challenger.
 
-    The run is identified by its key: a repeated call completes what is missing.
-
-    Args:
-        uri: the MLflow server.
-        result: the run's ``result.json``.
-        folder: a copy of the run's folder with ``trials/``, ``model/`` and the trainer's other files.
-        spec: the canonical spec.
-        airflow_url: page of the run in Airflow.
-        public_uri: the MLflow server as a browser reaches it, if that differs.
-        tags: more tags for the run and its model.
-        challenger: whether the model becomes the challenger; otherwise it gets no alias.
+    The run is identified by its key: a repeated call completes what is missing. Without ``challenger`` the
+    model gets no alias. ``folder`` is a copy of the run's folder with ``trials/``, ``model/`` and the
+    trainer's other files, ``spec`` the canonical spec. ``airflow_url`` is the run's page in Airflow,
+    ``public_uri`` the MLflow server as a browser reaches it, if that differs. ``tags`` are added to the run
+    and its model.
 
     Raises:
         TrackingError: MLflow does not answer, or rejects a request.

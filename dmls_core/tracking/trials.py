@@ -25,14 +25,7 @@ MESSAGE_CHARACTERS = 2000
 def log_trials(
     client: MlflowClient, parent: Run, trials: Sequence[Mapping[str, Any]], direction: str
 ) -> None:
-    """Record a run's trials; a repeated call completes what is missing.
-
-    Args:
-        client: the tracking server.
-        parent: the training run.
-        trials: the contents of ``trials/*.json``, by number.
-        direction: "maximize" or "minimize".
-    """
+    """Record a run's trials (``trials/*.json``, by number); a repeated call completes what is missing."""
     from mlflow.entities import Metric
 
     # Times are derived from the parent's start, one trial after the other: so a repeated call logs the same

@@ -1,7 +1,7 @@
 """Trials on equal terms, and the importance of hyperparameters among them.
 
-A search that prunes early completes few trials. To compare hyperparameters, the pruned trials count too, with
-the scores that all trials had after the same amount of training.
+A search that prunes early completes few trials. Pruned trials therefore count too, with the scores that all
+trials had after the same amount of training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ MIN_TRIALS = 8
 """Completed trials below which hyperparameters have no importance."""
 
 MAX_TRIALS = 1_000
-"""Trials used for the importance at most."""
 
 LENGTH = "n_estimators"
 """The hyperparameter that says how far a trial was trained; not comparable between pruned trials."""
@@ -34,9 +33,8 @@ class ComparableTrials:
     """Trials as JSON with ``number``, ``value`` and ``params``.
 
     Attributes:
-        trials: one entry for each trial.
         settings: one entry for each configuration; a forest also scores its smaller configurations.
-        note: at which length trials are compared; empty if all are complete.
+        note: the length at which trials are compared; empty if all are complete.
     """
 
     trials: Sequence[Mapping[str, Any]]
@@ -47,13 +45,10 @@ class ComparableTrials:
 def comparable_trials(
     scored: Sequence[Mapping[str, Any]], direction: str, *, forests: bool
 ) -> ComparableTrials:
-    """Return the trials of one model on equal terms.
+    """Return the scored trials of one model, at least one, on equal terms.
 
-    Args:
-        scored: the trials that have a score, at least one.
-        direction: ``maximize`` or ``minimize``.
-        forests: whether the model is a forest: configurations are comparable at the same number of trees.
-            Boosters are not at the same number of rounds, since each learning rate needs a different one.
+    Forests are comparable at the same number of trees. Boosters are not at the same number of rounds, since
+    each learning rate needs a different one.
     """
     complete = [trial for trial in scored if trial.get("state") != "pruned"]
     if len(complete) >= MIN_TRIALS or len(complete) == len(scored):
@@ -112,13 +107,8 @@ def hyperparameter_importances(
     """Return the importance of each hyperparameter, largest first; empty if there are too few trials.
 
     PED-ANOVA (Watanabe, Bansal and Hutter, 2023) compares the best trials with all. It takes milliseconds,
-    whereas functional ANOVA fits a forest.
-
-    Args:
-        trials: complete trials as JSON.
-        names: the hyperparameters, which every trial has.
-        logs: hyperparameters with a logarithmic search space.
-        direction: ``maximize`` or ``minimize``.
+    whereas functional ANOVA fits a forest. The trials are complete and have all ``names``; ``logs`` are those
+    with a logarithmic search space.
     """
     if len(trials) < MIN_TRIALS or len({trial["value"] for trial in trials}) < 3:
         return {}

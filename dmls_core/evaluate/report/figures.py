@@ -41,14 +41,9 @@ def label(text: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure's place on the page.
+    """A figure's place on the page, ``height`` pixels high; ``text`` says how to read it.
 
-    Attributes:
-        id: id of its element.
-        title: title of the figure.
-        text: how to read it.
-        height: in pixels.
-        wide: whether it scrolls sideways on a narrow screen instead of shrinking.
+    A ``wide`` figure scrolls sideways on a narrow screen instead of shrinking.
     """
 
     id: str
@@ -74,16 +69,7 @@ class Figures:
         height: int = 320,
         wide: bool = False,
     ) -> Figure:
-        """Add a figure.
-
-        Args:
-            title: title of the figure.
-            text: how to read it.
-            traces: Plotly's traces.
-            layout: Plotly's layout; colors, fonts and margins are added.
-            height: in pixels.
-            wide: whether the figure scrolls sideways on a narrow screen.
-        """
+        """Add a figure to the page, and complete Plotly's layout with colors, fonts and margins."""
         figure = Figure(f"figure-{len(self._data)}", title, text, height, wide)
         self._data[figure.id] = {
             "data": list(traces),
@@ -121,17 +107,7 @@ def bar_figure(
     spread: Sequence[float] = (),
     tick_format: str = "",
 ) -> Figure:
-    """Add a figure of horizontal bars, the first one on top.
-
-    Args:
-        figures: the figures of the page.
-        title: title of the figure.
-        text: how to read it.
-        values: name -> length of its bar.
-        axis: title of the axis.
-        spread: half the length of each bar's whisker.
-        tick_format: Plotly's format of the lengths.
-    """
+    """Add a figure of horizontal bars, the first one on top; ``spread``: half the length of each whisker."""
     places = list(range(len(values)))
     bar: Trace = {
         "type": "bar",
@@ -161,7 +137,6 @@ def bar_figure(
 
 
 def _sort_key(value: Scalar) -> tuple[int, float, str]:
-    """Sort numbers by size, then texts."""
     return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
 
 
@@ -173,9 +148,7 @@ def setting_text(value: object) -> str:
 class Scale:
     """Maps a hyperparameter's values to positions between 0 and 1 on an axis.
 
-    Args:
-        values: the shown values; the axis is numeric if all are numbers.
-        log: whether to use a logarithmic scale if all numbers are positive.
+    The axis is numeric if all values are numbers, and logarithmic with ``log`` if they are also positive.
     """
 
     def __init__(self, values: Sequence[Scalar], *, log: bool) -> None:

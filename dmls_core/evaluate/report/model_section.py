@@ -12,7 +12,6 @@ from dmls_core.html import Matrix, Table
 from dmls_core.html.formats import shorten
 
 MAX_FEATURES = 25
-"""Features shown, the most important ones."""
 
 MAX_PAIRS = 15
 """Confused pairs of classes that are listed if the matrix is too large."""
@@ -24,7 +23,6 @@ MAX_CLASSES = 50
 """Rows of the table of classes."""
 
 VISIBLE_CLASSES = 25
-"""Rows of the table of classes that are always visible."""
 
 MAX_MATRIX = 25
 """Classes up to which the confusion matrix is a table."""
@@ -177,7 +175,6 @@ def _class_curves(
 
 
 def _confusion_map(figures: Figures, labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Figure:
-    """Draw the confusion matrix of many classes as shares of its rows."""
     shares = [[round(count / max(1, sum(row)), 4) for count in row] for row in counts]
     places = list(range(len(labels)))
     names = list(map(label, labels))
@@ -213,7 +210,6 @@ def _confusion_map(figures: Figures, labels: Sequence[str], counts: Sequence[Seq
 
 
 def _regression_figures(figures: Figures, diagnostics: Diagnostics, target: str) -> list[Figure]:
-    """Draw predicted against true values, the residuals and their histogram, and the calibration."""
     points, bars = diagnostics.scatter or {}, diagnostics.residuals or {}
     name = label(target)
     truth, predicted = points["truth"], points["predicted"]

@@ -23,11 +23,7 @@ def render_report(
 ) -> str:
     """Return the report: one HTML file that loads nothing and sends nothing.
 
-    Args:
-        result: ``result.json``; ``artifacts`` may still be missing.
-        spec: the accepted spec as JSON.
-        trials: the trials as JSON, by number.
-        diagnostics: the model's diagnostics.
+    ``artifacts`` may still be missing in ``result``; the trials are ordered by number.
     """
     figures, comparison = Figures(), result.get("comparison")
     return render_page(
@@ -89,7 +85,6 @@ def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return as many names as fit."""
     shown = list(map(shorten, names))
     while len(shown) > 1 and sum(map(len, shown)) > FEATURES_LENGTH:
         shown.pop()

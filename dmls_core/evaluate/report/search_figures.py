@@ -14,7 +14,6 @@ from dmls_core.evaluate.report.figures import Figure, Figures, Scale, Trace, bar
 from dmls_core.html.formats import shorten
 
 TrialData = Mapping[str, Any]
-"""A trial as JSON."""
 
 MAX_POINTS = 2_000
 """Trials in a figure at most."""
@@ -236,11 +235,11 @@ def importances(figures: Figures, shares: Mapping[str, float], note: str = "") -
 def surface(
     figures: Figures, trial: Mapping[str, Any], metric: str, direction: str, smallest: int = 0
 ) -> Figure | None:
-    """Draw the scores of all configurations that one model of a trial scores: a map, or a line over one axis.
+    """Draw the scores of all configurations of one trial: a map, or a line over one axis.
 
     With more than two axes the first two are drawn (``n_estimators`` and ``max_depth`` if present), with the
-    best score over the others in each cell. Sizes below ``smallest``, which a search passes without choosing
-    from them, are left out.
+    best score over the others in each cell. Sizes below ``smallest`` are left out: a search passes them
+    without choosing from them.
     """
     if not trial.get("surface"):
         return None

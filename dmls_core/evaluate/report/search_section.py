@@ -15,7 +15,6 @@ from dmls_core.html.formats import Formatted, decimals, number, setting
 from dmls_core.models import CATALOGUE
 
 Trial = Mapping[str, Any]
-"""A trial as JSON."""
 
 LEADERS = 10
 """Trials of the leaderboard that are always visible."""
@@ -64,7 +63,6 @@ def _is_forest(model: str) -> bool:
 
 
 def _spaces(spec: Mapping[str, Any], model: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the search space of a model, by hyperparameter."""
     return next((entry["hyperparameters"] for entry in spec["models"] if entry["name"] == model), {})
 
 
@@ -118,14 +116,10 @@ def _scoring_note(
 def scoring_method(
     trials: Sequence[Trial], *, forest: bool, out_of_bag: bool, folds: int, oversampled: bool = False
 ) -> str:
-    """Describe the rows on which one model's trials are scored.
+    """Describe the rows on which one model's scored trials are scored.
 
-    Args:
-        trials: the trials that have a score.
-        forest: whether the model is a forest, which may be scored on a single fold.
-        out_of_bag: whether the trees draw their rows, so that the others can score them.
-        folds: number of folds in the search.
-        oversampled: whether trees may draw some rows so often that no out-of-bag row is left.
+    A forest may be scored on a single fold. ``out_of_bag``: the trees draw their rows, so that the others can
+    score them. ``oversampled``: trees may draw some rows so often that no out-of-bag row is left.
     """
     if not forest or any(len(trial.get("values", ())) > 1 for trial in trials):
         return f"{folds} folds (mean)"
@@ -137,13 +131,7 @@ def scoring_method(
 
 
 def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[Table, Table | None]:
-    """Return the leaders, best trial first and pruned trials last, and the trials below them.
-
-    Args:
-        trials: the trials that have a score and do not repeat another one.
-        metric: name of the metric.
-        direction: ``maximize`` or ``minimize``.
-    """
+    """Return the leaders, best first and pruned trials last, and the trials below them."""
     sign = -1 if direction == "maximize" else 1
     ordered = sorted(
         trials, key=lambda trial: (trial.get("state") == "pruned", sign * trial["value"], trial["number"])
@@ -196,7 +184,6 @@ def _all_settings(trial: Trial) -> str:
 def _model_content(
     figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], scored: Sequence[Trial], model: str
 ) -> dict[str, Any]:
-    """Return the figures of one model's trials and hyperparameters."""
     metric, direction, spaces = result["metric"], result["direction"], _spaces(spec, model)
     logs = frozenset(name for name, space in spaces.items() if space.get("log"))
     trials = [trial for trial in scored if _model(trial, result) == model]

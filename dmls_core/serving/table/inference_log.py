@@ -45,12 +45,9 @@ class RequestLog:
     """Samples rows and writes them in its own thread."""
 
     def __init__(self, folder: Path, share: float, leave_out: list[str]) -> None:
-        """Start the thread; the folder is created with the first file.
+        """Start the thread; the model's folder is created with the first file.
 
-        Args:
-            folder: the model's folder.
-            share: probability that a row is logged.
-            leave_out: columns that are never written.
+        ``share`` is the probability that a row is logged; columns in ``leave_out`` are never written.
         """
         self._folder, self._share, self._leave_out = folder, share, frozenset(leave_out)
         self._random = np.random.default_rng()
@@ -59,7 +56,6 @@ class RequestLog:
         self._ended = False
         self._changed = threading.Condition()
         self.written = 0
-        """Rows written so far."""
         self.dropped = 0
         """Sampled rows that were discarded."""
         self._thread = threading.Thread(target=self._write, name="inference log", daemon=True)
@@ -76,13 +72,9 @@ class RequestLog:
     ) -> None:
         """Sample rows of an answered request and pass them to the thread.
 
-        Args:
-            request_id: the client's; without one, an id is generated.
-            version: the version that answered.
-            table: the columns, each of shape (n_rows,); texts are bytes.
-            labels: of the outputs; None for a regression.
-            outputs: shape (n_rows, n_outputs).
-            shadow: version, labels and outputs of a shadow challenger.
+        ``request_id`` is the client's; without one, an id is generated. ``table``: columns of shape
+        (n_rows,), texts as bytes. ``outputs``: shape (n_rows, n_outputs), with ``labels`` or None for a
+        regression. ``shadow``: version, labels and outputs of a shadow challenger.
         """
         drawn = np.flatnonzero(self._random.random(len(outputs)) < self._share)
         if not len(drawn) or request_id.startswith(OWN_REQUESTS):
@@ -118,7 +110,6 @@ class RequestLog:
         self._thread.join(timeout=10.0)
 
     def _write(self) -> None:
-        """Write files until the log is closed."""
         while (entry := self._next(None)) is not None:
             self._write_file(entry)
 

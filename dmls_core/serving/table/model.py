@@ -3,8 +3,9 @@
 Every version folder of ``<team>.<job>.table`` holds copies of this file, of ``encoder.py`` and of
 ``inference_log.py``, and the version's ``encoder.json``, which is data. It imports nothing else of DMLS.
 
-It encodes rows and asks the forest ``<team>.<job>`` within the server. The configuration names the versions
-that may be live. The version that answers also encodes, so a new forest needs no reload of the endpoint.
+Rows are encoded here and handed to the forest ``<team>.<job>`` within the server. The configuration names the
+versions that may be live, and the encoder of the very version that answers is used: when the forest changes
+version, this endpoint changes with it, without being loaded again.
 """
 
 from __future__ import annotations
@@ -65,7 +66,6 @@ class TritonPythonModel:
         self.canary = self._canary(parameters.get("canary"))
 
     def _log(self, own: Path, place: str | None, options: str | None) -> Any:  # noqa: ANN401
-        """Return the inference log, where there is one."""
         if not (place and options):
             return None
         log = _module(own / "inference_log.py").RequestLog(Path(place) / self.forest, **json.loads(options))
@@ -356,7 +356,6 @@ class Counts:
 
 
 def _module(path: Path) -> Any:  # noqa: ANN401
-    """Import a file from this folder."""
     spec = importlib.util.spec_from_file_location(f"dmls_table_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise pb_utils.TritonModelException(f"{path} is not a Python file")
@@ -385,11 +384,7 @@ def _texts(encoded: Any) -> Any:  # noqa: ANN401
 
 
 def _decoded(name: str, values: Any) -> Any:  # noqa: ANN401
-    """Return texts of a column as ``encoder.py`` expects them; numbers stay as they are.
-
-    Raises:
-        ValueError: one is not UTF-8.
-    """
+    """Return texts as ``encoder.py`` expects them (ValueError: not UTF-8); numbers stay as they are."""
     if values.dtype != object:
         return values
     found = np.empty(len(values), dtype=object)
