@@ -50,7 +50,7 @@ def load(group: Group, name: str) -> Any:  # noqa: ANN401 - the caller checks th
     """Import the object registered as ``name`` in ``group``.
 
     Raises:
-        PlatformError: nothing is registered under this name, or its module cannot be imported.
+        PlatformError: the name is not registered, or its module cannot be imported.
     """
     entry = _entries(group).get(name)
     if entry is None:
@@ -73,11 +73,7 @@ def installed() -> list[Extension]:
 
 
 class LazyMapping(Mapping[str, T]):
-    """A read-only mapping that is made when it is first read.
-
-    Args:
-        make: returns the content.
-    """
+    """A read-only mapping that calls ``make`` for its content when it is first read."""
 
     def __init__(self, make: Callable[[], Mapping[str, T]]) -> None:
         self._make = cache(make)

@@ -24,7 +24,7 @@ UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 LARGE_BLOCK = 1 << 19
-"""Size in bytes from which a block gets its own mapping. Half of it costs 5 % more CPU on small data."""
+"""Bytes from which a block gets its own mapping. Half of it costs 5 % more CPU on small data."""
 
 _M_MMAP_THRESHOLD = -3
 """Parameter number in glibc's malloc.h."""
@@ -32,7 +32,7 @@ _M_MMAP_THRESHOLD = -3
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as CUDA numbers it for this process, with regard to ``CUDA_VISIBLE_DEVICES``."""
+    """A GPU as CUDA numbers it for this process, after ``CUDA_VISIBLE_DEVICES``."""
 
     index: int
     name: str
@@ -42,7 +42,7 @@ class Gpu:
 
     @property
     def usable(self) -> bool:
-        """Whether the GPU engines support it."""
+        """Return whether the GPU engines support it."""
         return self.capability >= MIN_CAPABILITY
 
 
@@ -140,7 +140,7 @@ def return_large_blocks() -> None:
 
     By default glibc raises the threshold to the size of the largest freed block (up to 32 MiB) and keeps
     smaller blocks, which fragments the heap: on 500,000 x 54 rows by as much as the float32 matrix again.
-    Other C libraries may lack this setting; then the function does nothing.
+    Without this setting, as in other C libraries, the function does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

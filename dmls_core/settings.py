@@ -2,8 +2,8 @@
 
 ``docs/settings_reference.py`` writes the reference page from these classes.
 
-The classes are dataclasses, and pydantic-settings validates variables only where a group has other types than
-text and one of its variables is set: importing it takes as much CPU as the whole command line (0.1 s).
+They are dataclasses; pydantic-settings is imported only to validate variables that are set and are not text,
+because its import takes as much CPU as the whole command line (0.1 s).
 """
 
 from __future__ import annotations
@@ -74,11 +74,7 @@ class Settings(Variables):
     airflow_password: str = _variable("", "password of that user; a secret")
 
     def require(self, name: str) -> str:
-        """Return the setting ``name``.
-
-        Raises:
-            PlatformError: it is empty; the message names the variable that sets it.
-        """
+        """Return the setting ``name``; if it is empty, raise ``PlatformError`` with its variable."""
         value: str = getattr(self, name)
         if not value:
             raise PlatformError(
@@ -211,10 +207,9 @@ STATE_FILE = "platform.json"
 
 
 def state_folder() -> Path:
-    """Return the state folder of the embedded platform.
+    """Return the state folder of the embedded platform; it may not exist yet.
 
-    ``DMLS_HOME`` if set, else the nearest ``.dmls`` in the working directory or above it, else
-    ``./.dmls`` (which may not exist yet).
+    ``DMLS_HOME`` if set, else the nearest ``.dmls`` in or above the working directory, else ``./.dmls``.
     """
     if home := ProcessSettings.from_environment().home:
         return Path(home).absolute()
@@ -228,8 +223,7 @@ def state_folder() -> Path:
 def load_settings() -> Settings:
     """Return the settings; a variable of the environment wins over the state of the embedded platform.
 
-    Credentials that client libraries read themselves are added to the environment when they come from the
-    embedded platform and are not set already.
+    The platform's credentials for client libraries are added to the environment if not set there.
     """
     state: dict[str, dict[str, str]] = {}
     file = state_folder() / STATE_FILE
@@ -244,7 +238,7 @@ def load_settings() -> Settings:
 
 @cache
 def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """Return the values of a group, as pydantic-settings reads them; cached until a text changes."""
+    """Return the values of a group as pydantic-settings reads them, cached until a text changes."""
     from pydantic import Field, PositiveInt, ValidationError, create_model
     from pydantic_settings import BaseSettings, SettingsConfigDict
 

@@ -1,4 +1,4 @@
-"""Mark what may change sooner than the rest of the public API; ``docs/stability.md`` is the policy.
+"""Mark classes that may change sooner than the rest of the public API (policy: ``docs/stability.md``).
 
 Deprecations use ``typing_extensions.deprecated``, which type checkers understand.
 """
@@ -14,14 +14,13 @@ T = TypeVar("T")
 
 
 class ExperimentalWarning(FutureWarning):
-    """Something is used that may change in any release."""
+    """A class was used that may change in any release."""
 
 
 def experimental(reason: str) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator that warns at the first instance, subclasses included.
+    """Return a class decorator that warns at the first instance, also of a subclass.
 
-    Args:
-        reason: why the class is experimental, as a clause: ``"it has not run on a GPU yet"``.
+    ``reason`` is a clause: ``"it has not run on a GPU yet"``.
     """
 
     def decorate(cls: type[T]) -> type[T]:

@@ -1,4 +1,4 @@
-"""``python -m dmls_core.cli`` is the ``dmls`` command."""
+"""Run the ``dmls`` command: ``python -m dmls_core.cli``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Print what the commands print: answers on stdout, progress and errors on stderr."""
+"""Print answers on stdout, and progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def print_json(content: object) -> None:
-    """Print ``content`` as JSON on stdout, for a program to read."""
+    """Print ``content`` as JSON on stdout."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -37,7 +37,7 @@ def say(text: str) -> None:
 
 
 def print_error(error: DmlsError) -> None:
-    """Print an error; the issues of a user's error have their place and hint."""
+    """Print an error; those of users with the place and hint of each issue."""
     if isinstance(error, UserError):
         print_issues(error.issues)
     else:
@@ -99,7 +99,7 @@ def facts(rows: Iterable[tuple[str, Any]]) -> None:
 
 @contextmanager
 def share_bar(label: str) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on a terminal; yields a function that sets the progress, from 0 to 1."""
+    """Show a progress bar on a terminal; yield a function that sets the progress, from 0 to 1."""
     if not err.is_terminal:
         yield lambda _: None
         return
@@ -114,7 +114,7 @@ def share_bar(label: str) -> Iterator[Callable[[float], None]]:
 class StepLines:
     """Prints a line for each finished step; on a terminal, also the running steps.
 
-    It is called from the threads that run the steps.
+    The threads that run the steps call it.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class StepLines:
             self._status.stop()
 
     def __call__(self, name: str, state: str, seconds: float) -> None:
-        """Report the state of a step (``starting``, ``ready`` or ``failed``) and its duration."""
+        """Report a step's state (``starting``, ``ready`` or ``failed``) and duration."""
         if state == "starting":
             self._running.append(name)
         else:

@@ -1,7 +1,7 @@
 """``dmls drift``: compare new data with the training data of the served model.
 
-Like a linter, it exits with 1 if something drifted, and otherwise with 0, also if there are too few rows. It
-also exits with 1 if the data cannot be compared; then nothing is printed on stdout.
+Like a linter, it exits with 1 if something has drifted, else with 0, even with too few rows. It also exits
+with 1 if the data cannot be compared; then it prints nothing on stdout.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dmls_core.store import Store
 
 SHOWN = 20
-"""Columns that are printed; the page has all."""
+"""Number of columns printed; the page has all."""
 
 DRIFTED = 1
 """Exit code if something drifted."""

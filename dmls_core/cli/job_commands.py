@@ -146,12 +146,7 @@ def print_step(status: Status) -> None:
 
 
 def raise_for(status: Status) -> None:
-    """Raise the error of a submission's last status, if it has one.
-
-    Raises:
-        UserError: it was rejected, or failed because of its content.
-        PlatformError: it failed otherwise.
-    """
+    """Raise a status's error, if any: ``UserError`` if the submission is at fault, else ``PlatformError``."""
     if status.state == "rejected" or (status.state == "failed" and status.errors):
         raise UserError(status.errors or status.message)
     if status.state == "failed":
@@ -173,8 +168,7 @@ ENDED = ("rejected", "deployed", "failed")
 def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str) -> str:
     """Upload a submission as any S3 client would, and return its fingerprint.
 
-    Raises:
-        SubmissionError: a name is invalid or a file is missing; nothing was uploaded.
+    Raises ``SubmissionError`` before any upload if a name is invalid or a file is missing.
     """
     from dmls_core.intake import group_submissions, submit
     from dmls_core.store import layout
@@ -194,19 +188,10 @@ def follow(
     show: Callable[[Status], None],
     pause_at: tuple[str, ...] = ("awaiting approval",),
 ) -> Status:
-    """Wait until the run of a submission has ended or waits for approval, and return its last status.
+    """Wait until a submission's run has ended or has a state of ``pause_at``, and return the last status.
 
-    Args:
-        store: the store of the submission.
-        team: the job's team.
-        name: the job's name.
-        fingerprint: fingerprint of the submission; older statuses are ignored.
-        seconds: longest time to wait.
-        show: called with every new status.
-        pause_at: states that end the wait, besides the final ones.
-
-    Raises:
-        PlatformError: it takes longer than ``seconds``.
+    Statuses of other fingerprints are ignored; ``show`` is called with every new status. Raises
+    ``PlatformError`` after ``seconds``.
     """
     from dmls_core.intake import read_status
 

@@ -24,12 +24,7 @@ ANSWER_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task instance of a run.
-
-    Attributes:
-        map_index: index of the mapped task; -1 if it is not mapped.
-        seconds: duration; ``None`` before it has ended.
-    """
+    """One task instance; ``map_index`` is -1 unless it is mapped, ``seconds`` is None until it has ended."""
 
     task_id: str
     map_index: int
@@ -39,16 +34,7 @@ class Task:
 
 
 class JobRuns:
-    """The runs of one job's DAG.
-
-    Args:
-        settings: address and user of Airflow.
-        team: the job's team.
-        name: the job's name.
-
-    Raises:
-        PlatformError: Airflow does not answer, or its address is not set.
-    """
+    """The runs of one job's DAG; raises ``PlatformError`` if Airflow does not answer or has no address."""
 
     def __init__(self, settings: Settings, team: str, name: str) -> None:
         self.dag_id = layout.dag_id(team, name)
@@ -59,11 +45,7 @@ class JobRuns:
         )
 
     def latest(self) -> str:
-        """Return the id of the latest run.
-
-        Raises:
-            NotFoundError: there is none yet.
-        """
+        """Return the id of the latest run; raise ``NotFoundError`` if there is none."""
         answer = self._rest.get(self._path("dagRuns?order_by=-run_after&limit=1"))
         if not (answer and answer["dag_runs"]):
             raise NotFoundError(f"Airflow has no run of {self.dag_id} yet; try again in a few seconds")
@@ -93,7 +75,7 @@ class JobRuns:
             yield entry if isinstance(entry, str) else _line(entry)
 
     def pending_approval(self, run: str) -> tuple[str, str] | None:
-        """Return subject and body of the approval that a run waits for; ``None`` if it waits for none."""
+        """Return subject and body of the approval that a run waits for; ``None`` if there is none."""
         answer = self._get(f"dagRuns/{quote(run)}/hitlDetails?response_received=false")
         for entry in answer["hitl_details"]:
             if approval.can_be_answered(entry, "Approve"):
@@ -101,16 +83,10 @@ class JobRuns:
         return None
 
     def approve_latest(self, show: Callable[[str], None]) -> None:
-        """Approve what the latest run waits for, as a user does on Airflow's page.
+        """Approve what the latest run waits for, as a user does on Airflow's page, until Airflow continues.
 
-        Returns when Airflow has continued. If it asks again meanwhile, it is answered again.
-
-        Args:
-            show: called with the subject of the approval.
-
-        Raises:
-            NotFoundError: the run waits for no approval.
-            PlatformError: Airflow does not continue.
+        ``show`` is called with the subject. Raises ``NotFoundError`` if the run waits for no approval, and
+        ``PlatformError`` if Airflow does not continue.
         """
         run = self.latest()
         subject = ""
@@ -144,7 +120,7 @@ class JobRuns:
 
 
 def _line(entry: dict[str, Any]) -> str:
-    """Return one structured log message as a line."""
+    """Return a structured log message as a line."""
     time = str(entry.get("timestamp") or "")[:19].replace("T", " ")
     level = str(entry.get("level") or "").upper()
     head = " ".join(part for part in (time, f"{level:<7}" if level else "") if part)

@@ -1,4 +1,4 @@
-"""Gather the data of jobs from the store: registry, statuses, results."""
+"""Read the data of jobs from the store: registry, statuses, results."""
 
 from __future__ import annotations
 
@@ -123,11 +123,7 @@ class JobView:
 
 
 def describe_job(store: Store, job: JobName) -> JobView:
-    """Read the data of one job.
-
-    Raises:
-        NotFoundError: there is no such job or submission.
-    """
+    """Read the data of one job; raise ``NotFoundError`` if there is no such job or submission."""
     layout.check_name("team", job.team)
     layout.check_name("job", job.name)
     status, record = read_status(store, *job), Registry(store).job(*job)
@@ -157,7 +153,7 @@ def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def runner_facts(runner: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return how the trainer ended, as names and values."""
+    """Return the outcome of the trainer's process as names and values."""
     rows = [("trainer", f"{runner['runner']}, exit code {runner['exit_code']}")]
     if runner["runner"] == "docker":
         labels = "\n".join(f"{name}={value}" for name, value in sorted(runner["labels"].items()))

@@ -1,4 +1,4 @@
-"""The ``dmls`` command's entry point: commands, exit codes, and how errors are shown.
+"""The ``dmls`` command: subcommands, exit codes and error messages.
 
 Exit codes: 0 success, 1 the user's input is wrong (or has drifted), 2 wrong usage of the command, 3 the
 platform failed.

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the names of jobs."""
+"""Arguments and options of several commands, and the names of jobs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,7 @@ class JobName(NamedTuple):
 
 
 def parse_job(text: str) -> JobName:
-    """Parse ``TEAM/NAME``, or ``TEAM.NAME`` as models are named.
-
-    Raises:
-        UserError: the text has another form.
-    """
+    """Parse ``TEAM/NAME``, or ``TEAM.NAME`` as models are named; raise ``UserError`` for any other text."""
     match = re.fullmatch(r"([^/.]+)[/.]([^/.]+)", text)
     if not match:
         raise UserError(

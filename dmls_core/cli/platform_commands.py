@@ -127,7 +127,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
 
 def _print_extensions(extensions: Sequence[Extension]) -> None:
-    """Print one line per extension point and package: engines, metrics, notifiers, runners, stores."""
+    """Print one line per extension point and package."""
     packages: dict[tuple[str, str], list[str]] = {}
     for extension in extensions:
         packages.setdefault((extension.group.removeprefix("dmls."), extension.package), []).append(
@@ -152,11 +152,7 @@ def state_json(state: State) -> dict[str, object]:
 
 
 def start(platform: Platform) -> State:
-    """Start the platform and print each step.
-
-    Raises:
-        PlatformError: a service does not start.
-    """
+    """Start the platform and print each step; raise ``PlatformError`` if a service does not start."""
     from dmls_core.cli.console import StepLines
     from dmls_core.cli.trainer_image import prepare_image
 

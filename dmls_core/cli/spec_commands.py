@@ -136,14 +136,9 @@ SHOWN = 20
 
 
 def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
-    """Check a spec and the beginning of its data by the rules of admission.
+    """Check a spec and the beginning of its data, files or folders, by the rules of admission.
 
-    Args:
-        spec_file: the TOML file.
-        data_files: CSV or Parquet files, or folders of them; without any, only the spec is checked.
-
-    Raises:
-        UserError: it has all issues of the spec, or of the data if the spec is valid.
+    Raises ``UserError`` with all issues of the spec, or those of the data if the spec is valid.
     """
     from dmls_core.intake.data_files import check_data, choose_data, data_format
     from dmls_core.intake.submissions import Submission, file_name, named_files
@@ -183,11 +178,7 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
 
 
 def read_bytes(file: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Return the content of a file; raise ``UserError`` if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:

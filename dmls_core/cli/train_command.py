@@ -72,7 +72,7 @@ def train(
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Parse a time in ISO 8601; UTC if it has no time zone."""
+    """Parse a time in ISO 8601, in UTC unless it has a time zone."""
     if text is None:
         return None
     try:

@@ -13,7 +13,7 @@ from dmls_core.cli.console import err
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version
 
 REVISION = "org.opencontainers.image.revision"
-"""Label with the hash of the sources of an image."""
+"""Label of an image with the hash of its sources."""
 
 DOCKERFILE = "images/trainer/Dockerfile"
 SOURCES = ("dmls_core/**/*.py", "dmls_core/**/*.toml", "requirements/*.txt", "pyproject.toml", DOCKERFILE)

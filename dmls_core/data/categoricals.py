@@ -15,12 +15,10 @@ _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\
 
 @dataclass(frozen=True, slots=True)
 class DistinctTexts:
-    """The distinct texts of a column.
+    """The distinct texts of a column, without missing values; ``rows`` counts the rows with a value.
 
-    Attributes:
-        frame: one row per text: ``text`` as in the data, ``stripped`` of surrounding blanks, ``count`` of
-            rows, and ``number`` (null if it is not a number). Missing values are left out.
-        rows: number of rows with a value.
+    ``frame`` has one row per text: ``text`` as in the data, ``stripped`` of surrounding blanks, ``count`` of
+    rows, and ``number`` (null if it is not a number).
     """
 
     frame: pl.DataFrame

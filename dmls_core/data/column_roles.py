@@ -14,10 +14,7 @@ from dmls_core.spec import Columns
 class ColumnRoles:
     """The roles of the columns that are read.
 
-    Attributes:
-        features: in the order of the spec, or of the file if the spec names none.
-        target: the column to predict.
-        categorical: the features that the spec declares as categories.
+    Features are in the order of the spec, or of the file if the spec names none.
     """
 
     features: tuple[str, ...]
@@ -31,16 +28,10 @@ class ColumnRoles:
 
 
 def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | None = 1) -> ColumnRoles:
-    """Match the columns of the spec with those of the data.
+    """Match the columns of the spec with ``names``, the columns of the (first) file.
 
-    Args:
-        columns: the spec's table.
-        names: the columns of the (first) file.
-        file: its name, for messages.
-        line: line of the header; None if the format has no lines.
-
-    Raises:
-        DataError: a column of the spec is missing, a column that is used occurs twice, or no feature is left.
+    ``line`` is the line of the header; None if the format has no lines. Raises ``DataError`` if a column of
+    the spec is missing, a used column occurs twice, or no feature is left.
     """
     named = {
         "columns.target": (columns.target,),

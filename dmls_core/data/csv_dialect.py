@@ -1,7 +1,4 @@
-"""The CSV files that DMLS reads: their encoding, separator and header.
-
-CSV is text in UTF-8, with or without a byte order mark, comma-separated, with a header in its first line.
-"""
+"""The CSV dialect of DMLS: UTF-8 with or without a byte order mark, commas, a header in the first line."""
 
 from __future__ import annotations
 
@@ -41,24 +38,14 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a CSV file.
-
-    Attributes:
-        names: the column names without surrounding blanks.
-        lines: number of lines, including the empty ones below it.
-    """
+    """Names without surrounding blanks, and the number of lines, including empty ones below the header."""
 
     names: tuple[str, ...]
     lines: int
 
 
 def read_header(path: Path, limits: DataLimits) -> Header:
-    """Read the header.
-
-    Raises:
-        DataError: the file is empty, of another format, not comma-separated or not UTF-8, or has too many
-            columns.
-    """
+    """Read the header; raise ``DataError`` unless the file is CSV in UTF-8 and within the limits."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
     _check_signature(path.name, head)
@@ -116,11 +103,7 @@ def separator_issue(file: str, names: Sequence[str], line: int = 1) -> Validatio
 
 
 def _check_signature(file: str, head: bytes) -> None:
-    """Check that a file is not empty and not in another format.
-
-    Raises:
-        DataError: it is.
-    """
+    """Raise ``DataError`` if a file is empty or in another format."""
     if not head.removeprefix(codecs.BOM_UTF8).strip():
         issue = ValidationIssue(
             "the file is empty", hint="upload it again", file=file, expected="a header and rows"
@@ -141,10 +124,7 @@ _BINARY_SHARE = 0.02
 def decode_head(file: str, head: bytes, *, complete: bool) -> str:
     """Decode the beginning of a file, without its byte order mark.
 
-    Args:
-        file: name for the messages.
-        head: the first bytes; an incomplete character at their end is ignored.
-        complete: whether they are the whole file.
+    An incomplete character at the end is ignored unless ``complete`` (``head`` is the whole file).
 
     Raises:
         DataError: the file is empty, binary, not UTF-8, or its lines end with a lone carriage return.

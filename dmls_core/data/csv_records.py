@@ -1,7 +1,7 @@
 """Read the records of a CSV file one by one, with their line numbers.
 
-Polars reads the data itself. It is fast, but does not report the line on which a file is broken, and treats a
-record that is too short as one with missing values.
+Polars reads the data itself. It is fast, but does not report the line of an error, and fills a record that is
+too short with missing values.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ from typing import NamedTuple
 from dmls_core.errors import DataError, ValidationIssue
 
 _RECORD = 64 * 2**20
-"""Bytes of one record beyond which a file is not read on."""
+"""Largest size of one record in bytes."""
 
 
 class Record(NamedTuple):
-    """One record of the file: a tuple, because there may be millions.
+    """One record; a tuple, because there may be millions.
 
-    Attributes:
-        line: the line where it begins, from 1.
-        raw: its bytes without the line end.
-        lines: number of lines; more than one if a quoted value contains line breaks.
+    ``line`` counts from 1; ``raw`` excludes the line end; ``lines`` is above 1 with line breaks in quotes.
     """
 
     line: int
@@ -36,7 +33,7 @@ class Record(NamedTuple):
     def fields(self) -> list[str]:
         """Return the fields; bytes that are not UTF-8 are escaped."""
         text = self.raw.decode("utf-8", errors="backslashreplace")
-        # The limit belongs to the whole process: other code relies on its own.
+        # The limit is global, and other code may rely on it.
         limit = csv.field_size_limit(_RECORD)
         try:
             return next(csv.reader([text]), [])
@@ -51,11 +48,7 @@ class Record(NamedTuple):
 
 
 def records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file, including the header and empty ones.
-
-    Raises:
-        DataError: a quote is never closed, or a record is too long.
-    """
+    """Yield all records, also empty ones; raise ``DataError`` if one is too long or a quote stays open."""
     with path.open("rb") as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             file.seek(0)
@@ -85,16 +78,7 @@ def records(path: Path) -> Iterator[Record]:
 
 
 def check_structure(path: Path, header_lines: int, n_columns: int) -> list[ValidationIssue]:
-    """Check every record below the header.
-
-    Args:
-        path: the file.
-        header_lines: lines of the header.
-        n_columns: number of fields in the header.
-
-    Returns:
-        The first record with too many or too few fields, and the first that is not UTF-8.
-    """
+    """Return the first record with a wrong number of fields, and the first that is not UTF-8."""
     found: list[ValidationIssue] = []
     ragged: ValidationIssue | None = None
     others = 0
@@ -170,11 +154,7 @@ class Row:
 
 
 def read_rows(file: str, text: str, *, complete: bool) -> Iterator[Row]:
-    """Yield the complete rows, without blank lines.
-
-    Raises:
-        DataError: a row cannot be read.
-    """
+    """Yield the complete rows, without blank lines; raise ``DataError`` if a row cannot be read."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     last: Row | None = None
     while True:

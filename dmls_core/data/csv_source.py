@@ -1,7 +1,7 @@
 """Read CSV files.
 
-Values are first read as numbers. If that fails, the file is read again with the texts for missing values, and
-then as text. So a clean file, as most large ones are, is read in one pass.
+Values are first read as numbers. If that fails, the file is read again with the texts for missing values,
+then as text. So one pass suffices for a clean file, as most large ones are.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ class CsvSource(Source):
     header_line = 1
 
     def __init__(self, path: Path, limits: DataLimits) -> None:
-        """Read the header.
-
-        Raises:
-            DataError: this is not a CSV file that can be read.
-        """
+        """Read the header; raise ``DataError`` if this is not a valid CSV file."""
         super().__init__(path)
         self._header: Header = read_header(path, limits)
 
@@ -105,11 +101,9 @@ class CsvSource(Source):
         return located
 
     def copy_rows(self, kept: pl.Series, target: Path) -> int:
-        """Write the header and the kept rows to another file, and return the number of rows.
+        """Write the header and the kept rows to a new file, and return the number of rows.
 
-        Args:
-            kept: for each row, in the order of ``read``, whether it is written.
-            target: the new file.
+        ``kept`` is a mask of the rows, in the order of ``read``.
         """
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         with target.open("wb") as file:

@@ -11,7 +11,7 @@ The rules are the same for values from a CSV, a list, an ndarray or a pandas Ser
 * Category: compared as text without surrounding blanks. Equal numbers are the same category: 1, 1.0, ``"1"``,
   ``"1.0"`` and ``" 1"``, or 0.0000001 and ``"1e-07"``. But ``"01"`` and ``"1e3"`` are codes and therefore
   different categories. ``True`` equals ``"true"``, ignoring case. The code of a category is its position in
-  ``categories``; that of an unknown category is ``unknown``, that of a missing value ``missing``.
+  ``categories``; unknown categories get ``unknown``, missing values ``missing``.
 """
 
 from __future__ import annotations
@@ -79,11 +79,7 @@ def category_text(value: object) -> str | None:
 
 
 def number(value: object) -> float:
-    """Convert a raw value to a float; NaN if it is missing.
-
-    Raises:
-        ValueError: it is not a number.
-    """
+    """Convert a raw value to a float, NaN if it is missing; raise ``ValueError`` if it is not a number."""
     if is_missing(value):
         return math.nan
     if isinstance(value, str) and value.strip().lower() in _BOOLEANS:
@@ -98,22 +94,13 @@ def number(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NumberFeature:
-    """A column of numbers.
-
-    Attributes:
-        name: the column.
-        fill: value that replaces a missing one; None keeps NaN.
-    """
+    """A column of numbers; ``fill`` replaces missing values, None keeps NaN."""
 
     name: str
     fill: float | None = None
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Encode a column as float32 of shape (n_rows,).
-
-        Raises:
-            ValueError: a value is not a number.
-        """
+        """Encode a column as float32 of shape (n_rows,); raise ``ValueError`` if a value is not a number."""
         encoded = self._numbers(values)
         if self.fill is not None:
             encoded[np.isnan(encoded)] = self.fill
@@ -146,7 +133,6 @@ class CategoryFeature:
     """A column of categories.
 
     Attributes:
-        name: the column.
         categories: texts as returned by ``category_text``, in the order of their codes 0, 1, 2, ...
         missing: code of a missing value; it may be NaN.
         unknown: code of a category that is not listed.
@@ -177,12 +163,7 @@ class CategoryFeature:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The column that is predicted.
-
-    Attributes:
-        name: the column.
-        labels: the classes as spelled in the data, in the order of their indices; None for a number.
-    """
+    """The column to predict; ``labels`` are the classes as spelled in the data, None for a number."""
 
     name: str
     labels: tuple[str, ...] | None = None
@@ -207,14 +188,11 @@ class Encoder:
         return tuple(feature.name for feature in self.features)
 
     def transform(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
-        """Encode raw values.
+        """Encode raw values as float32, C-contiguous, of shape (n_rows, n_features).
 
         Args:
             columns: raw values by column name, each of length n_rows: lists, ndarrays or Series, or a pandas
                 DataFrame. Columns that are not features are ignored.
-
-        Returns:
-            float32, C-contiguous, of shape (n_rows, n_features).
 
         Raises:
             ValueError: columns are missing or differ in length, or a value is not a number.
@@ -255,7 +233,7 @@ class Encoder:
         """Build an encoder from the result of ``as_json``.
 
         Raises:
-            ValueError: it is not an encoder, or that of a later release.
+            ValueError: it is not an encoder, or one of a later release.
         """
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError(f"not an encoder of schema {SCHEMA}")

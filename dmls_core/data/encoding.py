@@ -1,8 +1,8 @@
 """Fit an encoder on the training rows of a table, and encode rows with it.
 
 The code of a category is its position among the sorted categories of the training rows (sorted as numbers if
-all are numbers). For a model that accepts missing values, they stay NaN. For any other model, a missing
-number becomes the median of the training rows, and a missing category gets the code of an unknown one.
+all are numbers). Missing values stay NaN for a model that accepts them. For others, a missing number becomes
+the median of the training rows, and a missing category gets the code of an unknown one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ _COLUMNS = 16
 
 
 def fit_encoder(table: Table, rows: NDArray[np.integer], *, fill_missing: bool) -> Encoder:
-    """Fit an encoder on the training rows.
+    """Fit an encoder on ``rows``, the indices of the training rows; no other row is used.
 
-    Args:
-        table: the data.
-        rows: indices of the training rows; no other row is used.
-        fill_missing: whether the model cannot handle missing values.
+    ``fill_missing`` is for a model that cannot handle missing values.
     """
     fills = _medians(table, rows) if fill_missing else {}
     features: list[NumberFeature | CategoryFeature] = []
@@ -47,7 +44,7 @@ def fit_encoder(table: Table, rows: NDArray[np.integer], *, fill_missing: bool) 
 
 
 def _medians(table: Table, rows: NDArray[np.integer]) -> dict[int, float]:
-    """Return the (lower) median of each column of numbers, by position; 0 if it has no value here."""
+    """Return the (lower) median of each column of numbers, by position; 0 for a column without values."""
     medians = {}
     for start in range(0, len(table.columns), _COLUMNS):
         block = table.matrix[:, start : start + _COLUMNS][rows].T.copy()
@@ -60,15 +57,9 @@ def _medians(table: Table, rows: NDArray[np.integer]) -> dict[int, float]:
 
 
 def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Encode rows of a table, like ``encoder.transform(table.raw(rows))`` but without leaving float32.
+    """Encode rows, given by index, as float32, C-contiguous, of shape (len(rows), n_features).
 
-    Args:
-        encoder: fitted on this table or on one with the same features.
-        table: the data.
-        rows: indices of the rows.
-
-    Returns:
-        float32, C-contiguous, of shape (len(rows), n_features).
+    The result equals ``encoder.transform(table.raw(rows))``, but is computed in float32 throughout.
 
     Raises:
         ValueError: table and encoder have different features.
@@ -81,19 +72,12 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
 def encode_in_place(
     encoder: Encoder, table: Table, train: NDArray[np.integer], test: NDArray[np.integer]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Encode rows of a table in the memory of its own matrix, whose content is lost.
+    """Encode rows in the memory of the table's matrix, which loses its content; see ``encode_table``.
 
-    Args:
-        encoder: as for ``encode_table``.
-        table: the data.
-        train: indices of some rows, ascending.
-        test: indices of other rows, in any order.
-
-    Returns:
-        The result of ``encode_table`` for ``train`` and for ``test``.
+    ``train`` and ``test`` are indices of different rows; ``train`` must be ascending.
 
     Raises:
-        ValueError: table and encoder have different features, or the rows are not ascending or too many.
+        ValueError: the features differ, ``train`` is not ascending, or there are too many rows.
     """
     count, rows = len(train), len(train) + len(test)
     if rows > table.n_rows or (np.diff(train) <= 0).any():
@@ -110,7 +94,7 @@ def encode_in_place(
 
 
 def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None:
-    """Replace the codes and missing values of the table by those of the encoder, in place."""
+    """Replace the table's codes and missing values by the encoder's, in place."""
     if table.feature_names != encoder.feature_names:
         raise ValueError("table and encoder have different features")
     codes = {
@@ -135,7 +119,7 @@ def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None
 
 
 def _codes(feature: CategoryFeature, categories: tuple[str, ...]) -> NDArray[np.float32]:
-    """Return the encoder's code for each code of the table; the last entry is that of a missing value."""
+    """Return the encoder's code for each code of the table, and the code of a missing value as last entry."""
     known = {text: float(code) for code, text in enumerate(feature.categories)}
     codes: NDArray[np.float32] = np.array(
         [*(known.get(text, feature.unknown) for text in categories), feature.missing], dtype=np.float32

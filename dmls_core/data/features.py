@@ -25,19 +25,13 @@ EXACT_INTEGERS = 2**24
 """float32 holds every integer up to here exactly."""
 
 _FEW = 10
-"""Number of distinct texts that are categories in any number of rows."""
+"""A column with at most this many distinct texts is categorical, however few rows it has."""
 
 _LARGEST = "a number between -3.4e38 and 3.4e38"
 
 
 def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) -> Feature | ColumnIssue:
-    """Convert a column to numbers or category codes.
-
-    Args:
-        series: ``Float32``, or ``Categorical`` or ``String`` if the column contains text.
-        limits: longest text, and largest number of categories.
-        categorical: whether the column is declared as a category.
-    """
+    """Convert a ``Float32``, ``Categorical`` or ``String`` column to numbers or category codes."""
     if series.dtype.is_numeric():
         return _number(series)
     texts = DistinctTexts.of(series)

@@ -15,19 +15,14 @@ from dmls_core.settings import DataLimits
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet"}
 _GENERALITY: list[ColumnType] = ["truth", "integer", "number", "time", "category", "text", "unusable"]
-"""If two files disagree about a column, it gets the type further to the right."""
+"""If files disagree about a column's type, the rightmost of their types wins."""
 
 
 class DataFiles:
     """One or more data files with the same columns."""
 
     def __init__(self, paths: Sequence[Path], data_format: str | None, limits: DataLimits) -> None:
-        """Open the files.
-
-        Args:
-            paths: the files.
-            data_format: ``csv`` or ``parquet``; taken from each file's name if None.
-            limits: bounds on rows and columns.
+        """Open the files; without ``data_format``, a file's name gives its format.
 
         Raises:
             DataError: there is no file, or one does not exist or has another format.
@@ -51,11 +46,7 @@ class DataFiles:
         return column_types
 
     def read(self, types: Mapping[str, pl.DataType], reader: DeviceReader | None = None) -> pl.DataFrame:
-        """Read columns that all files have; see ``Source.read``.
-
-        Args:
-            types: the columns and the types to read them as.
-            reader: reads the columns that it can on a device.
+        """Read columns that all files have, where possible with ``reader``; see ``Source.read``.
 
         Raises:
             DataError: a file is broken, or there are too many rows.
@@ -96,11 +87,7 @@ class DataFiles:
 
 
 def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Source:
-    """Open one file.
-
-    Raises:
-        DataError: it does not exist, or is not of its format.
-    """
+    """Open one file; raise ``DataError`` if it does not exist or has another format."""
     if not path.is_file():
         raise DataError(ValidationIssue("the file does not exist", file=str(path)))
     match data_format or _FORMATS.get(path.suffix.lower()):

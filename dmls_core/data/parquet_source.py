@@ -17,11 +17,7 @@ class ParquetSource(Source):
     """One Parquet file."""
 
     def __init__(self, path: Path, limits: DataLimits) -> None:
-        """Read the file's schema.
-
-        Raises:
-            DataError: this is not a Parquet file, or it has too many columns.
-        """
+        """Read the schema; raise ``DataError`` if this is not a Parquet file or has too many columns."""
         super().__init__(path)
         try:
             self._schema = pl.read_parquet_schema(path)

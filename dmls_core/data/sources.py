@@ -1,4 +1,4 @@
-"""Data files, whatever their format: columns, rough types, the positions of values, and issues with them."""
+"""Data files of any format: columns, rough types, positions of values, and issues."""
 
 from __future__ import annotations
 
@@ -17,17 +17,12 @@ if TYPE_CHECKING:
     from dmls_core.data.files import DataFiles
 
 ColumnType = Literal["truth", "integer", "number", "time", "category", "text", "unusable"]
-"""The rough type of a column; that of a CSV column is inferred from its first rows."""
+"""The rough type of a column; for CSV, inferred from the first rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The position of a value.
-
-    Attributes:
-        line: the line of its record; None if the format has no lines.
-        text: the value as written in the file.
-    """
+    """A value as written in the file, and the line of its record (None if the format has no lines)."""
 
     line: int | None
     text: str
@@ -45,7 +40,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def column_types(self) -> tuple[tuple[str, ColumnType], ...]:
-        """Return the columns in the order of the file, and their types."""
+        """Return the columns and their types, in the order of the file."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,18 +49,16 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        """Read columns, in the order of ``types``.
+        """Read columns in the order of ``types``: ``Float32`` or ``Float64``, or ``Categorical`` for text.
 
-        Args:
-            types: the type to read each column as: ``Float32`` or ``Float64`` for numbers, ``Categorical``
-                for text. A column of numbers is returned as ``String`` if some values are not numbers.
+        A column of numbers is returned as ``String`` if some values are not numbers.
 
         Raises:
             DataError: the file is broken; each issue has its line.
         """
 
     def read_with(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        """Read columns as ``read`` does, on a device those that are clean there."""
+        """Read columns as ``read`` does, those that are clean with ``reader``."""
         found = self._on_device(reader, types)
         if found is None:
             return self.read(types)
@@ -90,31 +83,23 @@ class Source(ABC):
 
 
 Kind = Literal["float32", "float64", "str"]
-"""The type that a device reader reads a column as."""
+"""The type as which a device reader reads a column."""
 
 
 class DeviceReader(Protocol):
-    """Reads columns on a device, such as a GPU. It may leave out any of them, and return None."""
+    """Reads columns on a device, for example a GPU. It may leave out columns, or return None."""
 
     def csv(self, path: Path, kinds: Mapping[int, Kind], *, header_lines: int, columns: int) -> Any:  # noqa: ANN401 - a pyarrow.Table
-        """Read columns, given by their positions, from a CSV file of ``columns`` columns.
-
-        Returns:
-            A ``pyarrow.Table`` whose columns are named by their positions, or None.
-        """
+        """Read columns, given by position, as a ``pyarrow.Table`` with the positions as names, or None."""
         ...
 
     def parquet(self, path: Path, kinds: Mapping[str, Kind]) -> Any:  # noqa: ANN401 - a pyarrow.Table
-        """Read columns of a Parquet file.
-
-        Returns:
-            A ``pyarrow.Table``, or None.
-        """
+        """Read columns as a ``pyarrow.Table``, or return None."""
         ...
 
 
 def kind_of(dtype: pl.DataType) -> Kind:
-    """Return the type that a reader reads for a column of type ``dtype``."""
+    """Return the type as which a device reader reads a column of type ``dtype``."""
     import polars as pl
 
     if dtype == pl.Float32:
@@ -123,7 +108,7 @@ def kind_of(dtype: pl.DataType) -> Kind:
 
 
 def as_frame(table: Any, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:  # noqa: ANN401 - as above
-    """Convert the table of a reader to a frame of the given types; None if it is empty."""
+    """Convert a reader's table to a frame of the given types; None if it is empty."""
     import polars as pl
 
     if table is None or not table.num_columns or not table.num_rows:
@@ -137,12 +122,9 @@ class ColumnIssue:
     """An issue with a column's values, before its file and line are known.
 
     Attributes:
-        column: the name of the column.
-        message: what is wrong; it follows the column's name.
+        message: follows the column's name.
         row: the first row with the issue, from 0 over all files; None if it concerns no single row.
-        found: what was found, if not the value of that row.
-        expected: what is expected.
-        hint: how to fix it.
+        found: by default the value of that row.
     """
 
     column: str
@@ -154,13 +136,7 @@ class ColumnIssue:
 
 
 def locate_issues(found: Sequence[ColumnIssue], files: DataFiles, most: int) -> list[ValidationIssue]:
-    """Return issues of columns with their file and line.
-
-    Args:
-        found: the issues of columns that were read from ``files``.
-        files: the files, already read.
-        most: largest number of issues; the others are only counted.
-    """
+    """Return issues with file and line; beyond ``most``, they are only counted. The files have been read."""
     shown = found[:most]
     located = files.locate({(issue.row, issue.column) for issue in shown if issue.row is not None})
     issues = []
@@ -189,7 +165,7 @@ def locate_issues(found: Sequence[ColumnIssue], files: DataFiles, most: int) -> 
 
 
 def content_hash(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of a file; of several files, the SHA-256 of their hashes in order, one per line."""
+    """Return the SHA-256 of a file; for several files, of their hashes in order, one per line."""
     digests = []
     for path in paths:
         with path.open("rb") as file:

@@ -30,7 +30,7 @@ def split_holdout(
         holdout: fraction of the rows to hold out, between 0 and 1.
         split: ``stratified`` keeps the fraction of each class; ``random`` ignores the target.
         seed: seed of the shuffle.
-        task: whether the target holds classes.
+        task: classification or regression.
         labels: the classes' names, for messages.
         folds: number of cross-validation folds; the training rows need that many rows of every class.
 

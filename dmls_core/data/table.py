@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A feature of a table.
-
-    Attributes:
-        name: the column name, as in the header.
-        categories: the text of each code if the feature is a category, else None.
-    """
+    """A feature of a table. ``categories`` has the text of each code if it is a category, else None."""
 
     name: str
     categories: tuple[str, ...] | None = None
@@ -27,15 +22,13 @@ class Table:
     """Features and target of all rows that have a target.
 
     Attributes:
-        columns: the features.
         matrix: float32, C-contiguous, shape (n_rows, n_features): numbers and category codes; NaN if a
             value is missing.
-        target_name: the column to predict.
         target: shape (n_rows,): class indices (int64) for a classifier, values (float64) for a regressor.
         labels: the classes as spelled in the data, in the order of their indices; None for a regressor.
         warnings: messages for the user.
         heights: number of rows of each file; () if unknown.
-        kept: which of those rows are in the table, shape (sum(heights),); None for all.
+        kept: mask of the files' rows that are in the table, shape (sum(heights),); None for all.
     """
 
     columns: tuple[TableColumn, ...]
@@ -60,7 +53,7 @@ class Table:
     def raw(self, rows: NDArray[np.integer]) -> dict[str, list[float | str | None]]:
         """Return rows as raw values: numbers, texts of categories, None if missing.
 
-        ``Encoder.transform`` of this equals ``encode_table`` of the rows.
+        ``Encoder.transform`` of the result equals ``encode_table`` of the rows.
         """
         picked = self.matrix[rows]
         return {

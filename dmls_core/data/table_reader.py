@@ -1,4 +1,4 @@
-"""Read data files into a table of float32 features and a target, and report all their issues."""
+"""Read data files into a table, and report all their issues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dmls_core.spec import Columns
 from dmls_core.spec.definitions import Task
 
 _SLICE = 65_536
-"""Rows that are copied to the matrix at a time."""
+"""Rows copied to the matrix at a time."""
 
 
 def read_table(
@@ -40,21 +40,19 @@ def read_table(
     limits: DataLimits | None = None,
     reader: DeviceReader | None = None,
 ) -> Table:
-    """Read features and target.
-
-    Rows without a target are left out; the table's warnings count them.
+    """Read features and target of all rows with a target; the table's warnings count the others.
 
     Args:
         paths: the data files, concatenated; each must have all columns that are used.
         columns: the spec's ``[columns]``.
-        task: what the model predicts.
+        task: classification or regression.
         data_format: ``csv`` or ``parquet``; taken from each file's name if None.
-        limits: limits on the data; those of the settings if None.
+        limits: those of the settings if None.
         reader: reads the columns that it can on a device; the table is the same.
 
     Raises:
-        DataError: the data cannot be read or does not match the spec; it has the first issue of each column,
-            with its line.
+        DataError: the data does not match the spec or cannot be read; it has each column's first issue and
+            line.
     """
     limits = limits or DataLimits.from_environment()
     files = DataFiles(paths, data_format, limits)
@@ -138,11 +136,10 @@ def _feature(
 
 
 def _matrix(slices: list[pl.DataFrame]) -> NDArray[np.float32]:
-    """Convert a frame to a C-contiguous matrix, with NaN for null.
+    """Convert the slices of a frame to a C-contiguous matrix, with NaN for null.
 
-    Args:
-        slices: parts of the frame. The list is emptied, so that the memory of each part is free before the
-            next one is copied: frame and matrix are never in memory as a whole at the same time.
+    The list is emptied, so that each slice's memory is free before the next one is copied: frame and matrix
+    are never in memory as a whole at the same time.
     """
     rows, columns = sum(part.height for part in slices), slices[0].width if slices else 0
     matrix = np.empty((rows, columns), dtype=np.float32)

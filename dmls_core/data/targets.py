@@ -15,17 +15,11 @@ from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
 
 TargetColumn = tuple[pl.Series, tuple[str, ...] | None]
-"""Class indices (Int64) and labels, or values (Float64) and None; null if a row has no target."""
+"""Class indices (Int64) and labels, or values (Float64) and None; null for a row without a target."""
 
 
 def read_target(series: pl.Series, task: Task, limits: DataLimits) -> TargetColumn | ColumnIssue:
-    """Convert the target column to class indices or numbers.
-
-    Args:
-        series: ``Float64``, or ``Categorical`` or ``String`` if the column contains text.
-        task: what the model predicts.
-        limits: largest number of classes.
-    """
+    """Convert a ``Float64``, ``Categorical`` or ``String`` column to class indices or numbers."""
     return _classes(series, limits) if task == "classification" else _numbers(series)
 
 

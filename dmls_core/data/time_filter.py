@@ -1,7 +1,6 @@
 """Keep the rows of an interval, by the column that contains the time of each row.
 
-The kept rows are written to new files before anything else reads the data, so neither validation nor training
-reads any other row.
+The kept rows are written to new files first, so neither validation nor training reads any other row.
 """
 
 from __future__ import annotations
@@ -32,11 +31,10 @@ _ZONED = ("%Y-%m-%d %H:%M%#z", "%Y-%m-%d %H:%M:%S%.f%#z")
 
 @dataclass(frozen=True, slots=True)
 class TimeFilter:
-    """The interval of the rows that are kept.
+    """The interval of the rows to keep; None means no limit.
 
     Attributes:
         column: the column with the time of a row: ISO 8601 text, or a date or time of Parquet.
-        since: start of the interval; None for no start.
         until: end of the interval, excluded.
         timezone: time zone of times without one.
     """
@@ -50,18 +48,10 @@ class TimeFilter:
 def filter_files(
     paths: Sequence[Path], rows: TimeFilter, folder: Path, *, data_format: str | None = None
 ) -> list[Path | None]:
-    """Write the rows of each file that are in the interval.
+    """Write the rows of each file that are in the interval to a new file; rows without a time are left out.
 
-    A row without a time is left out.
-
-    Args:
-        paths: the files.
-        rows: the interval.
-        folder: folder for the new files; each has its own subfolder and keeps its name.
-        data_format: ``csv`` or ``parquet``; taken from each file's name if None.
-
-    Returns:
-        For each file the new one; None if it has no row in the interval.
+    Each new file has its own subfolder of ``folder`` and keeps its name. The result has None for a file
+    without rows in the interval.
 
     Raises:
         DataError: a file cannot be read, the column is missing or has a value that is not a time, or no row
@@ -102,11 +92,7 @@ def _filter(source: Source, rows: TimeFilter, target: Path) -> int:
 
 
 def rows_within(path: Path, rows: TimeFilter, *, data_format: str | None = None) -> NDArray[np.bool_]:
-    """Return for each row of a file whether it is in the interval.
-
-    Raises:
-        DataError: as for ``filter_files``.
-    """
+    """Return a mask of the file's rows in the interval; raises as ``filter_files`` does."""
     source = open_source(path, data_format, DataLimits.from_environment())
     within: NDArray[np.bool_] = _within(_times(_column(source, rows), rows, source), rows).to_numpy()
     return within
@@ -121,11 +107,7 @@ def _column(source: Source, rows: TimeFilter) -> pl.Series:
 
 
 def _times(column: pl.Series, rows: TimeFilter, source: Source) -> pl.Series:
-    """Return the times of a column in UTC.
-
-    Raises:
-        DataError: a value is not a time.
-    """
+    """Return the times of a column in UTC; raise ``DataError`` if a value is not a time."""
     dtype = column.dtype
     if dtype == pl.Date:
         column = column.cast(pl.Datetime("us"))

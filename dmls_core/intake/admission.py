@@ -1,4 +1,4 @@
-"""Admit a submission, reject it, or wait for its missing files; write its status next to it."""
+"""Admit a submission, reject it, or wait for missing files, and write its status."""
 
 from __future__ import annotations
 
@@ -24,18 +24,16 @@ logger = logging.getLogger(__name__)
 _RETIRED = "The spec was deleted, so the job is retired; its history stays. "
 
 ATTEMPTS = 3
-"""How often a submission that changes meanwhile is checked."""
+"""Number of checks of a submission that changes meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of checking a submission.
+    """The result of checking a submission; ``state`` and ``message`` as in ``_status.json``.
 
     Attributes:
-        state: as in ``_status.json``.
-        message: the state in a sentence.
         record: the job's record if this submission is its current version or has just retired it.
-        issues: why it was rejected.
+        issues: the reasons for a rejection.
         known: whether the unchanged submission was checked before.
     """
 
@@ -57,14 +55,8 @@ def admit(
     """Admit or reject the submission in ``incoming/<team>/<job>/``, and write its status.
 
     A submission that was checked and has not changed since is left alone; after ``_status.json`` is deleted,
-    it is checked again. A job whose spec was deleted is retired.
-
-    Args:
-        store: the store of the submission and the registry.
-        team: as in ``Submission``; it may be invalid.
-        job: as in ``Submission``; it may be invalid.
-        links: name -> address of pages about the job, for the status of an accepted submission.
-        limits: those of the settings if None.
+    it is checked again. A job whose spec was deleted is retired. ``team`` and ``job`` may be invalid names;
+    ``links`` (name -> URL) go into the status of an accepted submission.
 
     Raises:
         StoreError: the store failed, or the status could not be written.
@@ -138,11 +130,7 @@ def _answer(
 
 
 def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outcome:
-    """Return the outcome of a submission.
-
-    Raises:
-        UserError: it is rejected.
-    """
+    """Return the outcome of a submission; raise ``UserError`` to reject it."""
     if submission.issues:
         return _rejected(submission.issues)
     if submission.spec is None:
@@ -170,11 +158,7 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
 
 
 def _load(store: Store, found: ObjectInfo) -> Spec:
-    """Read the spec and report all of its errors at once.
-
-    Raises:
-        SpecError: it is not valid.
-    """
+    """Read the spec; raise ``SpecError`` with all of its errors."""
     from dmls_core.models import load_spec
     from dmls_core.settings import SpecLimits
 
@@ -205,7 +189,7 @@ def _gone(store: Store, team: str, job: str) -> Outcome:
 
 
 def _retire(store: Store, team: str, job: str) -> JobRecord | None:
-    """Retire a job if it is active, and return its record then."""
+    """Retire a job and return its record; None if it is not active."""
     if not (layout.is_name(team) and layout.is_name(job)):
         return None
     registry = Registry(store)

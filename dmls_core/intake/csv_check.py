@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dmls_core.spec import Spec
 
 MAX_RAGGED = 10
-"""Rows of a wrong length that get a message of their own."""
+"""Number of rows of a wrong length that get their own message."""
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
@@ -22,15 +22,7 @@ _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 def check_csv_head(
     file: str, head: bytes, spec: Spec, *, complete: bool, max_columns: int
 ) -> list[ValidationIssue]:
-    """Return the issues of the beginning of a CSV file.
-
-    Args:
-        file: name for the messages.
-        head: the first bytes.
-        spec: names the columns that the file must have.
-        complete: whether ``head`` is the whole file.
-        max_columns: largest number of columns.
-    """
+    """Return the issues of the beginning of a CSV file; ``complete`` if ``head`` is the whole file."""
     try:
         text = decode_head(file, head, complete=complete)
         rows = list(read_rows(file, text, complete=complete))
@@ -115,10 +107,10 @@ def _check_target(
 
 
 _COMPARISONS = 5_000
-"""Names compared for suggestions in one file; each takes about 40 microseconds."""
+"""Names compared for suggestions in one file, at about 40 microseconds each."""
 
 _LONGEST = 60
-"""Characters of a name that are compared; the time grows with their square."""
+"""Length of the longest name compared; the time grows with its square."""
 
 
 def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[ValidationIssue]:
@@ -130,7 +122,7 @@ def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[V
 
 
 def check_names(file: str, header: Row, max_columns: int) -> list[ValidationIssue]:
-    """Return the issues of the header alone: separator, empty and duplicate names."""
+    """Return the issues of the header that need no spec: separator, empty and duplicate names."""
     return _check_shape(file, header, max_columns) or _check_each(file, header)
 
 
@@ -182,7 +174,7 @@ def _check_each(file: str, header: Row) -> list[ValidationIssue]:
 
 
 def check_columns(file: str, header: Row, spec: Spec) -> list[ValidationIssue]:
-    """Return which of the spec's columns the header lacks."""
+    """Return an issue for each of the spec's columns that the header lacks."""
     present = set(header.cells)
     columns = spec.columns
     wanted: dict[str, list[str]] = {}
@@ -219,7 +211,7 @@ def check_columns(file: str, header: Row, spec: Spec) -> list[ValidationIssue]:
 
 
 def _did_you_mean(name: str, folded: Mapping[str, str], *, similar: bool) -> str:
-    """Return a hint with the column that matches apart from case, or the most similar one."""
+    """Return a hint with the column that differs only in case, or with the most similar one."""
     close = folded.get(name.strip().casefold())
     if close is None and similar:
         cut = {text[:_LONGEST]: column for text, column in folded.items()}

@@ -1,4 +1,4 @@
-"""Choose the data files of a submission or an interval, and check how each begins."""
+"""Select the data files of a submission or an interval, and check the beginning of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SMALLEST_PARQUET = 12
 
 
 def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
-    """Return the data files that the spec selects, in order of their names; none if they are missing.
+    """Return the data files that the spec selects, by name; none if they are missing.
 
     Of partitions, these are the files of the latest period.
 
@@ -82,10 +82,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
 def check_data(
     store: Store, chosen: list[ObjectInfo], spec: Spec, limits: IntakeLimits
 ) -> tuple[list[ObjectInfo], list[ValidationIssue]]:
-    """Check the beginning of each data file.
-
-    Returns:
-        The files as they are now, and their issues.
+    """Check the beginning of each data file; return the files as they are now, and their issues.
 
     Raises:
         ObjectMissingError: a file no longer exists.
@@ -116,7 +113,7 @@ def check_data(
 
 
 def data_format(found: ObjectInfo, spec: Spec) -> str | None:
-    """Return the format of a data file by the spec or by its name; ``None`` if neither shows it."""
+    """Return the format of a data file by the spec, else by its name; ``None`` if unknown."""
     if spec.data.format:
         return spec.data.format
     ending = found.key.lower().rpartition(".")[2]
@@ -141,13 +138,7 @@ def _check_parquet_head(file: str, head: bytes) -> list[ValidationIssue]:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A file with the data of one period.
-
-    Attributes:
-        file: the object.
-        start: start of the period, in UTC.
-        end: end of the period, in UTC, excluded.
-    """
+    """A file with the data of one period, in UTC; ``end`` is excluded."""
 
     file: ObjectInfo
     start: datetime
@@ -157,13 +148,9 @@ class Partition:
 def find_partitions(
     objects: Iterable[ObjectInfo], folder: str, pattern: PartitionPattern, timezone: str
 ) -> list[Partition]:
-    """Return the files that match a pattern, in order of time and name.
+    """Return the files in ``folder`` (with a slash at its end) that match ``[data] path``, by time and name.
 
-    Args:
-        objects: a listing.
-        folder: prefix of the keys, with a slash at its end.
-        pattern: the pattern of ``[data] path``.
-        timezone: time zone of the dates in names.
+    ``timezone`` is that of the dates in names.
     """
     zone = ZoneInfo(timezone)
     found = []
@@ -179,7 +166,7 @@ def partitions_between(
 ) -> list[Partition]:
     """Return the partitions that end after ``start`` and no later than ``end``.
 
-    So consecutive intervals share no partition, and no interval gets rows from after it.
+    So consecutive intervals share no partition, and no interval gets later rows.
     """
     return [found for found in partitions if (start is None or start < found.end) and found.end <= end]
 

@@ -21,13 +21,9 @@ class Status:
     """The content of ``_status.json``.
 
     Attributes:
-        state: state of the submission or its run.
-        message: the state in a sentence.
         job: ``<team>/<job>`` as in the folder names.
-        errors: the errors of the submission or its run.
         run_key: key of the run of the accepted submission.
-        links: name -> address of pages about the run.
-        fingerprint: fingerprint of the submission.
+        links: name -> URL of pages about the run.
         updated: ISO time in UTC.
         run: key of the latest run if each run selects its own data; else empty.
     """
@@ -44,7 +40,7 @@ class Status:
 
     @property
     def run_folder_key(self) -> str | None:
-        """Return the key of the run that the status is about."""
+        """Return the key of the run that the status describes."""
         return self.run or self.run_key
 
     def as_json(self) -> dict[str, Any]:
@@ -54,11 +50,7 @@ class Status:
 
     @classmethod
     def from_json(cls, content: object) -> Status:
-        """Build a status from the result of ``as_json``.
-
-        Raises:
-            ValueError: it is not a status.
-        """
+        """Build a status from the result of ``as_json``; raise ``ValueError`` if it is invalid."""
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError("not a status of a known schema")
         try:
@@ -72,11 +64,7 @@ class Status:
 
 
 def _check(status: Status) -> None:
-    """Check the types of a status that was read: users can write the file, and pages show it.
-
-    Raises:
-        ValueError: a type is wrong.
-    """
+    """Raise ``ValueError`` if a type is wrong: users can write the file, and pages show it."""
     texts: list[object] = [status.message, status.job, status.fingerprint, status.updated, status.run]
     texts += [status.run_key or ""]
     numbers: list[object] = []
@@ -100,11 +88,7 @@ def _check(status: Status) -> None:
 
 
 def as_issue(issue: ValidationIssue | Mapping[str, Any]) -> ValidationIssue:
-    """Build an issue from its JSON form; unknown keys are ignored.
-
-    Raises:
-        TypeError: it has no message.
-    """
+    """Build an issue from its JSON form, without unknown keys; raise ``TypeError`` if it has no message."""
     if isinstance(issue, ValidationIssue):
         return issue
     known = {name.name for name in fields(ValidationIssue)}
@@ -133,7 +117,7 @@ _LINE_START = re.compile(r"^(\s*)([#>+=-]|\d+[.)])")
 
 
 def status_page(status: Status) -> str:
-    """Return the page in Markdown; texts from the user are escaped."""
+    """Return the page in Markdown, with the user's texts escaped."""
     lines = [
         f"# {escape(status.job) or 'Submission'}: {status.state}",
         "",

@@ -13,22 +13,22 @@ from dmls_core.intake.status import State, Status, as_issue, status_page
 from dmls_core.store import Registry, Store, layout
 
 MAX_BYTES = 1 << 20
-"""Size up to which a status is read: users can write the file, too."""
+"""Size of the largest status that is read: users can write the file, too."""
 
 ATTEMPTS = 8
 
 ERROR_BYTES = MAX_BYTES // 2
-"""Size of the errors in a status, so that it stays below ``MAX_BYTES``."""
+"""Size of the errors in a status, which keeps it below ``MAX_BYTES``."""
 
 MAX_TEXT = 5_000
-"""Characters of one text in a status: a column name may be very long."""
+"""Characters of a text in a status: a column name may be very long."""
 
 NOTE = "; later: "
 """Separates a message from the note after it."""
 
 
 def read_status(store: Store, team: str, job: str) -> Status | None:
-    """Return the status of a submission; ``None`` if it has none, or one that is not valid."""
+    """Return the status of a submission; ``None`` if it has none or an invalid one."""
     return _read(store, team, job)[0]
 
 
@@ -45,11 +45,7 @@ def write_status(
     links: Mapping[str, str] | None = None,
     fingerprint: str = "",
 ) -> Status:
-    """Write the status of a submission, unless it is unchanged.
-
-    Raises:
-        StoreError: it could not be written.
-    """
+    """Write the status of a submission unless it is unchanged; raise ``StoreError`` if this fails."""
     status = Status(
         state,
         _truncated(message),
@@ -75,15 +71,12 @@ def update_run_status(
     links: Mapping[str, str] | None = None,
     run: str = "",
 ) -> bool:
-    """Update the status with the progress of a run, unless the submission has changed since.
+    """Update the status with the progress of a run; return False if nothing was written.
 
     ``run_key`` is the key of the job's accepted version; ``run`` is that of a run that selected its data.
 
     Nothing is written if the job is retired or has another run, or if a newer version was rejected or is
     incomplete: its errors must stay visible. Links of the same run are merged.
-
-    Returns:
-        Whether the status was updated.
 
     Raises:
         StoreError: the status could not be written.
@@ -115,19 +108,10 @@ def update_run_status(
 
 
 def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, str]) -> bool:
-    """Add a note to the message of a status, such as a result of monitoring.
+    """Add a sentence to the message of a status, for example about drift; return False if there is no status.
 
-    A note replaces the previous one. The next update of a run removes it.
-
-    Args:
-        store: the store of the status.
-        team: the job's team.
-        job: the job's name.
-        note: a sentence.
-        links: name -> address of pages about it, added to the links.
-
-    Returns:
-        Whether it was added; False if there is no status.
+    A note replaces the previous one, and the next update of a run removes it. ``links`` (name -> URL) are
+    added to those of the status.
 
     Raises:
         StoreError: the status could not be written.
@@ -147,7 +131,7 @@ def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, s
 
 
 def _bounded(errors: Iterable[ValidationIssue | Mapping[str, Any]]) -> tuple[ValidationIssue, ...]:
-    """Return as many errors as fit into a status, and the number of the others."""
+    """Return the errors that fit into a status, and the number of the others."""
     found = [as_issue(error) for error in errors]
     kept: list[ValidationIssue] = []
     size = 0
@@ -197,7 +181,7 @@ def _write(
     status = replace(status, updated=datetime.now(UTC).isoformat(timespec="seconds"))
     document = (json.dumps(status.as_json(), indent=2, ensure_ascii=False) + "\n").encode(errors="replace")
     key = layout.incoming_file(team, job, layout.STATUS_JSON)
-    # The page goes first: after an interruption, the next call still finds the old JSON and writes both.
+    # The page first: after an interruption, the next call still finds the old JSON and writes both.
     _write_page(store, team, job, status)
     try:
         if etag is None:

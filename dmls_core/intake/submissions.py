@@ -21,9 +21,7 @@ class Submission:
     Attributes:
         team: name of the team's folder; a valid name only if ``issues`` is empty.
         job: name of the job's folder, like ``team``; it contains slashes if the folder is too deep.
-        spec: the object ``spec.toml``.
-        files: all other files, including those in subfolders, in order of their names; without hidden files
-            and the status files.
+        files: all other files by name, including subfolders, without hidden files and the status files.
         issues: issues of its place or names, for which it is rejected unread.
         fingerprint: changes whenever one of its files changes.
     """
@@ -42,10 +40,9 @@ def find_submissions(store: Store) -> list[Submission]:
 
 
 def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
-    """Group a listing into submissions, in order of team and job; any key is accepted.
+    """Group a listing into submissions, in order of team and job.
 
-    Args:
-        objects: objects with keys relative to the root; those not below ``incoming/`` are ignored.
+    Keys are relative to the root; those not below ``incoming/`` are ignored, all others accepted.
     """
     folders: dict[tuple[str, str], dict[str, ObjectInfo]] = {}
     for found in objects:
@@ -150,15 +147,7 @@ def submit(
 ) -> list[ObjectInfo]:
     """Upload the data and then the spec, so that the intake never finds the spec without its data.
 
-    Args:
-        store: the store to upload to.
-        spec_path: the spec.
-        data_paths: files and folders, see ``named_files``.
-        team: the team that owns the job.
-        name: name of the job.
-
-    Returns:
-        The written objects, the spec last.
+    ``data_paths`` are files and folders, see ``named_files``. Return the written objects, the spec last.
 
     Raises:
         SubmissionError: a name is invalid or a file is missing; nothing was uploaded.
@@ -180,10 +169,9 @@ def submit(
 
 
 def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return files with their names below the job's folder.
+    """Return files with their names below the job's folder; a folder stands for all data files below it.
 
-    A folder stands for all data files below it, and their names start with its name:
-    ``data/2026-01-05.csv``. Hidden files and other files are ignored.
+    Their names start with its name: ``data/2026-01-05.csv``. Hidden files and other files are ignored.
 
     Raises:
         SubmissionError: a folder has no data file.
@@ -220,12 +208,7 @@ def _check(path: Path) -> list[ValidationIssue]:
 
 
 def check_data_name(name: str, shown: str = "") -> list[ValidationIssue]:
-    """Return the issues of the name of a data file.
-
-    Args:
-        name: the name without folders.
-        shown: the name in messages, if it differs.
-    """
+    """Return the issues of a data file's name without folders; ``shown`` replaces it in messages."""
     if name.startswith((".", "_status.")) or not name.isprintable() or "/" in name or "\\" in name:
         return [ValidationIssue("a data file cannot have this name", hint="rename it", file=shown or name)]
     if not name.lower().endswith(DATA_ENDINGS):

@@ -1,11 +1,11 @@
 """Read users' files in a child process with limits on memory, CPU time and wall time.
 
-A file of a few kilobytes may unpack to any size, or nest so deeply that the reader's stack overflows. A
-native library then ends its process. ``run`` calls a function in a child process, so that such a file ends
-only the child; the caller gets a ``SandboxError``. ``Worker`` keeps the child for further calls, ``start``
-does not wait for the answer, and ``command`` sets the memory limit for another program.
+A file of a few kilobytes may unpack to any size, or nest so deeply that the reader's stack overflows and a
+native library ends its process. ``run`` calls a function in a child process, so that only the child ends; the
+caller gets a ``SandboxError``. ``Worker`` keeps the child for further calls, ``start`` does not wait for the
+answer, and ``command`` sets the memory limit for another program.
 
-Arguments and answers cross as JSON; nothing is pickled. The child does not inherit the credentials in the
+Arguments and answers are JSON; nothing is pickled. The child does not inherit the credentials in the
 environment. It ends with the thread that started it, even if that is killed.
 """
 
@@ -41,7 +41,7 @@ _PRIVATE = re.compile(
 
 
 class SandboxError(DataError):
-    """A file ended the process that read it, or exceeded its limits."""
+    """A file crashed the process that read it, or exceeded its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Limits:
     """Limits of one call.
 
     Attributes:
-        memory: bytes that the process may allocate, libraries that it maps not counted; 0 for no limit.
+        memory: bytes that the process may allocate, without the libraries that it maps; 0 for no limit.
         seconds: wall time; 0 for no limit.
         cpu_seconds: CPU time of all threads together; 0 for no limit.
         threads: threads of polars and OpenMP, each of which needs memory for its stack; 0 for one per CPU.
@@ -73,12 +73,8 @@ def run(
 ) -> Any:  # noqa: ANN401 - JSON
     """Call a function in a child process and return its answer as JSON data.
 
-    Args:
-        function: a module-level function. The child imports its module by name.
-        args: its arguments: JSON data.
-        limits: memory, CPU time and wall time.
-        file: name of the file that the function reads, for messages.
-        hint: hint of a ``SandboxError``.
+    The function must be at module level: the child imports its module by name. Its arguments are JSON data.
+    ``file`` is the name of the file that it reads, for messages; ``hint`` is that of a ``SandboxError``.
 
     Raises:
         SandboxError: the child crashed, ran too long or needed too much memory.
@@ -90,10 +86,10 @@ def run(
 
 
 class Worker:
-    """A child process that is kept from one call to the next. Use it from one thread.
+    """A child process that serves several calls. Use it from one thread.
 
-    The child starts with the first call. Another one takes its place if it has ended, if a call asks for
-    other limits, or if a call has used so much memory that too little may be left.
+    The child starts with the first call. A new one replaces it if it has ended, if a call has other limits,
+    or if a call has used so much memory that too little may be left.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -124,13 +120,7 @@ class Worker:
     ) -> Any:  # noqa: ANN401 - JSON
         """Call a function in the child process; see ``run``.
 
-        Args:
-            function: a module-level function.
-            args: its arguments: JSON data.
-            limits: limits of this call if they differ from the worker's.
-            file: name of the file that the function reads, for messages.
-            hint: hint of a ``SandboxError``.
-            reply: answers what the function asks by ``sandbox.ask``.
+        ``limits`` replace the worker's; ``reply`` answers the function's calls of ``sandbox.ask``.
         """
         limits = limits or self.limits
         if self._child is None or self._child.limits != limits or self._child.returncode is not None:
@@ -154,7 +144,7 @@ class Worker:
 
 
 class Call:
-    """A call that runs while the caller goes on; see ``start``."""
+    """A running call; see ``start``."""
 
     def __init__(self, child: _Child) -> None:
         self._child = child
@@ -187,7 +177,7 @@ class Call:
 def start(
     function: Callable[..., Any], /, *args: object, limits: Limits | None = None, log: Path | None = None
 ) -> Call:
-    """Start a call in a child process and return at once; ``log`` gets what the child prints.
+    """Start a call in a child process and return at once; the child's output goes to ``log``.
 
     The answer waits in a pipe of 64 KiB: a function with more to return should write a file.
 
@@ -200,14 +190,10 @@ def start(
 
 
 def command(arguments: Sequence[str], memory: int, python: str = sys.executable) -> list[str]:
-    """Return a command line that runs a program under a memory limit, as a child of this process.
+    """Return a command line that runs a program, as a child of this process, with ``memory`` bytes at most.
 
-    The program gets SIGTERM when the thread that started it ends.
-
-    Args:
-        arguments: the program and its arguments.
-        memory: bytes that the program may allocate.
-        python: an interpreter with DMLS installed, which sets the limit.
+    The interpreter ``python``, with DMLS installed, sets the limit. The program gets SIGTERM when the thread
+    that started it ends.
     """
     settings = {"parent": os.getpid(), "signal": int(signal.SIGTERM), "memory": memory}
     return [python, "-m", __name__, json.dumps(settings), *arguments]
@@ -245,7 +231,7 @@ class _Child:
         return self._process.poll()
 
     def send(self, message: object, *, last: bool = False) -> None:
-        with suppress(BrokenPipeError):  # ``receive`` finds out why
+        with suppress(BrokenPipeError):  # ``receive`` reports the cause
             self._input.write(json.dumps(message).encode() + b"\n")
             self._input.flush()
             if last:
@@ -254,9 +240,8 @@ class _Child:
     def receive(self, seconds: float, file: str, hint: str) -> dict[str, Any]:
         """Return the next message.
 
-        Raises:
-            SandboxError: the process ended, or was ended after ``seconds``.
-            PlatformError: the process ended before it was ready.
+        Raises ``SandboxError`` if the process ends or takes longer than ``seconds``, and ``PlatformError`` if
+        it ends before it is ready.
         """
         timer = threading.Timer(seconds, self._time_out) if seconds else None
         if timer:
@@ -304,7 +289,7 @@ def _error(cause: str, file: str, hint: str) -> SandboxError:
 
 
 def _answer(message: dict[str, Any], limits: Limits, file: str, hint: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the answer of a call, or raise what the function raised."""
+    """Return the answer of a call, or raise the function's error."""
     if "answer" in message:
         return message["answer"]
     if "memory" in message:
@@ -316,11 +301,7 @@ def _answer(message: dict[str, Any], limits: Limits, file: str, hint: str) -> An
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """Return ``module:function``, by which the child finds the function.
-
-    Raises:
-        TypeError: it cannot.
-    """
+    """Return ``module:function``, by which the child finds the function; raise ``TypeError`` if it cannot."""
     module, name = function.__module__, function.__qualname__
     if module == "__main__" or getattr(sys.modules.get(module), name, None) is not function:
         raise TypeError(f"{module}.{name} is not a function at the top level of an importable module")
@@ -329,7 +310,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _environment(limits: Limits) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not _PRIVATE.search(name)}
-    # Not the working directory, which might hold anything, but the folder of this very package.
+    # The folder of this package, not the working directory, which may contain other modules.
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = str(limits.threads)
     libraries = {"OMP_NUM_THREADS": threads, "POLARS_MAX_THREADS": threads} if limits.threads else {}

@@ -1,4 +1,4 @@
-"""``python -m dmls_core.sandbox SETTINGS [PROGRAM ...]``: what the sandbox starts."""
+"""``python -m dmls_core.sandbox SETTINGS [PROGRAM ...]``: the child process of the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The child's side of the sandbox: set the limits, then answer calls or become another program."""
+"""The child's side of the sandbox: set the limits, then answer calls or run another program."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 LARGE_PART = 4
-"""A child that has used more than this part (1/4) of its memory takes no further call.
-
-An allocator does not give all of it back.
-"""
+"""A child that has used 1/4 of its memory takes no further call: allocators do not return all of it."""
 
 _PR_SET_PDEATHSIG = 1
 """Option of Linux's ``prctl``: the signal that the process gets when its parent dies."""
@@ -23,10 +20,7 @@ _answers: TextIO | None = None
 
 
 def ask(question: object) -> Any:  # noqa: ANN401 - JSON
-    """Ask the caller of the running function for data, and return its reply (see ``Worker.call``).
-
-    Args:
-        question: JSON data.
+    """Ask the caller of the running function a question, JSON data, and return the reply (``Worker.call``).
 
     Raises:
         RuntimeError: the function does not run in a sandbox.
@@ -38,7 +32,7 @@ def ask(question: object) -> Any:  # noqa: ANN401 - JSON
 
 
 def main(arguments: list[str]) -> None:
-    """Set the limits, given as JSON, and become the program that follows; answer calls if none does."""
+    """Set the limits, given as JSON, and run the program that follows; without one, answer calls."""
     settings = json.loads(arguments[0])
     _end_with(settings["parent"], settings["signal"])
     os.nice(settings.get("nice", 0))
@@ -49,9 +43,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _end_with(parent: int, number: int) -> None:
-    """Have the kernel end this process when the thread that started it ends.
+    """Make the kernel end this process when the thread that started it ends.
 
-    The parent's id is passed: a parent that is process 1 of a container is no sign that the parent has died.
+    The parent's id is an argument because process 1, in a container, may be a living parent.
     """
     if sys.platform == "linux":
         import ctypes
@@ -77,7 +71,7 @@ def _serve(memory: int, cpu_seconds: int) -> None:
     import resource
 
     global _answers
-    # Answers have stdout to themselves: whatever a library prints goes to stderr.
+    # stdout is only for answers: what libraries print goes to stderr.
     _answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _send({"ready": True})
@@ -97,9 +91,9 @@ def _serve(memory: int, cpu_seconds: int) -> None:
 
 
 def _peak_memory() -> int:
-    """Return the largest resident size so far in bytes; 0 where the system does not say.
+    """Return the largest resident size so far in bytes; 0 if unknown.
 
-    ``getrusage`` also counts what the parent occupied when it started this process.
+    ``getrusage`` would also count the parent's memory when it started this process.
     """
     try:
         with Path("/proc/self/status").open(encoding="ascii") as status:

@@ -36,18 +36,13 @@ RUN_SECONDS = 600.0
 JOB = JobName(iris.TEAM, iris.JOB)
 
 SHOWN = (0, 50, 100)
-"""Rows of the data that are predicted: one flower of each species."""
+"""Rows to predict: one flower of each species."""
 
 
 def run_demo(platform: Platform, *, stays: bool) -> None:
     """Start the platform, and take the iris example from an upload to predictions.
 
-    Args:
-        platform: the embedded platform.
-        stays: whether it keeps running; then its addresses are printed.
-
-    Raises:
-        DmlsError: a step failed; the platform keeps running.
+    The addresses are printed if the platform ``stays``. It keeps running if a step raises a ``DmlsError``.
     """
     begun = time.monotonic()
     _heading("Starting the platform: S3, PostgreSQL, MLflow, Triton, Airflow")
@@ -149,17 +144,7 @@ class Answers(NamedTuple):
 
 
 def ask(http: str, grpc: str, model: str, rows: NDArray[np.float32]) -> Answers:
-    """Send the same rows over HTTP and over gRPC.
-
-    Args:
-        http: ``host:port`` of Triton's HTTP endpoint.
-        grpc: ``host:port`` of its gRPC endpoint.
-        model: name of the model.
-        rows: float32 of shape (n_rows, n_features).
-
-    Raises:
-        ServingError: the two answers differ.
-    """
+    """Send the same float32 rows over HTTP and gRPC; raise ``ServingError`` if the two answers differ."""
     answers = Answers(_infer("http", http, model, rows), _infer("grpc", grpc, model, rows))
     if not np.array_equal(answers.http, answers.grpc):
         raise ServingError(f"{model} predicts over HTTP {answers.http} and over gRPC {answers.grpc}")

@@ -1,7 +1,7 @@
 """Validate a run's data with Great Expectations.
 
-Great Expectations takes seconds to import, so it runs in a child process while the search goes on. Only that
-child imports ``suite`` and ``data_docs``.
+Importing it takes seconds, so it runs in a child process during the search. Only that child imports ``suite``
+and ``data_docs``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Write the Data Docs page of a validation as one file that works without a network.
 
-Great Expectations renders a page that loads styles, scripts and images from several servers and contains the
-texts of the data as HTML. So texts are escaped first, and only tags and attributes that cannot load or run
-anything are kept, with a small style sheet.
+The page of Great Expectations loads styles, scripts and images from several servers, and contains texts of
+the data as HTML. So texts are escaped first, and only tags and attributes that cannot load or run anything
+are kept, with a small style sheet.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ class _Page(HTMLParser):
         self._left_out = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep a tag with its harmless attributes, and links within the page."""
         self._left_out += tag in _WITHOUT_CONTENT
         if tag in _KEPT and not self._left_out:
             kept = [
@@ -90,25 +89,18 @@ class _Page(HTMLParser):
             self.kept.append(f"<{tag}{''.join(kept)}>")
 
     def handle_endtag(self, tag: str) -> None:
-        """Keep the end of a tag that was kept."""
         if tag in _WITHOUT_CONTENT:
             self._left_out = max(0, self._left_out - 1)
         elif tag in _KEPT and not self._left_out:
             self.kept.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:
-        """Keep text."""
         if not self._left_out and data.strip():
             self.kept.append(escape(data, quote=False))
 
 
 def write_docs(result: ExpectationSuiteValidationResult, folder: Path) -> None:
-    """Write ``index.html``.
-
-    Args:
-        result: the results of the validation; their texts are escaped in place.
-        folder: folder for the page; created if it does not exist.
-    """
+    """Write ``index.html``; the texts of ``result`` are escaped in place."""
     for found in result.results:
         found.result = {key: _escaped(value) for key, value in found.result.items()}
         if config := found.expectation_config:

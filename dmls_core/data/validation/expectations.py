@@ -36,12 +36,7 @@ _FLOATS = ["float", "float32", "float64"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about a column of the data.
-
-    Attributes:
-        numeric: whether more than half of its values are numbers.
-        texts: its distinct texts, if any value is not a number.
-    """
+    """Facts about a column: ``numeric`` if most values are numbers; its distinct ``texts`` if any is not."""
 
     numeric: bool
     texts: tuple[str, ...] = ()
@@ -49,13 +44,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation.
+    """One expectation, as a statement in plain words; a column has at most one of each kind.
 
-    Attributes:
-        column: the column; empty for the table as a whole.
-        kind: kind of expectation; a column has at most one of each.
-        statement: the expectation in plain words.
-        arguments: arguments of Great Expectations besides the column.
+    ``column`` is empty for the table as a whole. ``arguments`` are those of Great Expectations except the
+    column.
     """
 
     column: str
@@ -67,14 +59,7 @@ class Expectation:
 def plan_expectations(
     spec: Spec, roles: ColumnRoles | None, facts: Mapping[str, Facts], missing: tuple[str, ...]
 ) -> list[Expectation]:
-    """Return all expectations of the data.
-
-    Args:
-        spec: the accepted spec.
-        roles: the roles of the columns; None if columns are missing.
-        facts: facts about each column that is read.
-        missing: columns of the spec that are missing.
-    """
+    """Return all expectations. ``roles`` is None if columns are missing; ``missing`` names them."""
     wanted = spec.expectations
     found: list[Expectation] = [
         _row_count(wanted),

@@ -28,9 +28,8 @@ class Frame:
     Attributes:
         data: numbers as floats, text as ``str`` objects, missing values as NaN and None. A column of numbers
             in which some values are texts contains both.
-        facts: facts about each column.
         missing: columns of the spec that are missing in a file.
-        roles: the roles of the columns; None if a column is missing.
+        roles: None if a column is missing.
     """
 
     data: pd.DataFrame
@@ -40,11 +39,7 @@ class Frame:
 
 
 def read_frame(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Frame:
-    """Read all columns that the spec names.
-
-    Raises:
-        DataError: a file is broken.
-    """
+    """Read all columns that the spec names; raise ``DataError`` if a file is broken."""
     files = DataFiles(paths, spec.data.format, limits)
     first = files.sources[0]
     try:

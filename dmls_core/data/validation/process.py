@@ -1,4 +1,4 @@
-"""The process that validates the data: its start, its work and its result."""
+"""The process that validates the data."""
 
 from __future__ import annotations
 
@@ -17,23 +17,17 @@ from dmls_core.spec import Spec
 _RESULT = "validation.json"
 
 _LIMITS = sandbox.Limits(memory=0, seconds=0, cpu_seconds=0, threads=1, nice=10)
-"""The trainer's own memory limit holds for its child processes; ``result`` has the time-out."""
+"""The trainer's own memory limit covers its child processes; ``result`` has the time-out."""
 
 _TAIL = 2_000
-"""Characters of the log in the error of a validation that crashed."""
+"""Characters of a crashed validation's log in the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether the data meets one expectation.
+    """The result of one expectation, in plain words; ``column`` is empty for the table as a whole.
 
-    Attributes:
-        column: the column; empty for the table as a whole.
-        expectation: its name in Great Expectations, or ``readable`` if the data cannot be read.
-        success: whether it is met.
-        observed: what was found, in plain words.
-        expected: what was expected, in plain words.
-        message: both in one sentence.
+    ``expectation`` is its name in Great Expectations, or ``readable`` if the data cannot be read.
     """
 
     column: str
@@ -46,13 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The content of ``validation.json``.
-
-    Attributes:
-        success: whether the data meets every expectation.
-        expectations: the outcome of each.
-        seconds: duration.
-    """
+    """The content of ``validation.json``; ``success`` means that the data meets every expectation."""
 
     success: bool
     expectations: tuple[Outcome, ...]
@@ -68,14 +56,7 @@ class ValidationProcess:
     """Great Expectations at low priority, in a process that ends with the thread that started it."""
 
     def __init__(self, spec: Spec, data: Sequence[Path], out: Path) -> None:
-        """Start the process.
-
-        Args:
-            spec: the accepted spec.
-            data: the data files.
-            out: the folder for ``validation.json`` and ``data_docs/index.html``; the results of an earlier
-                validation are replaced.
-        """
+        """Start the process; results of an earlier validation in ``out`` are replaced."""
         out.mkdir(parents=True, exist_ok=True)
         self._result = out / _RESULT
         self._result.unlink(missing_ok=True)
@@ -97,7 +78,7 @@ class ValidationProcess:
         """Wait for the result, at most ``timeout`` seconds.
 
         Raises:
-            PlatformError: the process crashed, or took longer than ``timeout`` and was ended.
+            PlatformError: the process crashed, or was ended after ``timeout``.
         """
         try:
             self._call.result(timeout)
@@ -116,13 +97,7 @@ class ValidationProcess:
 
 
 def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
-    """Validate the data and write ``validation.json`` and ``data_docs/index.html``; runs in the child.
-
-    Args:
-        spec: the accepted spec as JSON.
-        data: the data files.
-        out: folder to write into.
-    """
+    """Write ``validation.json`` and ``data_docs/index.html`` to the folder ``out``; runs in the child."""
     import warnings
 
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Run expectations with Great Expectations and put the results into plain words."""
+"""Run expectations with Great Expectations and describe the results in plain words."""
 
 from __future__ import annotations
 
@@ -33,13 +33,7 @@ _SHOWN = 5
 
 
 def run_suite(data: pd.DataFrame, expectations: list[Expectation], docs: Path) -> list[Outcome]:
-    """Return the outcome of each expectation, in order, and write the Data Docs page.
-
-    Args:
-        data: as ``read_frame`` returns it.
-        expectations: at most one of each kind for a column.
-        docs: folder for the page.
-    """
+    """Return the outcome of each expectation, in order, and write the Data Docs page to ``docs``."""
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     batch = (
@@ -66,7 +60,7 @@ def _configuration(expectation: Expectation) -> ExpectationConfiguration:
 
 
 def _outcomes(result: ExpectationSuiteValidationResult, expectations: list[Expectation]) -> list[Outcome]:
-    # The results come in an order of their own.
+    # Great Expectations returns the results in another order.
     by_key = {
         (config.kwargs.get("column", ""), config.type): found
         for found in result.results
@@ -93,7 +87,7 @@ def _outcomes(result: ExpectationSuiteValidationResult, expectations: list[Expec
 
 
 def _observed(kind: Kind, found: ExpectationValidationResult) -> str:
-    """Describe what was found; each expectation has its own keys in the result."""
+    """Describe the observed value; each expectation has its own keys in the result."""
     result = found.result
     if kind == "exists":
         return "it exists" if found.success else "it does not exist"

@@ -21,10 +21,10 @@ A ``code`` has few integers that recur often: numbers that may be categories. An
 """
 
 TOP = 20
-"""Number of most frequent values."""
+"""Number of most frequent values to list."""
 
 SHOWN = 80
-"""Characters of such a value."""
+"""Characters of a listed value."""
 
 BINS = 16
 """Bins of a histogram."""
@@ -47,7 +47,7 @@ _CAMEL_ID = re.compile(r"[a-z]I[dD]$")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _DATE = re.compile(r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?")
 _MOSTLY = 0.9
-"""Part of the values that decides on the kind."""
+"""Share of the values that decides on the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,7 @@ class Column:
     """A column of the sample.
 
     Attributes:
-        name: the name, as in the header.
-        kind: the inferred kind.
         missing: number of rows without a value.
-        distinct: number of distinct values.
         top: the most frequent values and their counts.
         low: smallest number.
         high: largest number.
@@ -82,13 +79,7 @@ class Column:
 
 
 def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column:
-    """Describe a column of the sample.
-
-    Args:
-        name: the name, as in the header.
-        values: raw values of all rows of the sample.
-        kind_of_file: the type of the column in the file, if the file has types.
-    """
+    """Describe a column of the sample from its raw values, and its type if the file has types."""
     present = [value for value in values if not is_missing(value)]
     missing = len(values) - len(present)
     if not values:

@@ -102,29 +102,19 @@ MODELS: dict[Task, str] = {
 """The first model to try: forests are the fastest to search and need the least preparation."""
 
 LISTED = 200
-"""Up to this number of features the spec lists them; beyond, it lists the excluded columns."""
+"""A spec with more features lists the excluded columns instead."""
 
 MOST_TEXT = 100_000
-"""Characters of all listed names, well below the size limit of a spec."""
+"""Largest number of characters of all listed names, well below the size limit of a spec."""
 
 _RARE = 0.4
-"""If the rarest class has less than this part of an even share, accuracy is not the metric."""
+"""Accuracy is not the metric if the rarest class has less than this part of an even share."""
 
 _USED = ("number", "code", "category")
 
 
 def draft_spec(columns: Sequence[Column], target: Column, task: Task, file: str) -> dict[str, Any]:
-    """Return a spec as the document that ``tomllib`` would read.
-
-    Args:
-        columns: the columns of the data.
-        target: the column to predict.
-        task: the task of the target.
-        file: name of the data file, for messages.
-
-    Raises:
-        DataError: no column is left as a feature.
-    """
+    """Return a spec as ``tomllib`` would read it; raise ``DataError`` if no column is left as a feature."""
     from dmls_core.models import CATALOGUE
 
     others = [column for column in columns if column.name != target.name]

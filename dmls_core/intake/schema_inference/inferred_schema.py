@@ -29,10 +29,6 @@ class InferredSchema:
     """The inferred schema of a data file.
 
     Attributes:
-        file: name of the file.
-        columns: its columns.
-        target: the most likely target.
-        task: the task of this target.
         document: a spec to start from, as ``tomllib`` reads it.
         seen: number of rows in the sample.
         rows: number of rows in the file, if known.
@@ -63,11 +59,7 @@ class InferredSchema:
 
 
 def infer_schema(file: str, sample: Sample) -> InferredSchema:
-    """Infer the schema of a sample.
-
-    Args:
-        file: its name, for messages.
-        sample: the file's first rows.
+    """Infer the schema of a sample of ``file``.
 
     Raises:
         DataError: no column can be the target, or no column is left as a feature.
@@ -103,7 +95,7 @@ def _shown(value: Any) -> str | None:  # noqa: ANN401 - any value of a column
 
 
 TURN_SECONDS = 10.0
-"""Seconds that a call waits for its turn: a server has few threads."""
+"""Longest wait of a call for its turn in seconds: a server has few threads."""
 
 _turns = threading.BoundedSemaphore(2)
 """Files that are read at the same time."""
@@ -112,10 +104,7 @@ _turns = threading.BoundedSemaphore(2)
 def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]:
     """Infer the schema of a Parquet file in the sandbox, and return it as JSON data.
 
-    Args:
-        file: its name, for messages.
-        content: the whole file, or its last bytes.
-        size: bytes of the whole file.
+    ``content`` is the whole file of ``size`` bytes, or its end.
 
     Raises:
         DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
@@ -134,7 +123,7 @@ def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]
 
 
 def infer_file_schema(path: Path) -> dict[str, Any]:
-    """Infer the schema of a file on disk, of a Parquet file in the sandbox, and return it as JSON data.
+    """Infer the schema of a file on disk as JSON data; a Parquet file is read in the sandbox.
 
     Raises:
         DataError: as in ``infer_schema``, or the file cannot be read.
@@ -146,7 +135,7 @@ def infer_file_schema(path: Path) -> dict[str, Any]:
 
 
 def read_file_schema(path: str) -> dict[str, Any]:
-    """Infer the schema of a file on disk; runs in the sandbox if it is a Parquet file."""
+    """Infer the schema of a file on disk; runs in the sandbox for a Parquet file."""
     return infer_schema(Path(path).name, sample_file(Path(path))).as_json()
 
 

@@ -24,13 +24,13 @@ ROWS = 2_000
 """Largest number of rows in a sample."""
 
 HEAD = 1 << 20
-"""Bytes that are read from the beginning of a CSV file or the end of a large Parquet file."""
+"""Bytes read from the beginning of a CSV file or the end of a large Parquet file."""
 
 WHOLE_PARQUET = 8 << 20
 """Size up to which a Parquet file is read whole; of a larger one only the end, with the types."""
 
 LONGEST_NAME = 256
-"""Largest number of characters of a column name in a spec."""
+"""Characters of the longest column name in a spec."""
 
 SHOWN = 80
 
@@ -44,7 +44,7 @@ class Sample:
 
     Attributes:
         names: the column names without surrounding blanks.
-        columns: raw values of each column, all of the same length: texts from CSV, values from Parquet.
+        columns: raw values, all columns of the same length: texts from CSV, values from Parquet.
         complete: whether these are all rows of the file.
         rows: number of rows in the file, if known.
         types: the type of each column; empty for a CSV.
@@ -63,13 +63,9 @@ class Sample:
 
 
 def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits | None = None) -> Sample:
-    """Read the first rows of a file.
+    """Read the first rows of a file; the extension of its name is the format.
 
-    Args:
-        file: its name; the extension is the format.
-        head: the first bytes of a CSV, or a whole Parquet file.
-        complete: whether these are the whole file.
-        limits: those of the settings if None.
+    ``head`` has the first bytes of a CSV, or a whole Parquet file; ``complete`` if it is the whole file.
 
     Raises:
         DataError: this is not a CSV or Parquet file, or it is empty, malformed or too large.
@@ -99,11 +95,7 @@ def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits 
 
 
 def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
-    """Read the first rows of a file on disk.
-
-    Raises:
-        DataError: as in ``read_sample``, or the file cannot be opened.
-    """
+    """Read the first rows of a file on disk; raises as ``read_sample``, and if the file cannot be opened."""
     parquet = path.suffix.lower() == ".parquet"
     try:
         size = path.stat().st_size
@@ -118,16 +110,9 @@ def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
 
 
 def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | None = None) -> Sample:
-    """Read the columns, types and number of rows from the end of a Parquet file.
+    """Read columns, types and number of rows from ``tail``, the end of a Parquet file of ``size`` bytes.
 
-    Args:
-        file: its name, for messages.
-        tail: the last bytes.
-        size: bytes of the whole file.
-        limits: those of the settings if None.
-
-    Raises:
-        DataError: this is not the end of a Parquet file, or its footer is longer than ``tail``.
+    Raises ``DataError`` if it is not the end of a Parquet file, or shorter than the file's footer.
     """
     limits = limits or IntakeLimits.from_environment()
     if not tail.endswith(_PARQUET_MARK):
