@@ -1,4 +1,4 @@
-"""Models: what a spec can ask for, the engines that fit them, and the metrics that score them."""
+"""Models: the catalogue, the engines that fit models, and the metrics that score them."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ from dmls_core.spec.definitions import ModelDefinition
 GROUP: extensions.Group = "dmls.engines"
 
 ATTRIBUTES = ("name", "device", "models", "packages", "libraries")
-"""What every engine class defines."""
+"""Attributes that every engine class defines."""
 
 
 def engine_class(device: str, model: str) -> type[Engine]:
-    """Return the engine that fits ``model`` on ``device``, whether its packages are installed or not.
+    """Return the engine that fits ``model`` on ``device``, whether or not its packages are installed.
 
     Raises:
         EngineUnavailableError: no such engine is registered.
@@ -54,8 +54,7 @@ def load_engine(device: str, model: str) -> Engine:
 def _engines() -> dict[tuple[str, str], type[Engine]]:
     """Return (device, model) -> its engine.
 
-    Raises:
-        PlatformError: a registered object is not an engine, or two engines fit a model on the same device.
+    Raise ``PlatformError`` if an object is not an engine, or two engines fit a model on the same device.
     """
     found: dict[tuple[str, str], type[Engine]] = {}
     for name in extensions.names(GROUP):
@@ -71,7 +70,7 @@ def _engines() -> dict[tuple[str, str], type[Engine]]:
 
 
 def _checked(name: str, engine: object) -> type[Engine]:
-    """Return a registered object as the engine class that it must be."""
+    """Return a registered object as an engine class; raise ``PlatformError`` if it is none."""
     problem = ""
     if not (isinstance(engine, type) and issubclass(engine, Engine)):
         problem = "is not a subclass of dmls_core.models.engines.Engine"
@@ -99,8 +98,7 @@ def _origin(name: str) -> str:
 def _models() -> dict[str, ModelDefinition]:
     """Return the definition of every model, by name.
 
-    Raises:
-        PlatformError: the engines of a model define it differently, or an engine cannot be loaded.
+    Raise ``PlatformError`` if engines define a model differently, or an engine cannot be loaded.
     """
     found: dict[str, ModelDefinition] = {}
     for device, name in sorted(_engines()):
@@ -123,4 +121,4 @@ def _models() -> dict[str, ModelDefinition]:
 
 
 CATALOGUE: Mapping[str, ModelDefinition] = extensions.LazyMapping(_models)
-"""Model name -> its definition: random forests, the models to try first, then the others by name."""
+"""Model name -> its definition: random forests, recommended as first models, then the others by name."""

@@ -18,7 +18,7 @@ def for_engine(
     """Return the space that the model's engine on ``device`` searches.
 
     Values with the same effect become one (``log_loss`` is ``entropy`` in cuML). Hyperparameters that the
-    engine does not have are left out if they are fixed at their defaults.
+    engine lacks are left out if they are fixed at their defaults.
 
     Raises:
         SpecError: the device has no engine for the model, or the engine does not support a hyperparameter.

@@ -9,7 +9,7 @@ from dmls_core.models.catalogue import CATALOGUE
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition
 
 SPREAD = 4
-"""By default a range goes from a quarter of the default value to four times that value."""
+"""A suggested range goes from a quarter of the default value to four times that value."""
 
 LOG_RATIO = 30
 """Ranges whose ends have at least this ratio use a log scale."""
@@ -21,10 +21,10 @@ def catalogue_form() -> dict[str, Any]:
 
 
 def suggest(model: ModelDefinition, name: str) -> dict[str, Any]:
-    """Return the table that a form suggests for a hyperparameter to search.
+    """Return the table that a form suggests for searching a hyperparameter.
 
-    It is the model's default search space if that has the hyperparameter; otherwise all choices, both
-    booleans, or legal numbers around the default.
+    It is that of the model's default search space, if there is one; otherwise all choices, both booleans, or
+    legal numbers around the default.
     """
     if name in model.search:
         return dict(model.search[name])

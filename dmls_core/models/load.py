@@ -16,12 +16,7 @@ from dmls_core.spec.toml_io import inspect_values
 
 
 def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | None = None) -> Spec:
-    """Parse and validate a spec against the catalogue.
-
-    Args:
-        source: content of ``spec.toml``.
-        file: name of the file in messages.
-        limits: limits on its size; by default those of the environment.
+    """Parse and validate a spec against the catalogue; by default with the environment's limits on its size.
 
     Raises:
         SpecError: with every issue in file order. Features that are not available yet, or not on the
@@ -31,16 +26,10 @@ def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | No
 
 
 def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's configuration") -> RunChange:
-    """Apply a user's changes for one run, and validate the result like a spec.
-
-    Args:
-        spec: the accepted spec.
-        changes: ``deploy``, ``n_trials``, ``seed``, ``data`` and ``hyperparameters``; see
-            ``dmls_core.spec.parse.Changes``.
-        file: name of the changes in messages.
+    """Apply a user's changes for one run (see ``Changes``), and validate the result like a spec.
 
     Raises:
-        SpecError: with every issue.
+        SpecError: with every issue; ``file`` names the changes in messages.
     """
     limits = SpecLimits.from_environment()
     issues = IssueCollector(file, None, limits)
@@ -59,19 +48,14 @@ def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's conf
 
 @dataclass(frozen=True, slots=True)
 class RunChange:
-    """A run's spec after a user's changes.
-
-    Attributes:
-        spec: the run's spec; the job's own if nothing in it changes.
-        deploy: whether the user asks to deploy the run's model.
-    """
+    """A run's spec after a user's changes (or the job's own), and whether to deploy the run's model."""
 
     spec: Spec
     deploy: bool = False
 
 
 def _check_available(spec: Spec, issues: IssueCollector) -> None:
-    """Note what a spec may say, but this release does not support yet."""
+    """Note valid settings that this release does not support yet."""
     unavailable = (
         (("data", "partition"), spec.data.partition is not None, "partition", "leave it out"),
         (("columns", "weight"), spec.columns.weight is not None, "weight", "leave it out"),

@@ -32,7 +32,6 @@ class Metric(MetricDefinition):
         function: takes truth and prediction, returns the score; NaN if it is not defined for these rows. The
             prediction of a classification is (n_rows,) class codes, or (n_rows, n_classes) probabilities with
             ``needs_probabilities``; that of a regression is (n_rows,) values.
-        needs_probabilities: whether it takes the probabilities of the classes.
         per_class: whether its cost grows with the number of classes.
     """
 
@@ -43,9 +42,7 @@ class Metric(MetricDefinition):
     def compute(self, truth: NDArray[Any], prediction: NDArray[Any]) -> float:
         """Return the score of a prediction; NaN if the metric is not defined for these rows.
 
-        Args:
-            truth: (n_rows,) class codes or values.
-            prediction: (n_rows, n_classes) probabilities, or (n_rows,) values; see ``Fitted.predict``.
+        ``truth`` is (n_rows,) class codes or values; for ``prediction``, see ``Fitted.predict``.
         """
         if not len(truth):
             return float("nan")
@@ -63,7 +60,7 @@ def compute(name: str, truth: NDArray[Any], prediction: NDArray[Any]) -> float:
 
 
 def scorer(name: str) -> Function:
-    """Return the metric as a search needs it: it raises ``DataError`` instead of returning NaN."""
+    """Return a metric as a search needs it: it raises ``DataError`` instead of returning NaN."""
     metric = METRICS[name]
 
     def score(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
@@ -89,11 +86,7 @@ def metrics_of(task: Task) -> dict[str, Metric]:
 
 
 def _registered() -> dict[str, Metric]:
-    """Load every registered metric.
-
-    Raises:
-        PlatformError: a registered object is not a metric, or two metrics share a name or an alias.
-    """
+    """Load every registered metric; raise ``PlatformError`` for other objects and duplicate names."""
     found: dict[str, Metric] = {}
     owners: dict[str, str] = {}
     for name in extensions.names("dmls.metrics"):
@@ -112,13 +105,13 @@ def _registered() -> dict[str, Metric]:
 
 
 METRICS: Mapping[str, Metric] = extensions.LazyMapping(_registered)
-"""Every metric by name. A score is the metric itself: ``rmse`` is positive, lower is better."""
+"""Every metric by name. Scores are not negated: ``rmse`` is positive, lower is better."""
 
 DEFAULT_METRICS: Mapping[Task, str] = MappingProxyType({"classification": "accuracy", "regression": "r2"})
-"""The metric of a spec that names none."""
+"""The metric of a spec without one."""
 
 
-# -- what DMLS ships -----------------------------------------------------------------------------------
+# -- built-in metrics -----------------------------------------------------------------------------------
 
 
 def _sklearn(name: str, **options: str | int) -> Function:
@@ -135,7 +128,7 @@ def _sklearn(name: str, **options: str | int) -> Function:
 def _mean_over_classes(function: Function) -> Function:
     """Return the mean of a metric of each class against the rest; of two classes, that of the second one.
 
-    It leaves out classes that no row, or every row, of ``truth`` belongs to.
+    It leaves out classes to which no row, or every row, of ``truth`` belongs.
     """
 
     def mean(truth: NDArray[Any], probabilities: NDArray[Any]) -> float:

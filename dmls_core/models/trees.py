@@ -1,4 +1,4 @@
-"""The trees of a Treelite model in flat arrays, with what every inner node would answer as a leaf."""
+"""The trees of a Treelite model in flat arrays, with the prediction of every inner node as a leaf."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class FlatTrees:
 
     Attributes:
         roots: (n_trees,) int64.
-        features: (n_nodes,) int64, the column that a node looks at; 0 in a leaf.
-        thresholds: (n_nodes,) float32 or float64: a row goes left if its value is at most that.
+        features: (n_nodes,) int64, the column that a node tests; 0 in a leaf.
+        thresholds: (n_nodes,) float32 or float64: a row goes left if its value is at most the threshold.
         missing_left: (n_nodes,) bool, whether a row without a value goes left.
-        children: (n_nodes, 2) int64, left and right; of a leaf twice the leaf itself.
+        children: (n_nodes, 2) int64, left and right; in a leaf twice the leaf itself.
         values: (n_nodes, outputs) float64: the mean of the training rows in the node.
-        rows: (n_nodes,) int64, how many these are, as the library counts them.
-        depth: of the deepest leaf, 0 for a root alone.
+        rows: (n_nodes,) int64, number of these rows, as the library counts them.
+        depth: depth of the deepest leaf, 0 for a root alone.
     """
 
     roots: NDArray[np.int64]
@@ -42,12 +42,7 @@ class FlatTrees:
 
 
 def read_trees(model: treelite.Model, outputs: int, *, most: int) -> Iterator[FlatTrees]:
-    """Read a model's trees in order, some at a time.
-
-    Args:
-        model: a forest, made by scikit-learn or cuML.
-        outputs: numbers that a tree answers.
-        most: trees that are read at once.
+    """Read the trees of a forest of scikit-learn or cuML in order, at most ``most`` at once.
 
     Raises:
         ValueError: the trees have other tests than ``value <= threshold``, or no row counts.
@@ -60,7 +55,7 @@ def read_trees(model: treelite.Model, outputs: int, *, most: int) -> Iterator[Fl
 
 
 def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - treelite is not typed
-    """Read one tree; its arrays are copies, the model may go."""
+    """Read one tree; its arrays are copies, so the model may be released."""
     field = accessor.get_field
     left, right = field("cleft").astype(np.int64), field("cright").astype(np.int64)
     leaf = left < 0
@@ -74,7 +69,7 @@ def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: AN
     else:
         values[leaf, 0] = field("leaf_value")[leaf]
     rows = field("data_count").astype(np.int64)
-    # cuML's trees have no weights: their rows are drawn by them, and counted as often as they were drawn.
+    # cuML's trees have no weights: cuML draws rows by weight, and counts each as often as it was drawn.
     weighted = field("sum_hess_present")
     weights = field("sum_hess") if len(weighted) and weighted.all() else rows
     if len(weights) != len(left):

@@ -1,11 +1,10 @@
 """Allocation of trials to models: successive halving across models.
 
-Trials are allocated in rungs of equal size; there is one more rung than it takes halvings to leave one model.
-Within a rung each remaining model gets the same number of trials. After a rung, the better half of the models
-goes on, ranked by their best scores. The last rung belongs to the winner; if its space is exhausted, the rest
-goes to the next best model. This is sequential halving (Z. Karnin, T. Koren, O. Somekh: Almost Optimal
-Exploration in Multi-Armed Bandits, ICML 2013) with a last rung added, and with the best score of a model in
-place of its mean.
+Trials are allocated in rungs of equal size, one more than the halvings that leave one model. Within a rung,
+each remaining model gets the same number of trials. After a rung, the better half of the models goes on,
+ranked by their best scores. The last rung belongs to the winner; if its space is exhausted, the rest goes to
+the next best model. This is sequential halving (Z. Karnin, T. Koren, O. Somekh: Almost Optimal Exploration in
+Multi-Armed Bandits, ICML 2013) with a last rung added, and with a model's best score in place of its mean.
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ Better = Callable[[float, float], bool]
 class Entry:
     """The trials of one model.
 
-    Attributes:
-        model: its name.
-        values: score of each trial that counts, by number; ``None`` for a pruned trial.
-        running: trials that have not ended.
-        closed: whether it takes no further trial: its space is exhausted, or its trials keep failing.
+    ``values`` holds the score of each trial that counts, by number; ``None`` for a pruned trial. ``running``
+    trials have not ended. A ``closed`` model gets no further trial: its space is exhausted, or its trials
+    keep failing.
     """
 
     model: str
@@ -36,35 +33,23 @@ class Entry:
 
     @property
     def taken(self) -> int:
-        """Trials that have ended or are running."""
+        """Number of trials that have ended or are running."""
         return len(self.values) + self.running
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The model that gets the next trial.
-
-    Attributes:
-        model: its name.
-        until: number of its trials at which another model may get the next one.
-    """
+    """The model that gets the next trial, until it has ``until`` trials."""
 
     model: str
     until: int
 
 
 def next_turn(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn | Literal["wait", "end"]:
-    """Return the model that gets the next trial.
+    """Return the model that gets the next trial, or ``end`` if all ``n_trials`` are allocated.
 
-    The answer depends on the entries alone, so a resumed search goes on as an uninterrupted one.
-
-    Args:
-        entries: the models, in the order of the spec.
-        n_trials: trials of all models together.
-        better: whether the first score beats the second.
-
-    Returns:
-        The turn; ``wait`` if it depends on running trials; ``end`` if all trials are allocated.
+    The result is ``wait`` if the turn depends on running trials. The answer depends on the entries (in the
+    order of the spec) alone, so a resumed search continues as an uninterrupted one would.
     """
     rungs = math.ceil(math.log2(len(entries))) + 1
     targets = dict.fromkeys((entry.model for entry in entries), 0)
@@ -98,12 +83,12 @@ def _leftover(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn |
 
 
 def _counted(entry: Entry, target: int) -> int:
-    """Return the spent part of a model's share; other models get the rest of a closed one's."""
+    """Return the spent part of a model's share; other models get the rest of a closed model's share."""
     return min(entry.taken, target) if entry.closed else target
 
 
 def _ranked(left: Sequence[Entry], counted: dict[str, int], better: Better) -> list[Entry]:
-    """Return the models, the best of their first ``counted`` scores first; equal ones in the given order."""
+    """Return the models by the best of their first ``counted`` scores; the order of equal ones stays."""
     ranked: list[tuple[float | None, Entry]] = []
     for entry in left:
         best: float | None = None

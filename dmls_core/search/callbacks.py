@@ -15,13 +15,9 @@ ShouldStop = Callable[[Sequence[Trial]], bool]
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """How far a search by successive halving is.
+    """The progress of a search by successive halving: forests in the search, and trees of each.
 
-    Attributes:
-        remaining_seconds: estimated upper bound.
-        forests: forests that are still in the search.
-        trees: trees of each of them.
-        best: score of the best one; ``None`` while configurations still get their first trees.
+    ``remaining_seconds`` is an estimated upper bound. ``best`` is ``None`` during the first rung.
     """
 
     remaining_seconds: float
@@ -35,14 +31,14 @@ def ignore_progress(_: SearchProgress) -> None:
 
 
 def never_stop(_trials: Sequence[Trial]) -> bool:
-    """Return ``False``: every trial runs."""
+    """Return ``False``."""
     return False
 
 
 def early_stopping(rules: EarlyStop | None, direction: Direction) -> ShouldStop:
     """Return a callback that ends the search once the trials satisfy one of ``rules``.
 
-    Its answer depends on the trials alone: a resumed search ends where an uninterrupted one would.
+    It depends on the trials alone, so a resumed search ends where an uninterrupted one would.
     """
     if rules is None:
         return never_stop

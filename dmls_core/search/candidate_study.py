@@ -1,4 +1,4 @@
-"""The Optuna study of one model: its trials are suggested, reported and pruned here."""
+"""The Optuna study of one model: suggests, reports and prunes its trials."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ OPTUNA_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """What the study knows about one trial number.
+    """The study's record of one trial number of the run.
 
-    Attributes:
-        number: number of the trial in the run.
-        model: its model.
-        state: Optuna's word, or ``stale`` if its worker is gone.
-        params: hyperparameters as Optuna has them.
-        trial: the trial, once it has ended.
+    ``state`` is Optuna's state, or ``stale`` if the heartbeat of the worker has expired. ``params`` are
+    encoded for Optuna; ``trial`` is ``None`` until the trial has ended.
     """
 
     number: int
@@ -44,21 +40,14 @@ class TrialRecord:
 
     @property
     def value(self) -> float | None:
-        """The score, if there is one."""
+        """The score, if the trial has one."""
         return self.trial.value if self.trial else None
 
 
 class CandidateStudy:
-    """One model's trials. All methods but ``should_prune`` are called under the search's lock.
+    """The trials of one model. All methods but ``should_prune`` are called under the search's lock.
 
-    Args:
-        candidate: the model.
-        storage: where the study is kept.
-        name: the study's name; the study is created if there is none.
-
-    Attributes:
-        promotions: the rungs of successive halving; ``None`` for other models.
-        claims: which trials are whose.
+    ``promotions`` holds the rungs of successive halving; it is ``None`` for models without it.
     """
 
     def __init__(self, candidate: ModelCandidate, storage: StudyStorage, name: str) -> None:
@@ -89,11 +78,7 @@ class CandidateStudy:
         )
 
     def records(self) -> dict[int, TrialRecord]:
-        """Return the latest record of each trial number.
-
-        Raises:
-            KeyError: the study is gone.
-        """
+        """Return the latest record of each trial number; raise ``KeyError`` if the study is gone."""
         found: dict[int, TrialRecord] = {}
         for trial in self.claims.trials():
             number = trial.user_attrs.get(NUMBER)
@@ -104,11 +89,9 @@ class CandidateStudy:
         return found
 
     def exhausted(self, taken: int, *, repeat: bool) -> bool:
-        """Return whether there is nothing left to suggest after ``taken`` trials.
+        """Return whether there is nothing left to suggest after ``taken`` trials of this model.
 
-        Args:
-            taken: trials of this model.
-            repeat: whether a model under successive halving starts its grid again, as repeats cost nothing.
+        With ``repeat``, a model under successive halving starts its grid again: repeated trials cost nothing.
         """
         if not self.objective.suggested.searched:
             return taken > 0
@@ -117,10 +100,7 @@ class CandidateStudy:
     def claim(self, number: int, position: int, stale: TrialRecord | None) -> optuna.Trial:
         """Take a new trial, or a stale one with its hyperparameters.
 
-        Args:
-            number: its number in the run.
-            position: trials of this model with smaller numbers.
-            stale: the record of the number, if another worker had it.
+        ``position`` is the number of trials of this model with smaller numbers.
         """
         given: Mapping[str, Any] = stale.params if stale else {}
         if not given and self._grid:
@@ -131,9 +111,9 @@ class CandidateStudy:
         return asked
 
     def adopt(self, trial: Trial) -> None:
-        """Add a trial of an earlier attempt; sampler and pruner then see what they saw at that time."""
+        """Add a trial of an earlier attempt; sampler and pruner see the same history as then."""
         wanted = self._distributions.encode(trial.params)
-        # CMA-ES learns from its own suggestions only: it makes them again, and they are the same.
+        # CMA-ES learns from its own suggestions only; asked again, it makes the same ones.
         repeat = self.candidate.strategy.sampler == "cma-es"
         asked = self._ask(trial.number, {} if repeat else wanted)
         if asked.params != wanted:
@@ -143,7 +123,7 @@ class CandidateStudy:
         self.finish(asked, trial, again=True)
 
     def params(self, asked: optuna.Trial) -> dict[str, Scalar]:
-        """Return the suggestion in the spec's values."""
+        """Return the suggested hyperparameters as values of the spec."""
         return self._distributions.decode(asked.params)
 
     def should_prune(self, asked: optuna.Trial) -> ShouldPrune:
@@ -156,15 +136,10 @@ class CandidateStudy:
         return callback
 
     def finish(self, asked: optuna.Trial, trial: Trial, *, again: bool = False) -> None:
-        """End a claimed trial.
+        """End a claimed trial; report its steps if it is added ``again``.
 
-        Under successive halving Optuna's sampler sees every trial by its score on the first rung, where all
-        of them have as many trees.
-
-        Args:
-            asked: Optuna's trial.
-            trial: its outcome.
-            again: whether its steps have not been reported yet.
+        Under successive halving, Optuna's sampler sees every trial by its score on the first rung, where all
+        have equally many trees.
         """
         asked.set_user_attr(TRIAL, self._storage.dump(trial))
         if self.promotions and trial.state != "failed":
@@ -177,7 +152,7 @@ class CandidateStudy:
         self.study.tell(asked, value, OPTUNA_STATES[trial.state])
 
     def same_as(self, params: Mapping[str, Scalar], records: Mapping[int, TrialRecord]) -> Trial | None:
-        """Return the first trial that the engine treats as the same as a suggestion."""
+        """Return the first trial whose hyperparameters are the same to the engine."""
         wanted = self.objective.identity(params)
         for number, record in sorted(records.items()):
             if record.trial is None or record.model != self.candidate.model:
@@ -189,7 +164,7 @@ class CandidateStudy:
         return None
 
     def bracket(self, records: Mapping[int, TrialRecord]) -> int:
-        """Return the bracket of successive halving that new trials belong to; 0 for other models."""
+        """Return the bracket of successive halving that new trials join; 0 for other models."""
         if not self.promotions:
             return 0
         trials = self._own(records)
@@ -197,7 +172,7 @@ class CandidateStudy:
         return last + any(trial.bracket == last and _won(trial) for trial in trials)
 
     def pending(self, records: Mapping[int, TrialRecord]) -> list[Trial]:
-        """Return the trials of the open bracket, repeated ones included, that wait for its decision."""
+        """Return the trials of the open bracket that await its decision, repeated ones included."""
         if not self.promotions:
             return []
         bracket = self.bracket(records)
@@ -239,5 +214,5 @@ def _won(trial: Trial) -> bool:
 
 
 def scored_values(trials: Sequence[Trial]) -> tuple[float | None, ...]:
-    """Return the score of each trial that counts towards ``n_trials``; ``None`` for a pruned one."""
+    """Return the score of each trial that counts towards ``n_trials``; ``None`` for pruned trials."""
     return tuple(t.value if t.state == "complete" else None for t in trials if t.state != "failed")

@@ -1,4 +1,4 @@
-"""Claimed trials of an Optuna study: which trials are a worker's, and which lost theirs."""
+"""Claims on the trials of an Optuna study: which worker runs which trial."""
 
 from __future__ import annotations
 
@@ -8,22 +8,17 @@ from optuna.trial import FrozenTrial, TrialState
 from dmls_core.search.storage import StudyStorage
 
 NUMBER = "dmls:number"
-"""Attribute of an Optuna trial: number of the trial in the run. A number that was taken over has several."""
+"""Attribute of an Optuna trial: the trial's number in the run. A number that was taken over has several."""
 
 CLAIMED = "dmls:claimed"
-"""Attribute: the first heartbeat is recorded, so that the trial is missed if its worker dies."""
+"""Attribute: the first heartbeat is recorded, so the trial becomes stale if its worker dies."""
 
 TRIAL = "dmls:trial"
 """Attribute: the whole trial, once it has ended."""
 
 
 class TrialClaims:
-    """The trials of an Optuna study that workers claim. All methods are called under the search's lock.
-
-    Args:
-        study: Optuna's study.
-        storage: where it is kept.
-    """
+    """The trials of an Optuna study that workers claim. All methods are called under the search's lock."""
 
     def __init__(self, study: optuna.Study, storage: StudyStorage) -> None:
         self._study = study
@@ -31,13 +26,10 @@ class TrialClaims:
         self._id = storage.optuna.get_study_id_from_name(study.study_name)
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials, after ending those of dead workers.
+        """Return all trials, after failing those of dead workers; raise ``KeyError`` if the study is gone.
 
-        A worker marks the trial that it claims before it leaves the lock: a waiting or running trial without
-        the mark lost its worker in between.
-
-        Raises:
-            KeyError: the study is gone.
+        A worker marks its trial as claimed before it leaves the lock. A waiting or running trial without the
+        mark therefore lost its worker in between.
         """
         if self._storage.shared:
             optuna.storages.fail_stale_trials(self._study)
@@ -48,21 +40,21 @@ class TrialClaims:
 
     def mark(self, asked: optuna.Trial) -> None:
         """Mark a trial as claimed."""
-        # In this order: a marked trial is missed as soon as there are no heartbeats.
+        # In this order: a marked trial without heartbeats counts as stale.
         if self._storage.shared:
             self._storage.beat(self.id_of(asked.number))
         asked.set_user_attr(CLAIMED, True)
 
     def id_of(self, number: int) -> int:
-        """Return the id under which Optuna's storage keeps a trial."""
+        """Return the id of a trial in Optuna's storage."""
         return self._storage.optuna.get_trial_id_from_study_id_trial_number(self._id, number)
 
     def owned(self, asked: optuna.Trial) -> bool:
-        """Return whether a claimed trial is still the caller's, and not taken over."""
+        """Return whether the caller still owns a claimed trial."""
         return self._storage.optuna.get_trial(self.id_of(asked.number)).state == TrialState.RUNNING
 
     def release(self, asked: optuna.Trial) -> None:
-        """Leave a claimed trial that has not ended to other workers."""
+        """Leave a claimed trial to other workers, unless it has ended."""
         if self.owned(asked):
             self._study.tell(asked, state=TrialState.FAIL)
 

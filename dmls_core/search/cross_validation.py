@@ -1,4 +1,4 @@
-"""Score a trial by cross-validation with one fit per fold: it works with every engine."""
+"""Score trials by cross-validation with one fit per fold, which works with every engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmls_core.spec.definitions import Scalar
 
 
 class CrossValidation(Objective):
-    """Fits and scores every fold; its steps are folds. See ``Objective``."""
+    """Fits and scores every fold; each fold is a step. See ``Objective``."""
 
     def evaluate(
         self,

@@ -1,4 +1,4 @@
-"""The PostgreSQL database over which workers share a study: Optuna's tables, a lock, and heartbeats."""
+"""The PostgreSQL database in which workers share a study: Optuna's tables, a lock, and heartbeats."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 DRIVER = "postgresql+psycopg"
 
 HEARTBEAT_INTERVAL = 10
-"""Seconds between two heartbeats of a worker that runs a trial."""
+"""Seconds between two heartbeats of a running trial."""
 
 GRACE_PERIOD = 60
 """Seconds without a heartbeat after which another worker takes over the trial."""
 
 LOCK_SECONDS = 300
-"""Maximum wait for another worker that takes or ends a trial."""
+"""Maximum seconds to wait for another worker that claims or ends a trial."""
 
 LOCKS = 0x646D6C73
 """Class of DMLS's advisory locks, which no other program in the database uses."""
@@ -45,10 +45,8 @@ warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to b
 class StudyDatabase:
     """Optuna's storage on PostgreSQL; see ``StudyStorage``.
 
-    Args:
-        url: ``postgresql+psycopg://user:password@host:port/database``; no message contains it.
-        heartbeat_interval: seconds between two heartbeats.
-        grace_period: seconds without a heartbeat after which a trial is stale.
+    ``url`` is ``postgresql+psycopg://user:password@host:port/database``; no message contains it. A trial is
+    stale after ``grace_period`` seconds without a heartbeat.
 
     Raises:
         PlatformError: ``url`` is not a PostgreSQL URL, or the database does not answer.
@@ -67,7 +65,7 @@ class StudyDatabase:
             raise PlatformError(f"the URL of the study database must be PostgreSQL's: {DRIVER}://...")
         self._interval = heartbeat_interval
         whole = address.set(drivername=DRIVER)
-        # Each lock has a connection of its own, so that it is free as soon as its holder is gone.
+        # Each lock has its own connection, so that it is free as soon as its holder is gone.
         self._locks = sqlalchemy.create_engine(
             whole, poolclass=sqlalchemy.NullPool, connect_args={"options": SESSION, "connect_timeout": 30}
         )
@@ -161,11 +159,7 @@ class Heartbeat:
 
 @contextmanager
 def reaching() -> Iterator[None]:
-    """Raise what the database's libraries raise without statements and URLs.
-
-    Raises:
-        PlatformError: the database does not answer, or refuses a statement.
-    """
+    """Raise errors of the database's libraries as ``PlatformError``, without statements and URLs."""
     try:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:

@@ -1,4 +1,4 @@
-"""The objective: how one trial is scored, whichever sampler suggested it and whichever worker runs it."""
+"""The objective of a search: it scores trials of any sampler in any worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dmls_core.search.forest.halving import Promotion, Rung, SuccessiveHalving
 
 REDUCTION = 3
-"""Successive halving keeps one of so many trials at each step."""
+"""Reduction factor: successive halving keeps one of this many trials at each step."""
 
 ShouldPrune = Callable[[int, float], bool]
 """(steps so far, score so far) -> whether to prune the trial."""
@@ -26,11 +26,8 @@ ShouldPrune = Callable[[int, float], bool]
 class Objective(ABC):
     """Scores trials of one model in steps: folds, trees or rounds.
 
-    Attributes:
-        task: data and metric.
-        space: the whole space.
-        suggested: the part of it that a sampler suggests; the objective chooses the rest by itself.
-        exhaustive: whether every point of ``suggested`` is tried, whatever the sampler.
+    A sampler suggests the part ``suggested`` of the whole ``space``; the objective chooses the rest. With
+    ``exhaustive``, every sampler tries every point of ``suggested``.
     """
 
     def __init__(self, task: SearchTask, space: Space) -> None:
@@ -48,25 +45,18 @@ class Objective(ABC):
         should_prune: ShouldPrune,
         stop: Callable[[], bool],
     ) -> Trial | None:
-        """Score one trial.
+        """Score one trial; return it with every searched hyperparameter in its ``params``.
 
-        Args:
-            number: the trial's number.
-            params: the suggestion.
-            should_prune: called after each step but the last; once it returns ``True``, the trial is pruned.
-            stop: called between steps.
-
-        Returns:
-            The trial, with every searched hyperparameter in its ``params``; ``None`` if ``stop`` returned
-            ``True``.
+        ``should_prune`` is called after each step but the last; once it returns ``True``, the trial is
+        pruned. ``stop`` is called between steps; once it returns ``True``, the result is ``None``.
         """
 
     def identity(self, params: Mapping[str, Scalar]) -> str:
-        """Return a text that is equal for suggestions that the engine treats as the same."""
+        """Return a text that is equal for suggestions that are the same to the engine."""
         return json.dumps(self._effective(params), sort_keys=True)
 
     def fitted(self, _best: Trial) -> Fitted | None:
-        """Return the model of the best trial if the search has grown it on all rows, else ``None``."""
+        """Return the model of the best trial if the search has grown it on all rows."""
         return None
 
     def _effective(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -77,20 +67,15 @@ class Objective(ABC):
 class HalvingObjective(Objective):
     """An objective whose ``evaluate`` is the first rung of synchronous successive halving.
 
-    Attributes:
-        halving: decides which trials go on to the next rung.
+    ``halving`` decides which trials go on to the next rung.
     """
 
     halving: SuccessiveHalving
 
     @abstractmethod
     def promote(self, promotion: Promotion) -> Rung:
-        """Take a trial to its next rung.
-
-        Raises:
-            DataError: the metric is undefined for the rows.
-        """
+        """Take a trial to its next rung."""
 
     @abstractmethod
     def held(self) -> frozenset[int]:
-        """Return the numbers of the trials that this worker can promote without repeating earlier rungs."""
+        """Return the trials that this worker can promote without repeating earlier rungs."""

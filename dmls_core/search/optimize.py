@@ -1,8 +1,7 @@
-"""The search loop: one loop over a study, whatever the number of workers and models.
+"""The search loop: one loop over a study for any number of workers and models.
 
-A worker claims a trial, scores it and records it, until nothing is left to claim. The study decides what it
-claims, so every worker runs the same algorithm; with a single worker, the study's lock is always free and no
-other worker's trial is running.
+A worker claims a trial, scores it and records it, until nothing is left to claim. The study decides what a
+worker claims, so every worker runs the same algorithm; a single worker never waits.
 """
 
 from __future__ import annotations
@@ -21,24 +20,19 @@ from dmls_core.search.task import SearchOutcome, best_trial
 from dmls_core.search.trial import Trial, contiguous_trials
 
 POLL_SECONDS = 1.0
-"""Seconds between two looks at the trials of other workers."""
+"""Interval at which a waiting worker reads the trials of other workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One of the trainers of a run.
-
-    Attributes:
-        number: from 0; the leader, number 0, waits for the trials of the others.
-        workers: number of trainers that the spec asks for.
-    """
+    """One of a run's ``workers`` trainers; the leader, number 0, waits for the trials of the others."""
 
     number: int = 0
     workers: int = 1
 
     @property
     def leads(self) -> bool:
-        """Whether it waits for the others, refits and writes the result."""
+        """Whether it waits for the other workers, refits and writes the result."""
         return self.number == 0
 
 
@@ -55,19 +49,19 @@ def optimize(
 ) -> None:
     """Run trials until none is left to claim; the leader returns when all trials have ended.
 
-    A helper returns while others are still running theirs. The leader does not wait for workers, only for
-    trials whose heartbeat has not expired; it takes over the other ones.
+    A helper returns while other workers still run trials. The leader waits for trials whose heartbeat has not
+    expired, not for workers; it takes over stale trials.
 
     Args:
-        study: what the worker has joined.
-        worker: which worker this is.
-        timeout: seconds after which no trial starts. Trials of earlier attempts count, as if all workers had
+        study: the study that the worker has joined.
+        worker: this worker.
+        timeout: seconds after which no trial starts. Trials of earlier attempts count as if all workers had
             shared them evenly.
         should_stop: see ``early_stopping``.
         on_progress: called by a search of one model with successive halving.
         on_records: called with all records before each claim.
         stop: called between steps; the search ends once it returns ``True``.
-        leave: called after each trial of a helper: whether another run waits for its place.
+        leave: called after each trial of a helper; ``True`` if another run waits for its place.
     """
     records: Mapping[int, TrialRecord] = study.records()
     paid = sum(record.trial.seconds for record in records.values() if record.trial) / worker.workers
@@ -109,20 +103,10 @@ def search(
 ) -> tuple[ModelCandidate, SearchOutcome]:
     """Search with one worker; return the best model and the outcome.
 
-    The same tasks, spaces and seeds give the same outcome, in one go or resumed.
-
-    Args:
-        candidates: the models.
-        n_trials: wanted number of trials with a value, ``done`` and pruned ones included.
-        done: trials of an earlier attempt; they do not run again.
-        timeout: see ``optimize``.
-        should_stop: see ``early_stopping``.
-        on_trial: called with each trial as it ends, and again if it has reached a further rung.
-        on_progress: see ``optimize``.
-        stop: see ``optimize``.
-
-    Raises:
-        DataError: no trial is complete.
+    The same tasks, spaces and seeds give the same outcome, in one go or resumed. ``n_trials`` is the wanted
+    number of trials with a value, pruned ones and ``done`` (trials of an earlier attempt) included.
+    ``on_trial`` is called with each trial as it ends, and again when it reaches a further rung. For the other
+    callbacks and errors, see ``optimize`` and ``pick_winner``.
     """
     kept = contiguous_trials(done)
     study = SearchStudy(LocalStorage(), "search", candidates, n_trials, kept=lambda: kept, keep=on_trial)
@@ -137,7 +121,7 @@ def pick_winner(
     """Return the model with the best trial, and the outcome; of equal models the first one.
 
     Raises:
-        DataError: no trial is complete; the message says why the last one failed.
+        DataError: no trial is complete; the message gives the reason of the last failure.
     """
     ordered = sorted(trials, key=lambda trial: trial.number)
     won: tuple[ModelCandidate, Trial] | None = None

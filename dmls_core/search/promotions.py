@@ -1,4 +1,4 @@
-"""The Optuna study of one model's promotions: each rung of a trial is one Optuna trial, with heartbeats."""
+"""The Optuna study of one model's promotions: each rung of a trial is an Optuna trial with heartbeats."""
 
 from __future__ import annotations
 
@@ -17,17 +17,11 @@ RUNG = "dmls:rung"
 """Attribute of a promotion: jackknife and convergence of its rung."""
 
 ENDED = "dmls:ended"
-"""Attribute: the trial has ended, and takes part in no further rung."""
+"""Attribute: the trial has ended and takes part in no further rung."""
 
 
 class Promotions:
-    """The rungs of successive halving. All methods are called under the search's lock.
-
-    Args:
-        objective: promotes trials.
-        storage: where the study is kept.
-        name: the study's name; the study is created if there is none.
-    """
+    """The rungs of successive halving. All methods are called under the search's lock."""
 
     def __init__(self, objective: HalvingObjective, storage: StudyStorage, name: str) -> None:
         self.objective = objective
@@ -41,7 +35,7 @@ class Promotions:
         self.claims = TrialClaims(self._study, storage)
 
     def decide(self, first: Sequence[Trial], *, late: bool) -> Decision:
-        """Return what follows from the rungs so far; see ``SuccessiveHalving.decide``."""
+        """Return the decision that follows from the rungs so far; see ``SuccessiveHalving.decide``."""
         rungs: dict[int, list[Rung]] = {}
         for trial in self.claims.trials():
             if RUNG in trial.user_attrs and trial.state == TrialState.COMPLETE:
@@ -51,7 +45,7 @@ class Promotions:
         return self.objective.halving.decide(first, rungs, late=late)
 
     def unclaimed(self, decision: Decision) -> list[Promotion]:
-        """Return the promotions that no worker runs, those first whose forests this worker holds."""
+        """Return promotions that no worker runs; first those whose forests this worker holds."""
         taken = {trial.user_attrs[NUMBER] for trial in self.claims.trials() if running(trial)}
         held = self.objective.held()
         free = [one for one in decision.promotions if one.first.number not in taken]
@@ -87,5 +81,5 @@ class Promotions:
 
 
 def promotions_of(name: str) -> str:
-    """Return the name of the study of a study's promotions."""
+    """Return the name of the study that holds a study's promotions."""
     return f"{name}/promotions"

@@ -1,4 +1,4 @@
-"""Optuna's pruners, and how a trial's steps are reported to them."""
+"""Optuna's pruners, and the report of a trial's steps to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_pruner(kind: Pruner) -> optuna.pruners.BasePruner:
 def report(trial: optuna.Trial, steps: int, value: float) -> bool:
     """Report a trial's score after ``steps`` steps; return whether to prune the trial.
 
-    Each step is one rung of successive halving, and Optuna's rungs are powers of the reduction factor.
+    Each step is one rung of successive halving; Optuna's rungs are powers of the reduction factor.
     """
     trial.report(value, REDUCTION ** (steps - 1))
     return trial.should_prune()

@@ -23,15 +23,9 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 def make_sampler(kind: Sampler, seed: int, number: int) -> optuna.samplers.BaseSampler:
-    """Return the sampler of one trial.
+    """Return the sampler of one trial, seeded by the search's seed and the trial's number.
 
-    Every trial has a sampler of its own, seeded by the trial's number: whichever worker runs the trial,
-    and whether or not the search was interrupted, the suggestion depends on earlier trials only.
-
-    Args:
-        kind: which sampler.
-        seed: the search's seed.
-        number: the trial's number.
+    The suggestion thus depends on earlier trials only, in any worker and after an interruption.
     """
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     match kind:
@@ -47,8 +41,7 @@ def make_sampler(kind: Sampler, seed: int, number: int) -> optuna.samplers.BaseS
 class Distributions:
     """Optuna's distributions of a space, and the translation of values.
 
-    Optuna cannot tell choices apart that are equal in Python (1, 1.0, true): these are replaced by their
-    ``repr``.
+    Optuna cannot distinguish choices that are equal in Python (1, 1.0, true): ``repr`` replaces these.
     """
 
     def __init__(self, space: Space) -> None:
@@ -56,11 +49,11 @@ class Distributions:
         self.of = {name: _distribution(wanted, self._labels[name]) for name, wanted in space.searched.items()}
 
     def decode(self, params: Mapping[str, Any]) -> dict[str, Scalar]:
-        """Return the spec's values of Optuna's parameters."""
+        """Return Optuna's parameters as values of the spec."""
         return {name: self._labels[name].get(str(value), value) for name, value in params.items()}
 
     def encode(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Return Optuna's parameters for the spec's values; parameters that are not searched are left out."""
+        """Return the searched hyperparameters as Optuna's parameters."""
         return {name: repr(params[name]) if self._labels[name] else params[name] for name in self.of}
 
 

@@ -23,13 +23,13 @@ class Space:
 
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Hyperparameter]) -> Space:
-        """Split the hyperparameters that the engine really searches into fixed and searched ones."""
+        """Separate the hyperparameters with a single value from those that are searched."""
         single = fixed(hyperparameters)
         return cls({k: v for k, v in hyperparameters.items() if k not in single}, single)
 
 
 def grid_values(wanted: Hyperparameter) -> tuple[Scalar, ...]:
-    """Return the values of one hyperparameter that a grid visits."""
+    """Return the values of one hyperparameter on a grid."""
     if not isinstance(wanted, Range):
         return tuple(wanted.values)
     size = wanted.size
@@ -43,7 +43,7 @@ def grid_values(wanted: Hyperparameter) -> tuple[Scalar, ...]:
 
 
 def grid_points(space: Space, seed: int) -> Iterator[dict[str, Scalar]]:
-    """Yield every grid point once, in an order that the seed shuffles."""
+    """Yield every grid point once, in an order shuffled by the seed."""
     axes = {name: grid_values(wanted) for name, wanted in space.searched.items()}
     total = math.prod(len(values) for values in axes.values())
     for position in random.Random(seed).sample(range(total), total):  # noqa: S311 - no secret

@@ -1,7 +1,7 @@
-"""Where a study is kept: an Optuna storage, a lock, and a heartbeat.
+"""Storages of a study: Optuna's storage, a lock, and heartbeats.
 
-One worker keeps its study in memory, at a tenth of what a journal or a database costs a trial; the files of
-the run's folder are what stays. Several workers share a study in PostgreSQL (``database.py``).
+A single worker keeps its study in memory, at a tenth of the cost per trial of a journal or a database; the
+run's folder keeps the trials. Several workers share a study in PostgreSQL (``database.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dmls_core.search.trial import Trial
 
 
 class StudyStorage(Protocol):
-    """What a search needs of a storage."""
+    """The interface that a search needs of a storage."""
 
     @property
     def optuna(self) -> BaseStorage:
@@ -30,13 +30,12 @@ class StudyStorage(Protocol):
     def locked(self, name: str) -> AbstractContextManager[None]:
         """Keep all other workers out of the blocks with this name.
 
-        Raises:
-            PlatformError: the storage does not answer, or another worker does not leave its block.
+        Raise ``PlatformError`` if the storage does not answer, or another worker does not leave its block.
         """
         ...
 
     def reaching(self) -> AbstractContextManager[None]:
-        """Turn what the storage's libraries raise into a ``PlatformError`` without statements and URLs."""
+        """Raise errors of the storage's libraries as ``PlatformError``, without statements and URLs."""
         ...
 
     def beat(self, trial_id: int) -> None:
@@ -48,16 +47,16 @@ class StudyStorage(Protocol):
         ...
 
     def dump(self, trial: Trial) -> Any:  # noqa: ANN401
-        """Return a trial as an attribute of Optuna's trial."""
+        """Return a trial in the form of an attribute of Optuna's trial."""
         ...
 
     def load(self, value: Any) -> Trial:  # noqa: ANN401
-        """Return the trial that ``dump`` wrote."""
+        """Return the trial that ``dump`` has written."""
         ...
 
 
 class LocalStorage:
-    """The study of a single worker, in memory."""
+    """The study of a single worker, in memory; see ``StudyStorage``."""
 
     shared = False
 
@@ -65,18 +64,18 @@ class LocalStorage:
         self.optuna: BaseStorage = InMemoryStorage()
 
     def locked(self, _name: str) -> AbstractContextManager[None]:
-        """Do nothing; see ``StudyStorage.locked``."""
+        """Do nothing."""
         return nullcontext()
 
     def reaching(self) -> AbstractContextManager[None]:
-        """Do nothing; see ``StudyStorage.reaching``."""
+        """Do nothing."""
         return nullcontext()
 
     def beat(self, _trial_id: int) -> None:
-        """Do nothing; see ``StudyStorage.beat``."""
+        """Do nothing."""
 
     def heartbeat(self, _trial_id: int) -> AbstractContextManager[object]:
-        """Do nothing; see ``StudyStorage.heartbeat``."""
+        """Do nothing."""
         return nullcontext()
 
     def dump(self, trial: Trial) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Strategies of ``[search] strategy``: which sampler suggests trials, and what prunes them."""
+"""Strategies of ``[search] strategy``: the sampler and the pruner of each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ Pruner = Literal["none", "halving"]
 
 @dataclass(frozen=True, slots=True)
 class SearchStrategy:
-    """How trials are suggested and pruned.
-
-    Attributes:
-        sampler: suggests their hyperparameters.
-        pruner: ``halving`` prunes by Optuna's successive halving; ``none`` runs every trial to its end.
-    """
+    """A sampler, and a pruner: Optuna's successive halving, or none."""
 
     sampler: Sampler
     pruner: Pruner = "none"
@@ -41,7 +36,7 @@ FOREST_STRATEGIES: dict[Strategy, SearchStrategy] = {
     "halving": SearchStrategy("random"),
     "cma-es": SearchStrategy("cma-es"),
 }
-"""How configurations of forests are suggested; their objective prunes them, rung by rung."""
+"""Strategies of forests, whose objective prunes configurations itself, rung by rung."""
 
 STRATEGIES: dict[Strategy, SearchStrategy] = {
     "auto": SearchStrategy("tpe", "halving"),
@@ -51,17 +46,12 @@ STRATEGIES: dict[Strategy, SearchStrategy] = {
     "halving": SearchStrategy("random", "halving"),
     "cma-es": SearchStrategy("cma-es"),
 }
-"""The same for other models. A grid is scored in full, and CMA-ES learns from complete trials only."""
+"""Strategies of other models. A grid is scored in full, and CMA-ES learns from complete trials only."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCandidate:
-    """One of the models that a search compares.
-
-    Attributes:
-        objective: scores its trials.
-        strategy: suggests and prunes them.
-    """
+    """One of the models that a search compares, with its objective and strategy."""
 
     objective: Objective
     strategy: SearchStrategy
@@ -87,12 +77,6 @@ def make_candidate(strategy: Strategy, task: SearchTask, space: Space, n_trials:
 
     The engine's capabilities decide how its trials are scored: nested search of forests, boosters that grow
     round by round, or cross-validation with one fit per fold.
-
-    Args:
-        strategy: the spec's strategy: how trials are suggested.
-        task: data and metric.
-        space: the search space.
-        n_trials: trials of the whole search.
     """
     if isinstance(task.engine, ForestEngine):
         return ModelCandidate(ForestObjective(task, space, n_trials), FOREST_STRATEGIES[strategy])

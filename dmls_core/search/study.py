@@ -1,8 +1,7 @@
-"""The trials of a search, and what a worker does next.
+"""The study of a search: records its trials and decides what a worker claims next.
 
-The next claim follows from the study alone, under its lock: a trial of a dead worker first, then a new trial
-of the model whose turn it is (``allocation.py``), then a promotion of successive halving
-(``forest/halving.py``).
+The next claim follows from the study alone, under its lock: first a stale trial, then a new trial of the
+model whose turn it is (``allocation.py``), then a promotion of successive halving (``forest/halving.py``).
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ CLOSED = "dmls:closed"
 """Attribute of a study: the time was up, or early stopping ended the search."""
 
 Kept = Callable[[], Sequence[Trial]]
-"""Returns the trials in the run's folder: these are true, whatever the storage says."""
+"""Returns the trials in the run's folder, which take precedence over the storage."""
 
 OnTrial = Callable[[Trial], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A trial, or a promotion of one, that is this worker's to run."""
+    """A trial, or a promotion of one, that this worker runs."""
 
     study: CandidateStudy
     claims: TrialClaims
@@ -55,13 +54,8 @@ class Claim:
 class SearchStudy:
     """The trials of one search.
 
-    Args:
-        storage: where the studies are kept.
-        name: the search's name, the same for all workers.
-        candidates: the models.
-        n_trials: wanted number of trials with a value.
-        kept: see ``Kept``.
-        keep: writes a trial to the run's folder.
+    Its ``name`` is the same for all workers; ``n_trials`` is the wanted number of trials with a value.
+    ``keep`` writes a trial to the run's folder, and ``kept`` reads them all.
     """
 
     def __init__(
@@ -84,11 +78,9 @@ class SearchStudy:
         self.progress: SearchProgress | None = None
 
     def join(self, *, finished: Callable[[], bool] = lambda: False, leader: bool = True) -> bool:
-        """Take part; the first worker creates the study. Return ``False`` if the run is over.
+        """Join the search, or create it as the first worker; return ``False`` if the run is over.
 
-        Args:
-            finished: whether the run's result is written.
-            leader: whether this worker leads: only it revokes that the search was stopped.
+        ``finished`` returns whether the run's result is written. The leader lets a stopped search continue.
         """
         with self._storage.locked(self._name):
             if finished():
@@ -112,16 +104,12 @@ class SearchStudy:
     def claim(
         self, *, late: bool, should_stop: ShouldStop = never_stop
     ) -> tuple[Mapping[int, TrialRecord], Claim | Literal["wait", "others", "end"]]:
-        """Take the next trial or promotion.
+        """Take the next trial or promotion; return it after the record of each number.
 
-        Args:
-            late: whether the time is up: no trial starts once every model has one.
-            should_stop: called with the ended trials once every model has one.
-
-        Returns:
-            The record of each number, and the claim. In its place: ``wait`` if it depends on running trials
-            whether there is one; ``others`` if there is none, but other workers still run trials; ``end`` if
-            all trials have ended.
+        Once every model has a trial, no trial starts if ``late`` (the time is up) or if ``should_stop``
+        returns ``True`` for the ended trials. Instead of a claim, the result holds ``wait`` if the next claim
+        depends on running trials; ``others`` if nothing is left to claim but other workers still run trials;
+        ``end`` if all trials have ended.
         """
         with self._storage.locked(self._name):
             while True:
@@ -181,7 +169,7 @@ class SearchStudy:
             return "end"
         free = promotions.unclaimed(decision)
         if not free:
-            # The winner of a bracket grows alone; other rungs may be followed by promotions for others.
+            # Helpers leave while the winner of a bracket grows; other rungs may lead to promotions for them.
             return "wait" if len(decision.leaders) > 1 or len(self._studies) > 1 else "others"
         asked = promotions.claim(free[0])
         return Claim(study, promotions.claims, asked, free[0].first.number, promotion=free[0])
@@ -189,7 +177,7 @@ class SearchStudy:
     def _end(
         self, promotions: Promotions, decision: Decision, records: Mapping[int, TrialRecord]
     ) -> list[Trial]:
-        """Keep the trials whose end is new, and those that repeat them; return the former."""
+        """Keep the newly ended trials and those that repeat them; return the former."""
         new = [trial for trial in decision.ended if not _same_end(trial, records[trial.number].trial)]
         structural = promotions.objective.suggested.searched
         for trial in new:
@@ -199,13 +187,13 @@ class SearchStudy:
                     again = replace(trial.repeated(record.number, asked), bracket=record.trial.bracket)
                     self._keep(again)
                     promotions.end(again)
-            # Last, and the winner after all others: once it is complete, the bracket has ended.
+            # Repeats first, and the winner last: its completion ends the bracket.
             self._keep(trial)
             promotions.end(trial)
         return new
 
     def run(self, claim: Claim, stop: Callable[[], bool]) -> None:
-        """Run a claimed trial or promotion, and record it unless another worker has taken it over."""
+        """Run a claimed trial or promotion; record it unless another worker has taken it over."""
         with self._at_work(claim):
             if claim.promotion and claim.study.promotions:
                 self._run_promotion(claim, claim.promotion, claim.study.promotions)
@@ -240,7 +228,7 @@ class SearchStudy:
 
     @contextmanager
     def _at_work(self, claim: Claim) -> Iterator[None]:
-        """Record heartbeats while the block runs; leave a claim that it does not end to other workers."""
+        """Record heartbeats while the block runs; release the claim if the block does not end it."""
         try:
             with self._storage.heartbeat(claim.claims.id_of(claim.asked.number)):
                 yield
@@ -258,7 +246,7 @@ class SearchStudy:
         return [record.trial for _, record in sorted(self.records().items()) if record.trial]
 
     def stop(self) -> None:
-        """Let no worker start a further trial."""
+        """Start no further trial in any worker."""
         with self._storage.locked(self._name):
             self._first.set_user_attr(STOPPED, True)
 
@@ -285,7 +273,7 @@ class SearchStudy:
             return False
         ended = [record.trial for _, record in sorted(records.items()) if record.trial]
         if late or (len({trial.model for trial in ended}) == len(self._studies) and should_stop(ended)):
-            # For good: the trials that successive halving ends must not open the search again.
+            # Permanently: trials that successive halving ends must not reopen the search.
             self._first.set_user_attr(CLOSED, True)
             return True
         return False
@@ -340,7 +328,7 @@ def study_of(name: str, model: str) -> str:
 
 
 def remove_studies(storage: StudyStorage, name: str, models: Sequence[str]) -> None:
-    """Remove the studies of a finished run, whose written result keeps them from coming back."""
+    """Remove the studies of a finished run; its written result keeps them from being recreated."""
     with storage.locked(name), storage.reaching():
         for model in models:
             for study in (study_of(name, model), promotions_of(study_of(name, model))):

@@ -1,4 +1,4 @@
-"""What a search optimizes: data, folds, metric; and its outcome."""
+"""The task of a search (data, folds and metric) and its outcome."""
 
 from __future__ import annotations
 
@@ -28,19 +28,13 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """The data and the metric that trials of one model are scored on.
+    """The data and the metric that score the trials of one model.
 
     Attributes:
-        model: the model to search.
-        engine: the engine that fits it.
         features: (n_rows, n_features) float32 on the engine's device: the training rows only.
         target: (n_rows,) on the device, as ``Engine.fit`` takes it.
         truth: the same target in the CPU's memory.
         n_classes: 0 for a regression.
-        folds: folds of the cross-validation.
-        score: the metric.
-        direction: whether to maximize or minimize it.
-        seed: seed of all random numbers.
         threads: maximum number of CPU threads.
     """
 
@@ -68,14 +62,10 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """The result of a search.
+    """The result of a search: its trials, by number, and the best complete one (of equal ones the first).
 
-    Attributes:
-        trials: all trials, by number.
-        best: the best complete trial; of equal ones the first.
-        params: its hyperparameters and the fixed ones: what to refit with.
-        fitted: the model with these hyperparameters, if the search has grown it on all training rows; else
-            ``None``, and the model must be fitted.
+    ``params`` are the hyperparameters to refit with: those of the best trial and the fixed ones. ``fitted``
+    is the model with these, if the search has grown it on all training rows.
     """
 
     trials: tuple[Trial, ...]
@@ -90,7 +80,7 @@ class SearchOutcome:
 
     @property
     def scored(self) -> int:
-        """Number of trials with a value, pruned ones included: what ``n_trials`` counts."""
+        """Number of trials with a value, pruned ones included, as ``n_trials`` counts them."""
         return sum(trial.state != "failed" for trial in self.trials)
 
 
@@ -108,14 +98,9 @@ def best_trial(task: SearchTask, trials: Sequence[Trial]) -> Trial | None:
 def make_folds(target: NDArray[Any], folds: int, *, n_classes: int, seed: int) -> tuple[Fold, ...]:
     """Assign rows to folds at random, stratified by class.
 
-    There are fewer folds if the smallest class has fewer rows, but at least two. A class with a single row
-    is in the training rows of every fold and scored in none.
-
-    Args:
-        target: (n_rows,): class codes from 0, or values.
-        folds: wanted number of folds.
-        n_classes: 0 for a regression.
-        seed: the same seed gives the same folds.
+    ``target`` holds class codes from 0, or values if ``n_classes`` is 0. There are fewer folds, but at least
+    two, if the smallest class has fewer rows. A class with a single row is in the training rows of every fold
+    and scored in none. The same seed gives the same folds.
 
     Raises:
         DataError: there are fewer than two rows to score on.

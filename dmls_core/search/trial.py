@@ -1,4 +1,4 @@
-"""One trial, as the run's folder keeps it."""
+"""One trial, in the form that the run's folder keeps."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ State = Literal["complete", "pruned", "failed"]
 class Surface:
     """Scores of all settings that one model yields.
 
-    Attributes:
-        axes: hyperparameter -> its values: ``{"n_estimators": (50, 100), ...}``.
-        values: one score for each setting; the last axis runs fastest.
+    ``axes`` maps hyperparameters to their values: ``{"n_estimators": (50, 100), ...}``; the last axis varies
+    fastest in ``values``.
     """
 
     axes: Mapping[str, tuple[Scalar, ...]]
@@ -32,21 +31,18 @@ class Trial:
 
     Attributes:
         number: from 0, in the order of suggestion.
-        state: Optuna's word. A ``failed`` trial has no value: the library refused its hyperparameters. The
+        state: Optuna's state. A ``failed`` trial has no value: the library refused its hyperparameters. The
             value of a ``pruned`` trial is the score of its last step; it is never the best trial.
-        engine: name of the engine that fitted it.
+        engine: device of the engine that fitted it.
         params: the searched hyperparameters, by the spec's names.
-        value: mean of ``values``.
-        values: score on each fold.
-        seconds: wall-clock seconds.
+        value: mean of ``values``, the scores on each fold.
         same_as: number of the earlier trial with the same hyperparameters, whose scores it repeats.
-        message: why it failed, or when it was pruned.
-        steps: trees, rounds or folds that it reached, if its objective works in steps.
+        message: reason of a failure, or the step of a pruning.
+        steps: trees, rounds or folds that it reached.
         surface: all scores that its model yields; ``params`` is the best setting of it.
-        intermediate_values: the score after each step, where there are steps; pruning compares these. Equal
-            scores may differ by a tie break.
-        model: name of its model.
-        bracket: which successive halving of its model it takes part in, from 0.
+        intermediate_values: the score after each step, which pruning compares; equal scores may differ by a
+            tie break.
+        bracket: number, from 0, of the successive halving of its model that it takes part in.
     """
 
     number: int
@@ -70,11 +66,7 @@ class Trial:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Trial:
-        """Read the output of ``as_json``.
-
-        Raises:
-            ValueError: ``data`` is something else.
-        """
+        """Read the output of ``as_json``; raise ``ValueError`` for other data."""
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError("not a trial of this release")
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
@@ -92,18 +84,13 @@ class Trial:
             raise ValueError(f"not a trial: {error!r}") from error
 
     def repeated(self, number: int, params: Mapping[str, Scalar]) -> Trial:
-        """Return the trial that suggests the same hyperparameters again, and so has the same scores.
-
-        Args:
-            number: its number.
-            params: the suggestion, which may spell the same hyperparameters differently.
-        """
+        """Return the trial that suggests the same hyperparameters again, perhaps spelled differently."""
         first = self.number if self.same_as is None else self.same_as
         return replace(self, number=number, params={**self.params, **params}, seconds=0.0, same_as=first)
 
 
 def contiguous_trials(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials from number 0 to the first gap: later ones depend on the missing one."""
+    """Return the trials from number 0 to the first gap: later trials depend on the missing one."""
     ordered = sorted(trials, key=lambda trial: trial.number)
     return [trial for position, trial in enumerate(ordered) if trial.number == position]
 

@@ -1,4 +1,4 @@
-"""One training run: from a spec and data to a checked model with everything that is known about it."""
+"""A training run: from a spec and data to a verified model with reports."""
 
 from __future__ import annotations
 

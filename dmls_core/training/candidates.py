@@ -19,12 +19,7 @@ from dmls_core.training.request import Job
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """One model of a run, ready to be searched.
-
-    Attributes:
-        candidate: the model as the search takes it.
-        data: its encoded data.
-    """
+    """One model of a run, ready to be searched, with its encoded data."""
 
     candidate: ModelCandidate
     data: Prepared
@@ -36,13 +31,10 @@ class PreparedModel:
 
 
 def prepare_models(job: Job) -> list[PreparedModel]:
-    """Read the data and prepare every model of the spec.
+    """Read the data and prepare every model; raise ``DataError`` if the data does not fit the spec.
 
-    Models that take missing values and models that do not have matrices of their own; models of one kind on
-    one engine share a matrix.
-
-    Raises:
-        DataError: the data does not fit the spec, or there is too little of it.
+    Models that take missing values and models that do not have separate matrices; models of one kind on one
+    engine share a matrix.
     """
     spec = job.spec
     champion = fetch_champion(job) if job.request.champion and job.request.leads else None
@@ -64,7 +56,7 @@ def prepare_models(job: Job) -> list[PreparedModel]:
 
 
 def describe_search(models: Sequence[PreparedModel]) -> str:
-    """Return what is searched: ``searching max_depth of xgboost-classifier``."""
+    """Return a text such as ``searching max_depth of xgboost-classifier``."""
     parts = (
         f"{', '.join(model.candidate.space.searched) or 'nothing'} of {model.task.model.name}"
         for model in models

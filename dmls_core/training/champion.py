@@ -1,4 +1,4 @@
-"""Fetch the champion and have it predict the challenger's holdout."""
+"""Fetch the champion and predict the challenger's held-out rows with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dmls_core.training.request import Job
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
 FEWEST_FRESH = 30
-"""Least number of held-out rows new to the champion for a comparison on these rows only."""
+"""Minimum number of held-out rows new to the champion for a comparison on these rows only."""
 
 _BLOCK = 65_536
 """Rows encoded value by value at a time."""
@@ -32,16 +32,13 @@ _BLOCK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ChampionPredictions:
-    """What the champion says of the held-out rows.
+    """The champion's predictions of the held-out rows, or the ``problem`` that prevented them.
 
     Attributes:
         version: the champion's, in MLflow's registry.
-        run_key: of its run.
-        problem: why it cannot be asked; empty if it was.
-        labels: the classes of its answers; ``None`` for a regression.
         values: float32 (n_rows, n_classes) probabilities or (n_rows,) values.
-        rows: which of the held-out rows it was asked about: positions in the holdout, ascending.
-        fresh: what it has seen of them.
+        rows: predicted rows as positions in the holdout, ascending.
+        fresh: how many of them are new to the champion.
     """
 
     version: int
@@ -55,15 +52,9 @@ class ChampionPredictions:
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """The champion's files, brought here; or why they could not be.
+    """The champion's files on this machine, or the ``problem`` that prevented it.
 
-    Attributes:
-        job: the challenger's run.
-        version: in MLflow's registry.
-        result: ``result.json`` of the champion's run.
-        encoder: how it reads rows.
-        checkpoint: the model.
-        problem: why it cannot be asked; empty if it can.
+    ``job`` is the challenger's run; ``result`` is the ``result.json`` of the champion's run.
     """
 
     job: Job
@@ -74,13 +65,10 @@ class Champion:
     problem: str = ""
 
     def ask(self, table: Table, test: NDArray[np.integer]) -> ChampionPredictions:
-        """Have the champion answer the held-out rows of a table.
+        """Predict the held-out rows ``test`` of the challenger's table, which is not encoded yet.
 
-        What it cannot read is no error of this run: the two are not comparable, and why is in the answer.
-
-        Args:
-            table: the challenger's data, not encoded yet.
-            test: indices of the held-out rows.
+        Rows that the champion cannot read are no error of this run: the models are not comparable, and the
+        result gives the reason.
         """
         key = str(self.result.get("run_key", ""))
         if self.encoder is None or self.checkpoint is None:
@@ -102,7 +90,7 @@ class Champion:
             raise ValueError("one of the two predicts classes, the other one numbers")
 
     def _rows(self, table: Table, test: NDArray[np.integer]) -> tuple[NDArray[np.intp], Freshness]:
-        """Choose the held-out rows to compare on: those that are new to the champion, if they are enough."""
+        """Choose the held-out rows to compare on: those new to the champion, if there are enough."""
         everything = np.arange(len(test))
         seen = Seen.of(self.result)
         unseen = unseen_rows(self.job, seen, table)
@@ -117,7 +105,7 @@ class Champion:
 
 
 def fetch_champion(job: Job) -> Champion:
-    """Bring the champion's files from its run's folder here; they are checked against its ``result.json``."""
+    """Download the champion's files, checked against the ``result.json`` of its run."""
     request, folder = job.request, job.out.parent / "champion"
     result: dict[str, Any] = {}
     try:
@@ -139,10 +127,9 @@ def fetch_champion(job: Job) -> Champion:
 
 
 def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Encode rows of a table as another run's encoder does.
+    """Encode rows of a table with another run's encoder.
 
-    Raises:
-        ValueError: the table lacks a column of the encoder, or holds texts where it takes numbers.
+    Raise ``ValueError`` if the table lacks a column of the encoder, or has texts instead of numbers.
     """
     places = {name: place for place, name in enumerate(table.feature_names)}
     if missing := [name for name in encoder.feature_names if name not in places]:
@@ -157,7 +144,7 @@ def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArra
     )
     if alike:
         return encode_table(encoder, narrow, everything)
-    # A column of numbers then is one of texts now, or the other way round: value by value.
+    # A column has changed from numbers to texts, or back: encode value by value.
     blocks = [everything[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
     return np.concatenate([_by_value(encoder, narrow, block) for block in blocks])
 
@@ -169,13 +156,10 @@ def _by_value(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDAr
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a finished run read.
+    """The data that a finished run has read.
 
-    Attributes:
-        hash: of the content, after it was cut.
-        files: SHA-256 of each file, before it was cut.
-        until: end of its interval; ``None``: its data is of no interval.
-        split: how its holdout was chosen.
+    ``hash`` is that of the content within the interval, ``files`` the SHA-256 of each whole file. ``until``
+    is the end of the interval; ``None`` for data without one. ``split`` holds the settings of the holdout.
     """
 
     hash: str
@@ -185,7 +169,7 @@ class Seen:
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Seen:
-        """Read it from ``result.json``."""
+        """Read the data section of ``result.json``."""
         data = result["data"]
         until = data.get("until")
         return cls(
@@ -197,15 +181,14 @@ class Seen:
 
 
 def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
-    """Say of each row of ``table`` whether the other run cannot have been trained on it.
+    """Return for each row of ``table`` whether the other run cannot have been trained on it: (n_rows,).
 
-    * The same content, split in the same way: the same rows were held out then, and none of the holdout was
-      trained on. (Returns true for all rows: callers look at held-out rows only.)
+    * The same content, split in the same way: the same rows were held out, and none of them was trained on.
+      (Returns true for all rows: callers use held-out rows only.)
     * Both of an interval, with ``[columns] time``: the rows from the end of the other run's interval on.
-    * Both of an interval, in files: those of files that the other run did not read.
+    * Both of an interval, in files: the rows of files that the other run did not read.
 
-    Returns:
-        (n_rows,); ``None`` where nothing is known: data that was dropped anew may hold rows of before.
+    The result is ``None`` if nothing is known: data that was uploaded again may hold earlier rows.
     """
     request, spec = job.request, job.spec
     if seen.hash == content_hash([file.path for file in job.files]):

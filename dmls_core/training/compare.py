@@ -18,15 +18,10 @@ from dmls_core.training.prepare import Prepared
 def compare_with_champion(
     spec: Spec, data: Prepared, served: NDArray[Any], predicted: ChampionPredictions | None
 ) -> dict[str, Any] | None:
-    """Return ``comparison`` of ``result.json``; ``None`` where there is no champion.
+    """Return ``comparison`` of ``result.json``; ``None`` if there is no champion.
 
-    A class that only one of the two knows has probability 0 in the predictions of the other.
-
-    Args:
-        spec: the challenger's.
-        data: what was held out.
-        served: the challenger's predictions of the held-out rows, as they will be served.
-        predicted: the champion's predictions.
+    ``served`` holds the predictions of the challenger's written files for the held-out rows. A class that
+    only one of the models knows has probability 0 in the predictions of the other.
     """
     if predicted is None:
         return None
@@ -57,7 +52,7 @@ def compare_with_champion(
 
 
 def _widened(probabilities: NDArray[Any], own: Sequence[str], labels: Sequence[str]) -> NDArray[Any]:
-    """Put probabilities of some classes into the columns of more."""
+    """Add columns of zeros for the classes of ``labels`` that ``own`` lacks."""
     if tuple(own) == tuple(labels):
         return probabilities
     wide = np.zeros((len(probabilities), len(labels)), dtype=probabilities.dtype)

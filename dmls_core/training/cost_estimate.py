@@ -28,12 +28,7 @@ GROWTH = (0.8, 1.3)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of the largest model of a space on all training rows.
-
-    Attributes:
-        seconds: of its fit.
-        model_bytes: of its Treelite checkpoint.
-    """
+    """Seconds to fit the largest model of a space on all training rows, and bytes of its checkpoint."""
 
     seconds: float
     model_bytes: int
@@ -51,11 +46,7 @@ class _Sample:
 def estimate_largest_fit(
     engine: Engine, model: ModelDefinition, space: Space, data: Prepared, seed: int
 ) -> Cost:
-    """Estimate the fit of the space's largest model, with all other hyperparameters in the middle.
-
-    Raises:
-        DataError: the library refuses these hyperparameters on this data.
-    """
+    """Estimate the fit of the space's largest model, with all other hyperparameters in the middle."""
     rows = len(data.train)
     sizes = [size for size in ROWS if size < rows] or [rows]
     samples = [_sample(engine, model, space, data, size, seed) for size in sizes]
@@ -83,7 +74,7 @@ def sizes_of(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 def _sample(
     engine: Engine, model: ModelDefinition, space: Space, data: Prepared, rows: int, seed: int
 ) -> _Sample:
-    """Time a fit of one tree and one of more trees on the first rows: the difference has no fixed costs."""
+    """Time fits of one tree and of more trees on the first rows: the difference has no fixed costs."""
     params = {**space.fixed, **{name: _middle(wanted) for name, wanted in space.searched.items()}}
     features, target = engine.place(data.train[:rows]), engine.place(data.train_target[:rows])
     times = []

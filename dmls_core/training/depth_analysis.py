@@ -35,16 +35,9 @@ def describe_size(
 ) -> dict[str, Any]:
     """Return the ``size`` of ``result.json``, and write the sufficient depth to ``size.json``.
 
-    Args:
-        data: has the held-out rows.
-        task: task of the search.
-        metric: metric of the search.
-        folder: the model's folder with its checkpoint.
-        large: bytes from which a smaller depth is searched for.
-
-    Returns:
-        ``bytes``, ``trees``, ``nodes``, ``depth`` and ``enough``: None, or the smaller ``max_depth`` with its
-        ``nodes``, ``bytes`` and ``score``, and ``whole_score`` of as many ``trees`` on the same ``rows``.
+    It has ``bytes``, ``trees``, ``nodes``, ``depth`` and ``enough``. From ``large`` bytes on, ``enough`` may
+    be the smaller ``max_depth`` with its ``nodes``, ``bytes`` and ``score``, and ``whole_score`` of as many
+    ``trees`` on the same ``rows``; else None.
     """
     path, size = folder / SIZE_FILE, (folder / CHECKPOINT_FILE).stat().st_size
     known = json.loads(path.read_bytes())
@@ -66,8 +59,8 @@ def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: 
     """Return the smallest depth whose score is within one standard error of the whole forest's.
 
     The standard error is that of the paired difference on the held-out rows, by the bootstrap (the rule of
-    one standard error: Breiman and others, "Classification and regression trees", 1984). Depths are halved
-    until one is found: a score that falls and rises again with the depth is not searched through.
+    one standard error: Breiman and others, "Classification and regression trees", 1984). The search is a
+    bisection, which assumes that the score rises with the depth.
     """
     found = predictions_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
     if found is None:

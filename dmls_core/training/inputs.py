@@ -1,4 +1,4 @@
-"""Bring spec and data to this machine, and make sure they are what was asked for."""
+"""Fetch spec and data to this machine, and check that they are the accepted ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,9 @@ from dmls_core.store import open_store
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file on this machine.
+    """A data file on this machine; ``url`` is its address in the request.
 
-    Attributes:
-        url: where it came from, as it was asked for.
-        path: where it is.
-        etag: the store's, or the start of its SHA-256 for a local file that none was given for.
-        size: bytes.
-        sha256: hash of its content, in hex.
+    ``etag`` is the store's, or the start of the SHA-256 of a local file without one.
     """
 
     url: str
@@ -35,16 +30,12 @@ class DataFile:
     sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``result.json`` says about it."""
+        """Return the file's entry in ``result.json``."""
         return {"url": self.url, "etag": self.etag, "bytes": self.size, "sha256": self.sha256}
 
 
 def read_spec(url: str) -> Spec:
-    """Read ``spec.toml``, or an accepted spec's JSON.
-
-    Raises:
-        SpecError: it is missing, or not a valid spec.
-    """
+    """Read ``spec.toml`` or an accepted spec's JSON; raise ``SpecError`` if it is missing or invalid."""
     folder, name = _split(url)
     try:
         content = open_store(folder).get(name) if "://" in url else Path(url).read_bytes()
@@ -59,15 +50,9 @@ def read_spec(url: str) -> Spec:
 
 
 def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list[DataFile]:
-    """Bring data files here; local ones are used where they are.
+    """Download data files (paths or ``s3://`` URLs) to ``scratch``; local ones stay in place.
 
-    Args:
-        urls: paths or ``s3://`` URLs.
-        etags: what their ETags must be; empty does not check.
-        scratch: folder for copies.
-
-    Raises:
-        DataError: a file is missing, or not the one that was accepted.
+    Raise ``DataError`` if a file is missing, or its ETag is not that of ``etags`` (empty: no check).
     """
     files: list[DataFile] = []
     for number, url in enumerate(urls):
@@ -94,10 +79,9 @@ def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list
 def cut_data(
     files: Sequence[DataFile], spec: Spec, since: datetime | None, until: datetime, folder: Path
 ) -> list[DataFile]:
-    """Leave out the rows that ``[columns] time`` places outside of an interval, and files without any other.
+    """Leave out rows whose ``[columns] time`` is outside of an interval, and files without other rows.
 
-    Raises:
-        DataError: a file has no such column, or no time in it; or no row is left.
+    Raise ``DataError`` if a file has no such column or no time in it, or if no row is left.
     """
     from dmls_core.data.time_filter import TimeFilter, filter_files
 
@@ -109,7 +93,7 @@ def cut_data(
 
 
 def _fetch(url: str, etag: str | None, folder: Path) -> tuple[Path, str]:
-    """Return where the file is, and its ETag where a store said one."""
+    """Return the local path of a file, and its ETag if a store gave one."""
     if "://" not in url and etag is None:
         return Path(url).resolve(strict=True), ""
     place, name = _split(url if "://" in url else str(Path(url).resolve(strict=True)))
@@ -124,7 +108,7 @@ def _fetch(url: str, etag: str | None, folder: Path) -> tuple[Path, str]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Split an address into its folder's and the file's name."""
+    """Split an address into its folder and the file's name."""
     if "://" in url:
         folder, _, name = url.rpartition("/")
         return folder, name

@@ -1,4 +1,4 @@
-"""Write what a server, a client and a registry need of a model: ``model/`` of the run's folder."""
+"""Write the folder ``model/`` of a run: everything that a server, a client and the registry need."""
 
 from __future__ import annotations
 
@@ -33,23 +33,10 @@ def export_model(
     *,
     threads: int,
 ) -> NDArray[np.float32]:
-    """Write the model's files, and check that they predict as the fitted model does.
+    """Write the model's files; return their predictions of ``features``, (n_rows, n_features).
 
-    A Treelite model is ``checkpoint.tl`` with ``size.json``; other export formats have files of their own.
-
-    Args:
-        engine: decides the format.
-        fitted: the model.
-        features: (n_rows, n_features): the rows to compare.
-        predicted: the fitted model's predictions of them.
-        folder: the folder to write; it is created.
-        threads: maximum number of CPU threads.
-
-    Returns:
-        The predictions of the written files, as they will be served.
-
-    Raises:
-        ServingError: the files predict differently.
+    A Treelite model is ``checkpoint.tl`` with ``size.json``; other export formats have other files. Raise
+    ``ServingError`` if the files do not predict ``predicted``, the fitted model's predictions.
     """
     folder.mkdir(parents=True)
     if engine.export_format == TREELITE:
@@ -72,16 +59,9 @@ def write_companions(
 ) -> None:
     """Write ``encoder.json``, ``golden.json``, ``model.json`` and ``baseline.json`` next to the model.
 
-    Args:
-        data: encoder and golden rows.
-        served: the checkpoint's predictions of the held-out rows.
-        task: the search task, with model and engine.
-        metric: what it was searched by.
-        score: that metric on the held-out rows.
-        folder: the model's folder.
-
-    Raises:
-        ServingError: the encoder encodes the raw golden rows differently from how they were trained on.
+    ``served`` holds the predictions of the written files for the held-out rows; ``score`` is the search's
+    ``metric`` on these rows. Raise ``ServingError`` if the encoder encodes the raw golden rows differently
+    from the training data.
     """
     count = len(next(iter(data.golden.values())))
     encoded = data.encoder.transform(data.golden)
@@ -121,21 +101,12 @@ def write_companions(
 def golden_predictions(
     path: Path, rows: NDArray[np.float32], served: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], list[int]]:
-    """Return the predictions that a server must give for golden rows, and the rows to keep.
+    """Return the predictions that a server must give for golden rows, and the indices of the rows to keep.
 
-    The reference is nvForest in single precision, if it is installed, otherwise ``served``. A row whose two
-    best classes tie may get either class in single precision, and is left out.
-
-    Args:
-        path: the checkpoint.
-        rows: (n_rows, n_features), encoded.
-        served: Treelite's predictions of them.
-
-    Returns:
-        Predictions of shape (n_kept, n_outputs), and the indices of the rows to keep.
-
-    Raises:
-        ServingError: both predict different classes for every row.
+    The reference is nvForest in single precision, if it is installed, otherwise ``served``: Treelite's
+    predictions of ``rows``, (n_rows, n_features). A row whose two best classes tie may get either class in
+    single precision, and is left out. The predictions have the shape (n_kept, n_outputs). Raise
+    ``ServingError`` if both predict different classes for every row.
     """
     served = served.reshape(len(rows), -1)
     own = checkpoint.predict_as_fil(path, rows) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""Run the phases from the data to ``result.json``: this module imports the heavy libraries."""
+"""Run the phases from the data to ``result.json``; this module imports the heavy libraries."""
 
 from __future__ import annotations
 
@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 
 
 def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, Any]:
-    """Run trials of a search that another trainer leads, until none is left.
-
-    Raises:
-        UserError: the spec or the data is wrong.
-        PlatformError: a service or the machine failed.
-    """
+    """Run trials of a search that another trainer leads, until none is left."""
     with progress.phase("load"):
         models = prepare_models(job)
     progress.enter("searching", describe_search(models))
@@ -52,15 +47,7 @@ def run_pipeline(
 ) -> dict[str, Any]:
     """Search, refit, export and score; return ``result.json``, which is written last.
 
-    Args:
-        job: the run.
-        folder: takes trials, progress and results.
-        progress: takes log lines and times the phases.
-        validation: the running validation; the run finishes only after it has succeeded.
-
-    Raises:
-        UserError: the spec or the data is wrong.
-        PlatformError: a service or the machine failed.
+    The run finishes only after ``validation`` has succeeded.
     """
     spec = job.spec
     with progress.phase("load"):
@@ -113,7 +100,7 @@ def run_pipeline(
 
 
 def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
-    """Return the search's own model, or fit the best trial's hyperparameters on all training rows."""
+    """Return the search's model, or fit the best trial's hyperparameters on all training rows."""
     if outcome.fitted is not None:
         return outcome.fitted
     return task.engine.fit(
@@ -132,13 +119,8 @@ def examine_model(
 ) -> Diagnostics:
     """Measure how reliable the score is and which features it depends on.
 
-    Args:
-        spec: the spec.
-        data: training and held-out rows.
-        task: the search task.
-        fitted: the model.
-        served: its predictions of the held-out rows, as they will be served.
-        result: ``result.json``, which gets ``holdout.interval``, ``permutation`` and ``warnings``.
+    ``served`` holds the predictions of the written files for the held-out rows. The function adds
+    ``holdout.interval``, ``permutation`` and ``warnings`` to ``result``.
     """
     evidence = Evidence(
         task=spec.task,

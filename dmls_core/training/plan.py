@@ -1,7 +1,7 @@
-"""Estimate what a run will need: engine, memory, time and size of the model.
+"""Estimate what a run needs: engine, memory, time and size of the model.
 
-The data is read as training reads it, and a few small fits on samples of it are timed. What a search costs
-follows from how many fits of its largest model it amounts to.
+The data is read as in training, and a few small fits on samples of it are timed. The cost of a search is
+estimated as a number of fits of its largest model.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import choose_engine, missing_for_gpu
 
 MATRICES = 2.5
-"""Most memory that loading and searching take, in sizes of the matrix."""
+"""Maximum memory of loading and searching, in sizes of the matrix."""
 
 NESTED_FITS = 2.5
-"""What a nested search of a forest costs, in fits of its largest forest (``tests/bench/search.py``)."""
+"""Cost of a nested search of a forest, in fits of its largest forest (``tests/bench/search.py``)."""
 
 BOOSTED_SHARE = 0.2
-"""What a search of boosted trees costs of a plain one (``tests/bench/search_boosted.py``)."""
+"""Cost of a search of boosted trees, as a share of one by cross-validation
+(``tests/bench/search_boosted.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """What one model of the spec needs, if all trials go to it.
+    """The needs of one model of the spec, if all trials go to it.
 
     Attributes:
-        name: the model.
-        engine: what fits it here.
-        why: why it is not the gpu engine; empty where it is, or where there is none for the model.
-        searched: the hyperparameters that are searched.
+        why: why it is not the gpu engine; empty if it is, or if the model has none.
+        searched: the searched hyperparameters.
         fit_seconds: for the largest model of the space on all training rows.
         search_seconds: for all trials.
         model_bytes: the largest model of the space, as Triton loads it.
@@ -65,13 +64,12 @@ class RunPlan:
     Attributes:
         rows: rows with a target.
         features: columns of the matrix.
-        trials: how many the spec asks for.
+        trials: number of trials in the spec.
         matrix_bytes: the features as float32.
-        memory_bytes: what the trainer takes at most.
+        memory_bytes: maximum memory of the trainer.
         load_seconds: to read the data (measured).
-        seconds: for the whole run, with the mean model where several compete.
-        models: what each model needs.
-        warnings: what speaks against running it so.
+        seconds: for the whole run, with the mean model if several compete.
+        warnings: reasons against running it with this spec.
     """
 
     rows: int
@@ -90,7 +88,7 @@ class RunPlan:
 
 
 def plan_run(spec: Spec, paths: Sequence[Path]) -> RunPlan:
-    """Say what ``dmls train`` would need for this spec and data on this machine.
+    """Estimate what ``dmls train`` needs for this spec and data on this machine.
 
     Raises:
         UserError: the spec or the data is wrong.
@@ -136,7 +134,7 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
 
 
 def _fits(engine: Engine, spec: Spec, sizes: tuple[int, ...]) -> float:
-    """Return what a search costs, in fits of the largest model on all training rows."""
+    """Return the cost of a search, in fits of the largest model on all training rows."""
     if isinstance(engine, ForestEngine):
         return NESTED_FITS
     mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
@@ -145,7 +143,7 @@ def _fits(engine: Engine, spec: Spec, sizes: tuple[int, ...]) -> float:
 
 
 def _peak_bytes() -> int:
-    """Return the most memory that this process has held: libraries, data and pilot fits are in it."""
+    """Return the peak memory of this process, which includes libraries, data and the timed fits."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -1,4 +1,4 @@
-"""Read, split and encode the data that a search and a final score need."""
+"""Read, split and encode the data for a search and a final score."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dmls_core.training.champion import Champion, ChampionPredictions
 
 GOLDEN_ROWS = 100
-"""Held-out rows that are kept with the model, to prove deployments by."""
+"""Held-out rows that are kept with the model to verify deployments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,14 @@ class Prepared:
     """Encoded data.
 
     Attributes:
-        encoder: fitted on the training rows.
         train: (n_train, n_features) float32.
         train_target: (n_train,): int32 class codes, or float64 values.
         test: (n_test, n_features) float32: the held-out rows.
         test_target: (n_test,).
         golden: raw values by column of the first held-out rows, ``GOLDEN_ROWS`` at most.
         labels: the classes; ``None`` for a regression.
-        warnings: what the user should know about the data.
         profile: of all rows, for drift detection.
-        champion: the champion's answers to the held-out rows; ``None`` where there is none.
+        champion: the champion's predictions of the held-out rows, if there is one.
     """
 
     encoder: Encoder
@@ -63,17 +61,10 @@ def prepare(
     engine: str = "cpu",
     champion: Champion | None = None,
 ) -> Prepared:
-    """Read, split and encode the data; the engine decides who reads, not what comes of it.
+    """Read, split and encode the data; the result is the same with any engine's reader.
 
-    Args:
-        spec: the spec.
-        model: what is to be fitted.
-        paths: the data files.
-        engine: what fits it.
-        champion: predicts the held-out rows before they are encoded.
-
-    Raises:
-        DataError: it does not fit the spec, or there is too little of it.
+    ``champion`` predicts the held-out rows before they are encoded. Raise ``DataError`` if the data does not
+    fit the spec, or there is too little of it.
     """
     reader = engine_class(engine, model.name).reader()
     table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format, reader=reader)
@@ -112,12 +103,7 @@ DIGITS = 1e-6
 
 
 def scale_warning(target: NDArray[Any], models: Iterable[str]) -> str:
-    """Return what a user should know of a regression's target; empty if nothing.
-
-    Args:
-        target: (n_rows,) float64.
-        models: names of the models that will be fitted to it.
-    """
+    """Return a warning about the scale of a regression's target for ``models``; empty if none."""
     spread, largest = float(target.std()), float(np.abs(target).max())
     limits = [
         engine_class(device, name).target_scale for name in models for device in CATALOGUE[name].engines

@@ -16,14 +16,14 @@ SCHEMA = 1
 State = Literal["loading", "searching", "refitting", "exporting", "finished", "failed"]
 
 REST = 0.5
-"""Least seconds between two writes of ``progress.json`` within one state."""
+"""Minimum seconds between two writes of ``progress.json`` within one state."""
 
 QUIET = 2.0
 """Seconds without a log line after which a step between two trials is logged."""
 
 
 class Ended(Protocol):
-    """What is counted of a trial, whoever ran it."""
+    """The counted part of an ended trial of any trainer."""
 
     @property
     def number(self) -> int:
@@ -32,7 +32,7 @@ class Ended(Protocol):
 
     @property
     def state(self) -> str:
-        """How it ended."""
+        """Its final state."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Ended(Protocol):
 
 
 class Progress:
-    """Report how a run goes, and time its phases."""
+    """Report a run's progress, and time its phases."""
 
     def __init__(
         self, folder: RunFolder, say: Callable[[str], None], total: int, *, leads: bool = True
@@ -74,7 +74,7 @@ class Progress:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
 
     def rounded(self) -> dict[str, float]:
-        """Return the seconds of each phase, and in all so far."""
+        """Return the rounded seconds of each phase, and in total."""
         return {
             **{name: round(seconds, 3) for name, seconds in self.seconds.items()},
             "total": round(time.monotonic() - self._started, 3),
@@ -106,7 +106,7 @@ class Progress:
         self._until = None if seconds is None else time.monotonic() + seconds
 
     def step(self, step: SearchProgress) -> None:
-        """Take a search's estimate; log it if there was no line for a while."""
+        """Record a search's estimate; log it if there was no log line for ``QUIET`` seconds."""
         self._foreseen = step.remaining_seconds
         if step.best is None or time.monotonic() - self._said < QUIET:
             return
@@ -116,7 +116,7 @@ class Progress:
         self._write(line)
 
     def others(self, task: SearchTask, trials: Iterable[Ended]) -> None:
-        """Count what other trainers have ended."""
+        """Count the ended trials of other trainers."""
         before = len(self._scored)
         for trial in trials:
             self._count(task, trial)
@@ -128,7 +128,7 @@ class Progress:
         known = trial.number in self._known
         self._count(task, trial)
         if known and trial.same_as is not None:
-            return  # the line of the trial that it repeats says it
+            return  # the repeated trial has a line
         if trial.same_as is None and not known:
             self._paid.append(trial.seconds)
         if trial.value is None:
@@ -157,7 +157,7 @@ class Progress:
         if trial.value is None:
             return
         self._scored.add(trial.number)
-        # What was given up early is no measure, unless there is nothing else yet.
+        # Pruned trials count as scores only while no trial is complete.
         if trial.state == "complete" and not self._any_complete:
             self._any_complete, self._best = True, None
         if trial.state != "complete" and self._any_complete:
@@ -197,12 +197,12 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Write a time span for people: ``4 s``, ``3 min``, ``2.5 h``."""
+    """Format a time span for people: ``4 s``, ``3 min``, ``2.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def format_score(score: float) -> str:
-    """Write a score for people: with four decimals, or with four digits where it is very small or large."""
+    """Format a score with four decimals, or with four digits if it is very small or large."""
     return f"{score:.4f}" if 1e-3 <= abs(score) < 1e6 or score == 0 else f"{score:.4g}"

@@ -1,4 +1,4 @@
-"""What a training run is asked to do, and which engine fits each model."""
+"""The request of a training run, and the choice of an engine for each model."""
 
 from __future__ import annotations
 
@@ -20,22 +20,20 @@ EngineChoice = Literal["auto", "cpu", "gpu"]
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What a training run is asked to do.
+    """The request of a training run.
 
     Attributes:
         spec: path or ``s3://`` URL of ``spec.toml``, or of an accepted spec's ``.json``.
         data: paths or ``s3://`` URLs of the data files.
         out: folder or ``s3://`` URL that the run writes to.
-        team: team of the job.
-        name: name of the job.
         run_key: key of the run; made from spec and data if empty.
         engine: overrules the spec's ``[resources] engine`` unless ``auto``.
-        etags: what the data's ETags must be, in the order of ``data``; empty does not check.
+        etags: required ETags of the data, in the order of ``data``; empty for no check.
         since: rows before this moment, by ``[columns] time``, are left out.
-        until: so are rows at this moment and later.
-        champion: folder or ``s3://`` URL of the run that made the champion; empty: there is none.
+        until: rows at this moment and later are left out.
+        champion: folder or ``s3://`` URL of the run that made the champion; empty if there is none.
         champion_version: the champion's version in MLflow's registry.
-        worker: which of the run's trainers this is, where several share the search: 0 leads.
+        worker: number of this trainer among those that share the search; 0 leads.
     """
 
     spec: str
@@ -72,13 +70,7 @@ class TrainRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestedModel:
-    """A model that a spec asks for.
-
-    Attributes:
-        model: the model.
-        engine: what fits it.
-        hyperparameters: the space that this engine really searches.
-    """
+    """A model of a spec, the engine that fits it, and the search space on this engine."""
 
     model: ModelDefinition
     engine: str
@@ -87,16 +79,9 @@ class RequestedModel:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request whose spec and data are here.
+    """A request with its spec and data on this machine; ``out`` is the local folder of files to upload.
 
-    Attributes:
-        request: what was asked.
-        spec: the spec.
-        models: the models it asks for, in its order.
-        key: the run's key.
-        files: the data.
-        out: local folder of what will be uploaded.
-        study: address of the database that the run's trainers share a study over; empty: this one is alone.
+    ``study`` is the URL of the database with the study that the trainers share; empty for a single trainer.
     """
 
     request: TrainRequest
@@ -111,13 +96,11 @@ class Job:
 def choose_engine(
     wanted: EngineChoice, model: ModelDefinition, hyperparameters: Mapping[str, Hyperparameter]
 ) -> tuple[str, dict[str, Hyperparameter]]:
-    """Return the engine and the space that it really searches.
-
-    ``auto`` is the GPU where there is one that can do all that the spec asks, else the CPU.
+    """Return the engine and its search space; ``auto`` prefers the GPU if it supports the whole spec.
 
     Raises:
-        SpecError: the engine asked for cannot fit the model, or cannot do what a hyperparameter asks.
-        EngineUnavailableError: it could, but not on this machine; the message says what is missing.
+        SpecError: the requested engine does not support the model or a hyperparameter.
+        EngineUnavailableError: it does, but not on this machine; the message says what is missing.
     """
     if wanted == "cpu":
         return "cpu", for_engine(model, hyperparameters, "cpu")
@@ -135,7 +118,7 @@ def choose_engine(
 
 
 def missing_for_gpu(model: ModelDefinition) -> str:
-    """Say what the gpu engine lacks on this machine; empty if nothing."""
+    """Return what the gpu engine lacks on this machine; empty if nothing."""
     gpus = find_gpus()
     if not gpus:
         return "CUDA's driver offers no NVIDIA GPU to this process"

@@ -18,7 +18,7 @@ from dmls_core.training.request import Job
 SCHEMA = 1
 
 LIBRARIES = ("optuna", "polars", "great-expectations")
-"""What every run uses, whatever its engine."""
+"""Libraries that every run uses, with any engine."""
 
 
 def describe_run(
@@ -67,7 +67,7 @@ def describe_run(
 
 
 def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
-    """Return the data section of ``result.json``, by which a later challenger knows the new rows."""
+    """Return ``data`` of ``result.json``, by which later challengers identify new rows."""
     return {
         "rows": len(data.train) + len(data.test),
         "train_rows": len(data.train),
@@ -89,11 +89,11 @@ BUILDS = {
     "cuml": ("cuml-cu13", "cuml-cu12", "cuml"),
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
 }
-"""Distributions that carry the library of that name."""
+"""Library -> distributions that contain it."""
 
 
 def versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python, of DMLS and of the libraries that are installed."""
+    """Return the versions of Python, of DMLS and of the installed ``libraries``."""
     found = {"python": platform.python_version()}
     for library in ("dmls", *libraries):
         for distribution in BUILDS.get(library, (library,)):

@@ -34,15 +34,11 @@ def to_stderr(line: str) -> None:
 def train(request: TrainRequest, *, progress: Callable[[str], None] = to_stderr) -> dict[str, Any]:
     """Train, tune, check and export a model; return ``result.json``.
 
-    A run that was killed can be started again: it reads finished trials back, and returns the result of a
-    finished run.
-
-    Args:
-        request: spec, data and folder of the run.
-        progress: takes each line of the log.
+    A killed run can be started again: it reads ended trials back, and returns the result of a finished run.
+    ``progress`` takes each line of the log.
 
     Returns:
-        ``result.json``; of a worker other than 0, a short record with the status ``helped``.
+        ``result.json``; for a worker other than 0, a short record with the status ``helped``.
 
     Raises:
         UserError: the spec or the data is wrong; worker 0 also writes it to ``error.json``.
@@ -121,10 +117,9 @@ def _requested_models(request: TrainRequest, spec: Spec) -> tuple[RequestedModel
 
 
 def _study(request: TrainRequest, spec: Spec, say: Callable[[str], None]) -> str:
-    """Return the address of the database with the study that this run's trainers share; empty: none.
+    """Return the URL of the database with the shared study of this run's trainers; empty without one.
 
-    Raises:
-        UserError: this is not worker 0, and there is no shared search.
+    Raise ``UserError`` for workers other than 0 if there is no shared search.
     """
     url = os.environ.get(STUDY_VARIABLE, "")
     if spec.search.workers > 1 and url:
@@ -157,11 +152,7 @@ def _absent(package: str) -> Iterator[None]:
 
 
 def run_train(request: TrainRequest, *, as_json: bool = False) -> None:
-    """Train; print the log to stderr and the result to stdout.
-
-    Args:
-        request: spec, data and folder of the run.
-        as_json: print ``result.json`` instead of a summary.
+    """Train; print the log to stderr, and ``result.json`` (``as_json``) or a summary to stdout.
 
     Raises:
         UserError: the spec or the data is wrong.
@@ -215,21 +206,15 @@ class BackgroundValidation:
         return False
 
     def check(self) -> None:
-        """Raise the validation's failure if it has already failed.
-
-        Raises:
-            DataError: the data violates the expectations.
-            PlatformError: the validation could not run.
-        """
+        """Raise the validation's failure, as ``finish`` does, if it has already failed."""
         if self._process.finished:
             self.finish()
 
     def finish(self) -> float:
-        """Wait for the validation and return the seconds that it took.
+        """Wait for the validation and return its duration in seconds.
 
-        Raises:
-            DataError: the data violates the expectations.
-            PlatformError: the validation could not run.
+        Raise ``DataError`` if the data violates the expectations, ``PlatformError`` if it could not be
+        validated.
         """
         validation = self._process.result(VALIDATION_TIMEOUT)
         if not validation.success:

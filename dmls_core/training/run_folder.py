@@ -32,9 +32,9 @@ SCHEMA = 1
 class RunFolder:
     """The folder that a run writes to, local or in S3.
 
-    Everything in it follows from the run's key, so two trainers of one run do no harm: they write the
-    same trials and the same model. ``result.json`` comes last and is created once: whoever finds it
-    returns it, and changes nothing any more.
+    Its content follows from the run's key, so two trainers of one run do no harm: they write the same trials
+    and the same model. ``result.json`` is created last and once: a trainer that finds it returns it, and
+    changes nothing.
     """
 
     def __init__(self, store: Store) -> None:
@@ -47,9 +47,7 @@ class RunFolder:
     def claim(self, run_key: str) -> dict[str, Any] | None:
         """Mark the folder as this run's; return ``result.json`` if the run is finished.
 
-        Raises:
-            UserError: the folder belongs to another run.
-            StoreError: what says whose it is cannot be read.
+        Raise ``UserError`` if the folder belongs to another run.
         """
         try:
             self.token = secrets.token_hex(4)
@@ -92,9 +90,9 @@ class RunFolder:
         return result
 
     def fail(self, error: DmlsError) -> None:
-        """Write ``error.json`` and that the run failed. Another run's folder stays as it is.
+        """Write ``error.json`` and the failed state, unless the folder is another run's.
 
-        Where the store is what failed this is left undone: ``error`` says more than a second failure.
+        Failures of the store are ignored here, since ``error`` is more informative.
         """
         with suppress(StoreError):
             self._fail(error)
@@ -125,13 +123,13 @@ class RunFolder:
         self._store.put(layout.PROGRESS, _json(self._told))
 
     def trials(self, engine: str) -> list[Trial]:
-        """Return the trials that are there, as far as this engine fitted them."""
+        """Return the trials in the folder that this engine fitted."""
         found = []
         for info in self._store.list(layout.TRIALS):
             try:
                 trial = Trial.from_json(json.loads(self._store.get(info.key)))
             except ValueError:
-                # Of another release, or damaged: it is paid again, and overwritten.
+                # Of another release, or damaged: the trial runs again and overwrites it.
                 continue
             if trial.engine == engine:
                 found.append(trial)
@@ -142,7 +140,7 @@ class RunFolder:
         self._store.put(layout.trial(trial.number), _json(trial.as_json()))
 
     def clock(self) -> tuple[float, int]:
-        """Return the seconds that all attempts to search have taken, and how many there were."""
+        """Return the seconds that all attempts to search have taken, and their number."""
         try:
             known = json.loads(self._store.get(layout.CLOCK))
             return float(known["seconds"]), int(known["starts"])
@@ -151,7 +149,7 @@ class RunFolder:
             return 0.0, 0
 
     def keep_clock(self, seconds: float, starts: int) -> None:
-        """Write what ``clock`` returns."""
+        """Write the values that ``clock`` returns."""
         self._store.put(
             layout.CLOCK, _json({"schema": SCHEMA, "seconds": round(seconds, 3), "starts": starts})
         )
@@ -173,21 +171,17 @@ def _json(data: dict[str, Any]) -> bytes:
 
 
 FIRST_BEAT, LAST_BEAT = 0.5, 15.0
-"""Seconds until the time is first kept, and between two times later: each is twice the one before."""
+"""Seconds until the time is first written, and maximum seconds between later writes; each interval is twice
+the one before."""
 
 STARTS = 3
-"""Attempts that may use up the time without a single trial; a further one is not made."""
+"""Maximum attempts that may use up the time without a single trial."""
 
 
 class SearchClock:
-    """Runs while the block searches.
+    """Keeps the time of a search in the run's folder while the block runs, if there is a timeout.
 
-    A trial that ends keeps its own seconds; what a killed trainer spent on one that did not is known from
-    here alone.
-
-    Args:
-        folder: the run's folder.
-        timeout: the spec's; without one nothing is kept.
+    Ended trials record their own seconds; the clock adds what a killed trainer spent on an unfinished one.
     """
 
     def __init__(self, folder: RunFolder, timeout: float | None) -> None:
@@ -200,12 +194,8 @@ class SearchClock:
     def left(self, done: Sequence[Trial], *, workers: int = 1) -> float | None:
         """Return the timeout for a search that counts ``done`` itself, less the time of unfinished trials.
 
-        Args:
-            done: trials of earlier attempts.
-            workers: trainers that shared them.
-
-        Raises:
-            DataError: the time is up, and attempt after attempt ended without a trial.
+        ``done`` are trials of earlier attempts, which ``workers`` trainers shared. Raise ``DataError`` if the
+        time is up, and attempt after attempt ended without a trial.
         """
         if self._timeout is None:
             return None
@@ -224,7 +214,7 @@ class SearchClock:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the time is up, once ``left`` was asked; ``None`` without a timeout."""
+        """Seconds until the time is up, after a call of ``left``; ``None`` without a timeout."""
         return None if self._timeout is None else self._timeout - self._before
 
     def __enter__(self) -> Self:

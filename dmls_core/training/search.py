@@ -34,9 +34,7 @@ def search_models(
 ) -> tuple[PreparedModel, SearchOutcome]:
     """Search until all trials have ended; return the best model and the outcome.
 
-    Raises:
-        DataError: no trial is complete.
-        PlatformError: the study database failed.
+    Raise ``DataError`` if no trial is complete, and ``PlatformError`` if the study database failed.
     """
     from dmls_core.search.optimize import pick_winner
 
@@ -53,14 +51,7 @@ def run_worker(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> list[Trial]:
-    """Do this worker's part of the search; the leader's ends when all trials have ended.
-
-    Returns:
-        The ended trials.
-
-    Raises:
-        PlatformError: the study database failed.
-    """
+    """Run this worker's part of the search (the leader's lasts to the end); return the ended trials."""
     # Imported here, since it imports Optuna.
     from dmls_core.search.optimize import Worker, optimize
     from dmls_core.search.study import SearchStudy
@@ -109,7 +100,7 @@ def run_worker(
 
 
 def kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
-    """Return the trials in the run's folder that each model's present engine fitted."""
+    """Return the trials in the run's folder that each model's current engine fitted."""
     engines = {candidate.model: candidate.task.engine.device for candidate in candidates}
     return [
         trial
@@ -126,7 +117,7 @@ def _storage(job: Job) -> Iterator[StudyStorage]:
 
         yield LocalStorage()
         return
-    # Imported here, since it imports SQLAlchemy and a driver that other runs do without.
+    # Imported here, since it imports SQLAlchemy and a driver that other runs do not need.
     from dmls_core.search.database import StudyDatabase
 
     database = StudyDatabase(job.study)
@@ -137,7 +128,7 @@ def _storage(job: Job) -> Iterator[StudyStorage]:
 
 
 def _needed_elsewhere(progress: Progress) -> bool:
-    """Return whether a run waits for its first trainer while this one is an extra of another run."""
+    """Return whether another run waits for its first trainer while this one is a helper."""
     url = os.environ.get(QUEUE_VARIABLE, "")
     try:
         waits = bool(url) and has_waiting_run(open_store(url))
@@ -165,5 +156,5 @@ def remove_study(job: Job, folder: RunFolder, progress: Progress) -> None:
             models = [requested.model.name for requested in job.models]
             remove_studies(storage, study_name(job, folder), models)
     except PlatformError as error:
-        # The run is finished, and what is left in the database does no harm.
+        # The run is finished, and the rest of the study in the database does no harm.
         progress.warn(f"the study stays in its database: {error}")

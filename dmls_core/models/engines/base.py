@@ -2,7 +2,7 @@
 
 An engine fits the models of one library on one device. It is one class, registered under the entry point
 ``dmls.engines``; ``docs/extending/engines.md`` shows a complete one. Engine modules import their libraries
-within methods: the catalogue of models is read where these are not installed.
+within methods, so that the catalogue can be read without these libraries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.floating[Any]]
 
 Device = Literal["cpu", "gpu"]
-"""Where an engine computes: ``engine`` in ``[resources]`` of a spec and in ``result.json``."""
+"""Device of an engine: ``engine`` in ``[resources]`` of a spec and in ``result.json``."""
 
 Array = Any
 """An array on the engine's device: NumPy's on ``cpu``, CuPy's on ``gpu``."""
@@ -43,14 +43,14 @@ PARALLEL_CELLS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """How a library takes a hyperparameter, as far as that differs from the spec.
+    """A library's form of a hyperparameter, where it differs from the spec's.
 
     Attributes:
         name: the library's name for it.
         values: value in a spec -> the library's value. ``"none"`` is ``None`` by default.
         aliases: value in a spec -> another value that has the same effect in this library.
-        unsupported: why the library cannot change it from its default; empty: it can.
-        unsupported_values: values that the library does not know.
+        unsupported: why the library cannot change it from its default; empty if it can.
+        unsupported_values: values that the library does not support.
         shares_only: whether a ``count`` must be a float.
     """
 
@@ -94,7 +94,7 @@ class Fitted(ABC):
 
         Returns:
             A function that predicts from these files, in the shapes of ``predict``. Training compares its
-            predictions with the model's own before it publishes the files.
+            predictions with those of the model before it publishes the files.
         """
         raise NotImplementedError(f"{type(self).__name__} has the export format {TREELITE!r}")
 
@@ -105,10 +105,9 @@ class Engine(ABC):
     Attributes:
         name: the engine's name, which is also the name of its entry point.
         device: ``cpu`` or ``gpu``. A model has at most one engine per device.
-        models: definitions of the models that it fits.
         packages: modules that must be importable.
         libraries: distributions whose versions ``result.json`` records.
-        arguments: name of a hyperparameter -> how the library takes it, where that differs from the spec.
+        arguments: hyperparameter -> the library's form of it, where that differs from the spec's.
         export_format: format of the exported model. Triton's FIL backend serves ``treelite`` only.
         target_scale: smallest and largest standard deviation of a regression's target at which the unit of
             the target does not change the trees. A run warns of a target outside of these.
@@ -153,7 +152,7 @@ class Engine(ABC):
         """
 
     def place(self, array: NDArray[Any]) -> Array:
-        """Copy an array to the engine's device: data as well as row indices."""
+        """Copy an array, of data or row indices, to the engine's device."""
         return array
 
     def fetch(self, array: Array) -> NDArray[Any]:
@@ -164,7 +163,7 @@ class Engine(ABC):
 
     @classmethod
     def reader(cls) -> Reader | None:
-        """Return a reader that loads data files on the engine's device; ``None``: Polars reads them."""
+        """Return a reader that loads data files on the engine's device; ``None`` to read them with Polars."""
         return None
 
     @classmethod
@@ -188,7 +187,7 @@ class Engine(ABC):
 
     @classmethod
     def library_arguments(cls, settings: Mapping[str, Scalar]) -> dict[str, Scalar | None]:
-        """Return ``settings``, as ``effective`` returned them, by the library's names and values."""
+        """Return the output of ``effective`` by the library's names and values."""
         found: dict[str, Scalar | None] = {}
         for name, value in settings.items():
             argument = cls.arguments.get(name, SAME)
@@ -202,12 +201,7 @@ class Engine(ABC):
     def recorded(
         cls, settings: Mapping[str, Scalar], library: Mapping[str, Scalar | None]
     ) -> dict[str, Scalar | None]:
-        """Join effective hyperparameters with the other parameters that the library reports.
-
-        Args:
-            settings: as ``effective`` returned them.
-            library: the library's parameters, by its own names.
-        """
+        """Join the output of ``effective`` with the library's other parameters, by the library's names."""
         known = {*cls.library_arguments(settings), *settings}
         merged: dict[str, Scalar | None] = {k: None if v == NONE else v for k, v in settings.items()}
         return merged | {k: v for k, v in library.items() if k not in known}
@@ -243,11 +237,10 @@ class Growing(ABC):
 
     @abstractmethod
     def grow(self, rounds: int) -> FloatArray:
-        """Grow to ``rounds`` rounds in all, no fewer than before.
+        """Grow to ``rounds`` rounds in all, no fewer than before; predict the scored rows.
 
         Returns:
-            The predictions of a model fitted with that many rounds, for the scored rows; see
-            ``Fitted.predict``.
+            The predictions of a model fitted with that many rounds; see ``Fitted.predict``.
 
         Raises:
             DataError: the library rejects the hyperparameters for this data.
@@ -261,9 +254,8 @@ class Binned(ABC):
     def start(self, params: Mapping[str, Scalar]) -> Growing:
         """Return a model without trees.
 
-        Args:
-            params: hyperparameters as ``Engine.fit`` takes them; ``BoostingEngine.binning`` is the same for
-                them as for those that the rows were binned for.
+        For ``params``, ``BoostingEngine.binning`` must be the same as for those that the rows were binned
+        for.
 
         Raises:
             DataError: the library rejects these hyperparameters.
@@ -271,7 +263,7 @@ class Binned(ABC):
 
 
 class BoostingEngine(Engine):
-    """An engine whose models grow round by round: a search stops the poor ones early.
+    """An engine whose models grow round by round: a search stops poor ones early.
 
     Its models have the hyperparameters ``n_estimators`` and ``learning_rate``.
     """
@@ -293,17 +285,9 @@ class BoostingEngine(Engine):
         seed: int,
         threads: int,
     ) -> Binned:
-        """Bin the rows to fit on and the rows to score.
+        """Bin the rows to fit on and the rows to score, ``scored``: (n_scored, n_features).
 
-        Args:
-            model: one of ``models``.
-            params: hyperparameters; only those that ``binning`` returns matter.
-            features: (n_rows, n_features), as ``fit`` takes them.
-            target: (n_rows,), likewise.
-            scored: (n_scored, n_features): the rows to score.
-            n_classes: number of classes, 0 for a regression.
-            seed: the same seed gives the same models as ``fit``.
-            threads: maximum number of CPU threads.
+        The other arguments are those of ``fit``; of ``params``, only those that ``binning`` returns matter.
 
         Raises:
             DataError: the library rejects these hyperparameters for this data.
@@ -335,12 +319,12 @@ def by_name(*definitions: HyperparameterDefinition) -> dict[str, HyperparameterD
 
 
 def useful_threads(features: Array, threads: int) -> int:
-    """Return how many threads make a fit on ``features`` faster."""
+    """Return the number of threads for a fit on ``features``: 1 below ``PARALLEL_CELLS``."""
     return threads if features.size >= PARALLEL_CELLS else 1
 
 
 def refusal(model: ModelDefinition, error: Exception) -> Exception:
-    """Return what to raise if a library fails to fit: ``MemoryError`` or ``DataError``."""
+    """Return the exception to raise if a library fails to fit: ``MemoryError`` or ``DataError``."""
     if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
         return MemoryError(str(error))
     message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -350,10 +334,7 @@ def refusal(model: ModelDefinition, error: Exception) -> Exception:
 def spread_columns(probabilities: FloatArray, codes: NDArray[Any], n_classes: int) -> FloatArray:
     """Add columns of zeros for the classes that the training rows of a fold lack.
 
-    Args:
-        probabilities: (n_rows, len(codes)).
-        codes: the class code of each column.
-        n_classes: number of columns of the result.
+    ``codes`` holds the class code of each column; the result has ``n_classes`` columns.
     """
     import numpy as np
 

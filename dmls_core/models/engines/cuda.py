@@ -1,4 +1,4 @@
-"""What engines on an NVIDIA GPU have in common: arrays on the device, and a reader of data files."""
+"""Shared parts of engines on an NVIDIA GPU: arrays on the device, and a reader of data files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read data files with cuDF.
 
-cuDF parses some invalid CSV values as missing, and a record with too many fields as one without the rest. So
-a column of numbers is returned only if it has no gap, and a file only if every record has the right number of
+cuDF reads some invalid CSV values as missing, and drops the surplus fields of a record. The reader therefore
+returns a column of numbers only if it has no gap, and a file only if every record has the right number of
 fields. The caller reads the other columns and files itself.
 """
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal["float32", "float64", "str"]
-"""The type of a column that is read."""
+"""The type of a column."""
 
 FAILURES = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
-"""What cuDF raises if it cannot read a file; the last two also if the GPU's memory is full."""
+"""Exceptions of cuDF if it cannot read a file; the last two also if the GPU's memory is full."""
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,7 @@ class CudfReader(Reader):
     def csv(
         self, path: Path, kinds: Mapping[int, Kind], *, header_lines: int, columns: int
     ) -> pa.Table | None:
-        """Read columns of a CSV file.
-
-        Args:
-            path: the file.
-            kinds: position of each column -> its type.
-            header_lines: lines above the first record.
-            columns: fields of each record.
+        """Read columns of a CSV file, given ``header_lines`` above the first record of ``columns`` fields.
 
         Returns:
             Columns named by their positions (``"3"``), without columns of numbers that have a gap; ``None``
@@ -47,8 +41,7 @@ class CudfReader(Reader):
         """
         import cudf
 
-        # A record has the right number of fields if its last column has a value and the one after it has
-        # none.
+        # A record has the right number of fields if its last column has a value and the next one has none.
         probes = {columns - 1: "str", columns: "str"} | dict(kinds)
         try:
             frame = cudf.read_csv(
@@ -74,15 +67,7 @@ class CudfReader(Reader):
             return None
 
     def parquet(self, path: Path, kinds: Mapping[str, Kind]) -> pa.Table | None:
-        """Read columns of a Parquet file.
-
-        Args:
-            path: the file.
-            kinds: each column -> its type.
-
-        Returns:
-            The columns by their names; ``None`` if cuDF cannot read the file.
-        """
+        """Read columns of a Parquet file; return ``None`` if cuDF cannot read it."""
         import cudf
 
         try:

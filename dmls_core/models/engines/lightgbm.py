@@ -151,7 +151,7 @@ ALIASES = {
     "boosting_type": "boosting",
     "subsample_for_bin": "bin_construct_sample_cnt",
 }
-"""The spec's name -> LightGBM's own name."""
+"""The spec's name -> LightGBM's name."""
 
 
 class FittedLightGBM(Fitted):
@@ -193,7 +193,7 @@ class FittedLightGBM(Fitted):
 
 
 def class_weights(target: NDArray[Any]) -> FloatArray:
-    """Return a weight per row, shape (n_rows,), that gives every class in ``target`` the same total."""
+    """Return row weights, (n_rows,), that give every class in ``target`` the same total."""
     import numpy as np
 
     _, codes, counts = np.unique(target, return_inverse=True, return_counts=True)
@@ -274,7 +274,7 @@ class LightGBMEngine(BoostingEngine):
 def _options(
     settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int
 ) -> tuple[dict[str, Any], int, bool]:
-    """Return LightGBM's own parameters, the number of rounds, and whether classes are balanced."""
+    """Return LightGBM's parameters, the number of rounds, and whether classes are balanced."""
     options: dict[str, Any] = LightGBMEngine.library_arguments(settings)
     rounds: int = options.pop("n_estimators")
     balanced = options.pop("class_weight", None) == "balanced"

@@ -201,7 +201,7 @@ class XGBoostEngine(BoostingEngine):
     # that gains less than 1e-6, and sums squares in 32 bits.
     target_scale = (1e-3, 1e17)
     xgboost_device: ClassVar[str] = "cpu"
-    """XGBoost's own name of the device."""
+    """XGBoost's name of the device."""
 
     def fit(
         self,
@@ -235,7 +235,7 @@ class XGBoostEngine(BoostingEngine):
         seed: int,
         threads: int,
     ) -> tuple[dict[str, Any], int]:
-        """Return XGBoost's own parameters, and the number of rounds."""
+        """Return XGBoost's parameters, and the number of rounds."""
         options: dict[str, Any] = self.library_arguments(settings)
         rounds: int = options.pop("n_estimators")
         options |= {"device": self.xgboost_device, "seed": seed, "nthread": threads, "verbosity": 0}

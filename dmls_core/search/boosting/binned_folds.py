@@ -15,18 +15,14 @@ KEPT = 6
 
 
 class BinnedFolds:
-    """Bins a fold at its first use, and drops the least recently used one beyond ``KEPT``."""
+    """Bins each fold at its first use; keeps the ``KEPT`` most recently used ones."""
 
     def __init__(self, task: SearchTask) -> None:
         self._task = task
         self._kept: OrderedDict[tuple[Scalar, ...], Binned] = OrderedDict()
 
     def get(self, number: int, params: Mapping[str, Scalar]) -> Binned:
-        """Return the fold ``number`` in the bins that ``params`` ask for.
-
-        Raises:
-            DataError: the library refuses the hyperparameters on this data.
-        """
+        """Return the fold ``number`` in the bins of ``params``."""
         task = self._task
         engine = cast("BoostingEngine", task.engine)
         key = (number, *engine.binning(task.model, params))

@@ -1,4 +1,4 @@
-"""The scores of one trial's boosters by rounds."""
+"""The learning curve of one trial's boosters: scores by rounds."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from dmls_core.search.task import SearchTask
 from dmls_core.search.trial import Surface
 
 TIE_BREAK = 1e-6
-"""Weight of the log loss among equal scores: so small that it never outweighs a better score."""
+"""Weight of the log loss among equal scores: too small to outweigh a better score."""
 
 
 def loss_share(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
     """Return the log loss mapped to 0 (best) to 1; it ranks models with equal scores.
 
-    Scores are often equal if a fold has few rows and the metric counts correct predictions.
-
-    Args:
-        truth: (n_rows,) class codes.
-        prediction: (n_rows, n_classes) probabilities; values of shape (n_rows,) give 0.
+    Scores are often equal if a fold has few rows and the metric counts correct predictions. Values, of shape
+    (n_rows,), give 0; probabilities have the shape (n_rows, n_classes).
     """
     if prediction.ndim == 1:
         return 0.0
@@ -32,12 +29,7 @@ def loss_share(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
 
 
 class Curve:
-    """The scores of each fold's booster at each of the rounds where it was scored.
-
-    Args:
-        read: the rounds that ``n_estimators`` may take.
-        task: has the direction.
-    """
+    """The scores of each fold's booster at the rounds where it was scored."""
 
     def __init__(self, read: Sequence[int], task: SearchTask) -> None:
         self._read = frozenset(read)
@@ -52,14 +44,11 @@ class Curve:
         self._folds[fold][rounds] = score, share
 
     def best(self) -> int:
-        """Return the rounds with the best mean over the folds so far.
-
-        They are a value of ``n_estimators`` as soon as one is scored.
-        """
+        """Return the rounds with the best mean score: a value of ``n_estimators``, if one is scored."""
         return max(self._common(), key=lambda rounds: self._sign * self._tie_broken(rounds))
 
     def earliest(self) -> int:
-        """Return the first rounds with the best score so far: more rounds have not improved it."""
+        """Return the fewest rounds with the best score so far: more rounds have not improved it."""
         return max(sorted(self._common()), key=lambda rounds: self._sign * self._mean(rounds))
 
     def score(self) -> float:
@@ -79,13 +68,13 @@ class Curve:
         return tuple(scores[self.best()][0] for scores in self._folds)
 
     def reached(self) -> str:
-        """Return how far the boosters have grown, for people."""
+        """Return the boosters' progress as text for a message."""
         if len(self._folds) > 1:
             return f"{len(self._folds)} folds"
         return f"{max(self._folds[0])} rounds of the first fold"
 
     def surface(self, name: str) -> Surface | None:
-        """Return the scores by the values of the hyperparameter ``name``, if any is scored yet."""
+        """Return the scores by values of the hyperparameter ``name``; ``None`` before the first."""
         legal = [rounds for rounds in self._common() if rounds in self._read]
         if not legal:
             return None
@@ -100,7 +89,7 @@ class Curve:
         return self._mean(rounds) - self._sign * TIE_BREAK * share
 
     def _common(self) -> list[int]:
-        """Return the rounds at which every fold is scored; once possible, values of ``n_estimators`` only."""
+        """Return the rounds scored on every fold; as soon as possible, only values of ``n_estimators``."""
         rounds = [one for one in self._folds[0] if all(one in scores for scores in self._folds)]
         legal = [one for one in rounds if one in self._read]
         return legal or rounds

@@ -1,4 +1,4 @@
-"""Scores a trial of boosted trees in growing steps: rounds on the first fold, then the other folds."""
+"""Score a trial of boosted trees in growing steps: rounds on the first fold, then the other folds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
 
 EARLY_STEPS = 2
-"""Steps on the first fold before it is grown to the end."""
+"""Steps on the first fold before its booster grows to the end."""
 
 
 class _StoppedError(Exception):
@@ -26,10 +26,10 @@ class _StoppedError(Exception):
 
 
 class BoostingObjective(Objective):
-    """Scores all values of ``n_estimators`` on boosters that grow; see ``Objective``.
+    """Scores all values of ``n_estimators`` on growing boosters; see ``Objective``.
 
-    A trial's first two steps are the first fold's booster after few and after more rounds; then follow the
-    first fold grown to the end, and each further fold. The first fold decides how far the others are grown.
+    The first two steps score the first fold's booster after few and after more rounds. The next steps are the
+    first fold grown to the end, and each further fold. The first fold decides how far the others grow.
     """
 
     def __init__(self, task: SearchTask, space: Space) -> None:
@@ -101,8 +101,7 @@ class BoostingObjective(Objective):
         rate = float(task.engine.effective(task.model, settings)["learning_rate"])
         last = read[-1]
         targets = (*rung_rounds(rate, last), last)
-        # Between values that ``n_estimators`` may take, growing stops at the last one: it is rung_rounds
-        # there.
+        # A rung between two values of ``n_estimators`` is scored at the lower one: growing stops there.
         ahead = deque(sorted({*read, *(target for target in targets if target < read[0])}))
         grown: list[int] = []
         growing = self._start(0, settings)

@@ -1,4 +1,4 @@
-"""Rounds at which a growing booster is scored, compared with others, and stopped."""
+"""Rounds at which a growing booster is scored, compared with other boosters, and stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmls_core.spec.hyperparameters import Choice
 ROUNDS = "n_estimators"
 
 SCORED_ROUNDS = 32
-"""Maximum values of ``n_estimators`` that are scored, for a range."""
+"""Maximum number of values of a range of ``n_estimators`` that are scored."""
 
 RUNG_ROUNDS, RATE_EXPONENT = 4.0, 0.8
 """The first rung is at ``RUNG_ROUNDS / learning_rate ** RATE_EXPONENT`` rounds. At equal rounds, slow
@@ -19,9 +19,9 @@ learners, which are often better in the end, would be pruned; at equal progress 
 cost most."""
 
 SECOND_RUNG = 2.0
-"""The second rung is at so many times the rounds of the first: this takes a tenth to a fifth fewer rounds
-than one rung at 6 and 0.7. Rungs as early as 3 and 0.7 halved the rounds, and lost 0.009 of the cross-
-validated r2 of LightGBM on diabetes."""
+"""The second rung has this many times the rounds of the first: a tenth to a fifth fewer rounds in all than
+one rung at 6 and 0.7. Rungs as early as 3 and 0.7 halved the rounds, and lost 0.009 of the cross-validated r2
+of LightGBM on diabetes."""
 
 EARLY = 3
 """The first rung is at a third of all rounds at the latest."""
@@ -36,7 +36,7 @@ MIN_PATIENCE = 2.0
 def scored_rounds(model: ModelDefinition, space: Space) -> tuple[int, ...]:
     """Return the values of ``n_estimators`` that are scored, ascending.
 
-    All values of a choice are scored; of a range at most ``SCORED_ROUNDS``, evenly spread over the logarithm.
+    All values of a choice are scored; of a range at most ``SCORED_ROUNDS``, evenly spread on a log scale.
     """
     wanted = space.searched.get(ROUNDS)
     if wanted is None:
@@ -61,5 +61,5 @@ def rung_rounds(learning_rate: float, last: int) -> tuple[int, int]:
 
 
 def has_plateaued(rounds: int, best: int, learning_rate: float) -> bool:
-    """Return whether a booster stops at ``rounds``, if its best score is at ``best`` rounds."""
+    """Return whether a booster with its best score at ``best`` rounds stops at ``rounds``."""
     return rounds - best >= max(PATIENCE * rounds, MIN_PATIENCE / learning_rate)

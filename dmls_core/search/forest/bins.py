@@ -9,26 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 255
-"""Maximum bins of a feature. A feature with no more values than that loses none."""
+"""Maximum bins of a feature; a feature with no more values than this loses none."""
 
 SAMPLE = 100_000
-"""Maximum rows that quantiles are computed from."""
+"""Maximum number of rows that quantiles are computed from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Encodes features as codes, and decodes thresholds between codes to thresholds between values.
+    """Encodes features as bin codes, and decodes thresholds between codes to thresholds between values.
 
-    Attributes:
-        edges: per feature, ascending float32: code k holds the values above ``edges[k - 1]`` up to
-            ``edges[k]``.
+    Per feature, ``edges`` are ascending: code k holds the values above ``edges[k - 1]`` up to ``edges[k]``.
     """
 
     edges: tuple[NDArray[np.float32], ...]
 
     @classmethod
     def of(cls, features: NDArray[np.float32], *, seed: int) -> Bins:
-        """Find the bins of (n_rows, n_features) float32 without missing values."""
+        """Return the bins of features without missing values: (n_rows, n_features) float32."""
         rows: Any = slice(None)
         if len(features) > SAMPLE:
             rows = np.sort(np.random.default_rng(seed).choice(len(features), SAMPLE, replace=False))
@@ -42,16 +40,10 @@ class Bins:
         return codes
 
     def decode(self, features: NDArray[np.int64], thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return thresholds between values that split rows as those between codes do.
+        """Return thresholds between values that split rows as the thresholds between codes do.
 
-        ``code <= t`` is ``value <= edges[floor(t)]``.
-
-        Args:
-            features: (n_nodes,) column of each node's split; negative in a leaf.
-            thresholds: (n_nodes,) between codes.
-
-        Returns:
-            (n_nodes,): thresholds that are float32 numbers; leaves keep theirs.
+        ``code <= t`` is ``value <= edges[floor(t)]``. ``features`` holds the column of each node's split,
+        negative in a leaf, whose threshold stays. All arrays have the shape (n_nodes,).
         """
         found = thresholds.copy()
         inner = np.flatnonzero(features >= 0)
@@ -62,7 +54,7 @@ class Bins:
 
 
 def _edges(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return float32 edges between neighbouring values: half way, as scikit-learn splits."""
+    """Return float32 edges half way between neighbouring values, as scikit-learn splits."""
     ordered, counts = np.unique(values, return_counts=True)
     if len(ordered) > BINS:
         # Quantiles of the rows: a bin ends at the last value that fits.

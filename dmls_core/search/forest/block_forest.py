@@ -1,4 +1,4 @@
-"""A forest that an engine grows in blocks, each a forest of its own, scored on the engine's device.
+"""A forest that an engine grows in blocks, each a separate forest, scored on the engine's device.
 
 Engines whose forests cannot grow further (cuML's) fit a new forest, with another seed, for the missing trees.
 Its trees are read from the Treelite model; rows descend all trees of a block at once, by operations that
@@ -26,7 +26,7 @@ MAX_PREDICTIONS = 4 * 2**20
 
 
 class BlockForest(ForestScorer):
-    """A forest of an engine that fits whole forests only; it keeps nothing but sums of their predictions."""
+    """A forest of an engine that fits whole forests only; it keeps only the sums of their predictions."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class BlockForest(ForestScorer):
 
     @property
     def nbytes(self) -> int:
-        """Memory of its sums."""
+        """Memory of its sums in bytes."""
         return sum(int(sums.nbytes) for sums in self._sums)
 
     def grow(self, trees: int) -> None:
@@ -79,7 +79,7 @@ class BlockForest(ForestScorer):
         self._trees = trees
 
     def first_equal(self) -> list[int]:
-        """Return every pruning itself: each has sums of its own."""
+        """Return every pruning itself: each has separate sums."""
         return list(range(len(self._parts.limits)))
 
     def has_votes(self) -> NDArray[np.bool_]:
@@ -97,7 +97,7 @@ class BlockForest(ForestScorer):
 
 
 def seed_of_block(seed: int, trees: int) -> int:
-    """Return the seed of the block after so many trees: with one seed all blocks would be equal."""
+    """Return the seed of the block after ``trees`` trees; with one seed, all blocks would be equal."""
     return int(np.random.SeedSequence([seed, trees]).generate_state(1)[0])
 
 
@@ -108,20 +108,12 @@ def sum_predictions(
     rows: int,
     engine: Engine,
 ) -> Iterator[tuple[int, Array]]:
-    """Yield the predictions of trees under each pruning.
+    """Yield the position of each pruning and the sum of the trees' predictions under it.
 
     A row's node under a limit of depth is its node after so many steps; a limit of rows turns nodes into
-    leaves before the rows descend.
-
-    Args:
-        trees: the trees.
-        limits: values of ``max_depth`` and ``min_samples_split``.
-        probe: (n_scored, n_features) on the engine's device.
-        rows: rows of the matrix that the trees have grown on.
-        engine: the engine.
-
-    Yields:
-        The position of a pruning, and the sum of the trees' predictions: (n_scored, outputs) on the device.
+    leaves before the rows descend. ``limits`` are values of ``max_depth`` and ``min_samples_split``;
+    ``probe`` is (n_scored, n_features), and each sum (n_scored, outputs), on the engine's device; ``rows`` is
+    the number of rows that the trees have grown on.
     """
     place = engine.place
     features, thresholds, values = place(trees.features), place(trees.thresholds), place(trees.values)

@@ -1,4 +1,4 @@
-"""One structural configuration of a forest, and its forests while they grow."""
+"""One structural configuration of a forest, and its growing forests."""
 
 from __future__ import annotations
 
@@ -25,13 +25,9 @@ GROUPS = 16
 
 
 class Configuration:
-    """A configuration and the forests that grow for it.
+    """A structural configuration and the forests that grow for it.
 
-    Attributes:
-        number: number of its trial.
-        params: its structural hyperparameters.
-        seconds: wall-clock seconds spent on it.
-        intermediate_values: the extrapolated score after each rung.
+    ``intermediate_values`` holds the extrapolated score after each rung.
     """
 
     def __init__(
@@ -51,14 +47,14 @@ class Configuration:
         self._data = data
         self._scores: dict[int, tuple[tuple[float, ...], ...]] = {}
         self._forests: list[IncrementalForest | BlockForest] = []
-        # The sizes that its forests went through: the blocks of a ``BlockForest`` depend on them.
+        # Sizes that its forests went through: the blocks of a ``BlockForest`` depend on them.
         self._stages: list[int] = []
         generator = np.random.default_rng(task.seed)
         self._groups = [generator.permutation(len(split.truth)) % GROUPS for split in data.splits]
 
     @property
     def forests(self) -> list[IncrementalForest | BlockForest]:
-        """Its forests; if they were freed, the same trees grow again."""
+        """Its forests; freed forests grow again with the same trees."""
         if not self._forests:
             task = self._task
             threads = useful_threads(task.features, task.threads)
@@ -73,12 +69,12 @@ class Configuration:
 
     @property
     def trees(self) -> int:
-        """Trees of its forests."""
+        """Number of trees of each forest."""
         return self._stages[-1] if self._stages else 0
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory of its forests."""
+        """Approximate memory of its forests in bytes."""
         return sum(forest.nbytes for forest in self._forests)
 
     def free(self) -> None:
@@ -86,10 +82,9 @@ class Configuration:
         self._forests = []
 
     def grow(self, trees: int) -> None:
-        """Grow to ``trees`` trees and score every pruning there and at each size of the space on the way.
+        """Grow to ``trees`` trees; score every pruning there and at each smaller size of the space.
 
-        Raises:
-            DataError: scikit-learn refuses the configuration, or the metric is undefined for the rows.
+        Raise ``DataError`` if the library refuses the configuration, or the metric is undefined for the rows.
         """
         if trees <= self.trees:
             return
@@ -100,7 +95,7 @@ class Configuration:
             self.seconds += time.monotonic() - started
 
     def _grow(self, trees: int) -> None:
-        # The gain of the first trees is what the score is extrapolated from.
+        # The score is extrapolated from the gain of the first trees.
         early = 0 if self.trees else max(1, trees // 3)
         sizes = {early, trees, *self._parts.sizes}
         for size in sorted(size for size in sizes if self.trees < size <= trees):
@@ -116,21 +111,21 @@ class Configuration:
         self.intermediate_values.append(self.extrapolated_score())
 
     def means(self) -> NDArray[np.float64]:
-        """Return the scores by size, ascending, and pruning: (n_sizes, n_limits), the mean over forests."""
+        """Return the mean scores over forests, (n_sizes, n_limits), with ascending sizes."""
         return np.array([np.mean(self._scores[size], axis=0) for size in sorted(self._scores)])
 
     def scores_by_size(self) -> dict[int, float]:
-        """Return the score of the best pruning by number of trees, ascending."""
+        """Return number of trees -> score of the best pruning, ascending."""
         means = self.means()
         best = best_limits(means, self._task.direction)
         return dict(zip(sorted(self._scores), means[:, best].tolist(), strict=True))
 
     def extrapolated_score(self) -> float:
-        """Return the expected score at the largest size of the space; see ``halving.extrapolate``."""
+        """Return the expected score at the largest size of the space; see ``extrapolate``."""
         return extrapolate(self.scores_by_size(), self._parts.sizes[-1])
 
     def rung(self) -> Rung:
-        """Return what successive halving compares it by."""
+        """Return the rung that successive halving compares."""
         scores, last = self.scores_by_size(), self._parts.sizes[-1]
         parts = self._jackknife()
         share = float(np.mean([forest.voting_share() for forest in self.forests]))
@@ -158,7 +153,7 @@ class Configuration:
         return Trial(self.number, "failed", name, self.params, seconds=self.seconds, message=str(error))
 
     def trial(self, state: State, message: str = "") -> Trial:
-        """Return the trial so far: its parameters are the best setting of the largest size reached."""
+        """Return the trial so far; its parameters are the best setting of the largest size reached."""
         parts = self._parts
         sizes = sorted(self._scores)
         means = self.means()

@@ -31,13 +31,11 @@ NEGLIGIBLE_GAIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What one rung found out about a trial.
+    """The result of one rung of a trial.
 
-    Attributes:
-        trial: the trial so far; ``steps`` is the number of trees, the last of ``intermediate_values`` the
-            extrapolated score.
-        jackknife: the extrapolated score without each group of rows.
-        converged: whether more trees would not improve the score noticeably.
+    ``trial`` is the trial so far: ``steps`` is the number of trees, and the last of ``intermediate_values``
+    the extrapolated score; ``jackknife`` is that score without each group of rows. If ``converged``, more
+    trees would not improve the score noticeably.
     """
 
     trial: Trial
@@ -47,13 +45,10 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A trial that goes on to the next rung.
+    """A trial that goes on to the next rung, of ``trees`` trees; ``first`` is the trial after the first rung.
 
-    Attributes:
-        first: the trial after the first rung.
-        path: trees after each rung so far, ascending; their growth is repeated by a worker that lacks them.
-        trees: trees of the next rung.
-        survivors: numbers of all trials that are still in the search.
+    ``path`` holds the trees after each rung so far, ascending: a worker without the forests repeats their
+    growth. ``survivors`` are the numbers of all trials that are still in the search.
     """
 
     first: Trial
@@ -64,12 +59,10 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from the rungs so far.
+    """The decision that follows from the rungs so far.
 
-    Attributes:
-        promotions: trials to promote now, the best first.
-        ended: trials whose end is decided, the winner last.
-        leaders: the latest state of the surviving trials, the best first.
+    ``promotions`` are the trials to promote now and ``leaders`` the latest states of the surviving trials,
+    each the best first; ``ended`` are trials whose end is decided, the winner last.
     """
 
     promotions: tuple[Promotion, ...]
@@ -79,15 +72,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class SuccessiveHalving:
-    """Decides which configurations go on.
+    """Decides which configurations go on; ``sizes`` are the numbers of trees that are scored, ascending.
 
-    It keeps no state: every decision follows from the trials and their rungs, whichever worker asks.
-
-    Attributes:
-        sizes: numbers of trees that are scored, ascending.
-        first_trees: trees of the first rung.
-        configurations: expected number of configurations.
-        sign: 1 if a higher score is better, else -1.
+    It keeps no state: every decision follows from the trials and their rungs, in any worker.
     """
 
     sizes: tuple[int, ...]
@@ -96,13 +83,10 @@ class SuccessiveHalving:
     sign: int
 
     def decide(self, first: Sequence[Trial], rungs: Mapping[int, Sequence[Rung]], *, late: bool) -> Decision:
-        """Return what follows from a complete first rung.
+        """Return the decision that follows from a complete first rung (without failed and repeated trials).
 
-        Args:
-            first: the trials of the first rung, without failed and repeated ones.
-            rungs: of each promoted trial, by number.
-            late: whether the time is up: the best trial wins after the current rung, and grows to the next
-                size of the space only.
+        ``rungs`` are those of each promoted trial, by number. If ``late`` (the time is up), the best trial
+        wins after the current rung, and grows to the next size of the space only.
         """
         ended: list[Trial] = []
         ordered = sorted(first, key=lambda trial: (-self.sign * trial.intermediate_values[0], trial.number))
@@ -194,13 +178,7 @@ class SuccessiveHalving:
 
 
 def first_rung_trees(trees: int, configurations: int, rows: int) -> int:
-    """Return the trees of the first rung: all configurations together cost about a third of a full forest.
-
-    Args:
-        trees: trees of a full forest.
-        configurations: expected number of configurations.
-        rows: training rows.
-    """
+    """Return the trees of the first rung: all configurations cost about a third of a full forest."""
     few = min(MAX_FIRST_TREES, MIN_FIRST_ROWS // max(1, rows))
     return min(trees, max(MIN_FIRST_TREES, few, trees // (3 * configurations)))
 
@@ -243,14 +221,8 @@ def remaining_gain(scores: Mapping[int, float], last: int) -> float | None:
     """Return the expected gain of a forest's score up to ``last`` trees.
 
     The gain falls as one over the number of trees (Probst and Boulesteix, 2018, "To tune or not to tune the
-    number of trees in random forest"), so the gain since a third of the trees yields it.
-
-    Args:
-        scores: by number of trees.
-        last: the largest number of trees.
-
-    Returns:
-        The gain; ``None`` if no forest of a third of the trees was scored.
+    number of trees in random forest"), so the gain since a third of the trees yields it. The result is
+    ``None`` if no forest of a third of the trees was scored. ``scores`` maps numbers of trees to scores.
     """
     trees = max(scores)
     before = [size for size in scores if size <= trees / 3]
@@ -266,28 +238,18 @@ def extrapolate(scores: Mapping[int, float], last: int) -> float:
 
 
 def converged(scores: Mapping[int, float], last: int, error: float, share: float) -> bool:
-    """Return whether a larger forest would not be noticeably better.
+    """Return whether a larger forest, of ``last`` trees, would not be noticeably better.
 
-    All trees vote on a new row, but only a share of them on a scored row: the score is that of a smaller
-    forest, and the model has only this share of the remaining gain ahead of it.
-
-    Args:
-        scores: by number of trees; higher is better.
-        last: the largest number of trees.
-        error: standard error of the score.
-        share: share of the trees that vote on a scored row.
+    All trees vote on a new row, but only a ``share`` of them on a scored row: the score is that of a smaller
+    forest, and the model has only this share of the remaining gain ahead of it. ``scores`` are by number of
+    trees, higher is better; ``error`` is the standard error of the score.
     """
     left = remaining_gain(scores, last)
     return left is not None and share * left <= NEGLIGIBLE_GAIN * error
 
 
 def confidence_of(ahead: float, jackknife: NDArray[np.float64]) -> float:
-    """Return the confidence, from 0.5 to 1, that the better of two scores is really better.
-
-    Args:
-        ahead: difference of the scores, 0 or more.
-        jackknife: the difference without each group of rows.
-    """
+    """Return the confidence, from 0.5 to 1, that a score ``ahead`` of another one is really better."""
     error = standard_error(jackknife)
     if error == 0:
         return 1.0 if ahead > 0 else 0.5
@@ -299,13 +261,9 @@ def survivors(
 ) -> tuple[list[int], list[float]]:
     """Return which configurations go on: a third at most, without those that are worse with 95 % confidence.
 
-    Args:
-        scores: of each configuration; higher is better.
-        jackknifes: of each configuration, its score without each group of rows.
-
-    Returns:
-        Positions of those that go on, the best first; and of each configuration the confidence that the best
-        one is better.
+    Each configuration has a score (higher is better) and a jackknife: its score without each group of rows.
+    The result holds the positions of those that go on, the best first, and for every configuration the
+    confidence that the best one is better.
     """
     order = sorted(range(len(scores)), key=lambda position: -scores[position])
     best = order[0]

@@ -1,4 +1,4 @@
-"""A scikit-learn forest that grows tree by tree, with its predictions under every pruning."""
+"""A scikit-learn forest that grows tree by tree and keeps its predictions under every pruning."""
 
 from __future__ import annotations
 
@@ -24,21 +24,18 @@ NODE_BYTES = 64
 """Memory of a node in scikit-learn, without its value."""
 
 CHUNK = 2**18
-"""Numbers that are copied at once: of rows that descend a tree, or of predictions that are summed."""
+"""Numbers that are copied at once, for rows that descend a tree or predictions that are summed."""
 
 CHECKED = 2
-"""Trees that scikit-learn's forest grows by itself, with all its checks."""
+"""Trees that scikit-learn's forest grows itself, with all its checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreePredictions:
     """The predictions of one tree for the rows that it is scored on.
 
-    Attributes:
-        tree: the tree.
-        rows: (n_predicted,) positions among the scored rows.
-        leaves: (n_predicted,) the leaf of each.
-        pruned_leaves: (n_nodes, n_limits); see ``Nodes.pruned_leaves``.
+    ``rows`` are positions among the scored rows and ``leaves`` the leaf of each, both (n_predicted,); for
+    ``pruned_leaves``, see ``Nodes.pruned_leaves``.
     """
 
     tree: Tree
@@ -48,10 +45,7 @@ class TreePredictions:
 
 
 class IncrementalForest(ForestScorer):
-    """A forest of scikit-learn. Grown in steps, it equals the forest of a single fit.
-
-    Its trees split bin codes if the data is binned.
-    """
+    """A forest of scikit-learn. Grown in steps, it equals the forest of a single fit."""
 
     def __init__(
         self,
@@ -83,16 +77,12 @@ class IncrementalForest(ForestScorer):
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory."""
+        """Approximate memory in bytes."""
         nodes = sum(tree.node_count for tree in self._trees)
         return int(nodes * (NODE_BYTES + 8 * self.outputs) + self._sums.nbytes)
 
     def grow(self, trees: int) -> None:
-        """Grow to ``trees`` trees, or stay as it is if there are as many.
-
-        Raises:
-            DataError: scikit-learn refuses the hyperparameters.
-        """
+        """Grow to ``trees`` trees; see ``ForestScorer.grow``."""
         if trees <= self.trees:
             return
         if self.trees < CHECKED < trees:
@@ -107,11 +97,11 @@ class IncrementalForest(ForestScorer):
                 self._add(predictions)
 
     def _fit(self, trees: int) -> list[tuple[Tree, NDArray[np.int64] | None]]:
-        """Let scikit-learn grow the missing trees; return them as ``TreeBuilder.grow`` does."""
+        """Grow the missing trees in scikit-learn; return them as ``TreeBuilder.grow`` does."""
         before = self.trees
         self._forest.set_params(n_estimators=trees)
         try:
-            # The first fit has checked the data: on few rows, to check it again takes longer than the trees.
+            # The first fit has checked the data: on few rows, a second check takes longer than the trees.
             with (
                 sklearn.config_context(assume_finite=True, skip_parameter_validation=before > 0),
                 warnings.catch_warnings(),
@@ -158,7 +148,7 @@ class IncrementalForest(ForestScorer):
             self._sums[predictions.rows[chunk]] += np.take(values, ends, axis=0)
 
     def _split_slots(self, pruned_leaves: NDArray[np.int32]) -> None:
-        """Give prunings sums of their own from the first tree on in which they differ."""
+        """Give prunings separate sums from the first tree on in which they differ."""
         places: dict[tuple[int, bytes], int] = {}
         before = self._sums.shape[1]
         # For each slot, the slot that its sums are copied from.

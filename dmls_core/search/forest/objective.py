@@ -1,4 +1,4 @@
-"""Scores configurations of forests: one large forest also yields the scores of all smaller ones."""
+"""Score configurations of forests: one large forest also yields the scores of all smaller ones."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from dmls_core.search.forest.scoring import ScoringData
 
 FIRST_RUNG_BYTES = 256 * 2**20
-"""Memory for the forests of the first rung that may go on; the others grow again if they do."""
+"""Memory for the forests of the first rung that may be promoted; others are grown again if promoted."""
 
 GROWN_BYTES = 2 * 2**30
-"""Memory for the forests of later rungs; those of the worst configurations beyond it grow again."""
+"""Memory for the forests of later rungs; beyond it, the worst configurations are freed and grown again."""
 
 SYNONYMS: Mapping[tuple[str, Scalar], Scalar] = {("criterion", "log_loss"): "entropy"}
 """Values of hyperparameters that scikit-learn treats as another value."""
@@ -43,11 +43,6 @@ class ForestObjective(HalvingObjective):
 
     ``evaluate`` grows the first rung, and synchronous successive halving promotes the best configurations.
     The score of each number of trees, and of each pruning of them, is read from the same forest.
-
-    Args:
-        task: data and metric; its rows are prepared at the first trial.
-        space: the whole space.
-        n_trials: trials of the whole search.
     """
 
     def __init__(self, task: SearchTask, space: Space, n_trials: int) -> None:
@@ -107,7 +102,7 @@ class ForestObjective(HalvingObjective):
         return frozenset(self._held)
 
     def identity(self, params: Mapping[str, Scalar]) -> str:
-        """Return a text that is equal for configurations that the engine treats as the same."""
+        """Return a text that is equal for configurations that are the same to the engine."""
         asked = {name: params[name] for name in self.suggested.searched}
         asked = {name: SYNONYMS.get((name, value), value) for name, value in asked.items()}
         found = self.task.engine.effective(self.task.model, self.suggested.fixed | asked)
@@ -118,8 +113,8 @@ class ForestObjective(HalvingObjective):
     def fitted(self, best: Trial) -> Fitted | None:
         """Return the best configuration's forest, pruned to the best setting.
 
-        A worker that does not hold the forest grows the same one again. Forests that were scored on folds
-        have not seen all rows: they yield ``None``.
+        A worker that does not hold the forest grows the same one again. Forests scored on folds have not seen
+        all rows: they yield ``None``.
         """
         data = self._scoring_data()
         if not data.out_of_bag:
@@ -178,12 +173,7 @@ class ForestObjective(HalvingObjective):
 
 
 def columns_per_split(value: Scalar, columns: int) -> Scalar:
-    """Return how many columns a split of scikit-learn's trees may choose from.
-
-    Args:
-        value: a value of ``max_features``.
-        columns: number of columns.
-    """
+    """Return the number of ``columns`` that a split may choose from, for a value of ``max_features``."""
     if value == NONE:
         return columns
     if value in {"sqrt", "log2"}:

@@ -21,17 +21,17 @@ SUMS_BYTES = 128 * 2**20
 """Memory for the sums of one forest's predictions; beyond it, fewer rows are scored."""
 
 MIN_SCORED = 2_000
-"""Rows that are scored whatever memory they take."""
+"""Number of rows that are scored regardless of the memory they take."""
 
 MAX_SCORED = 50_000
-"""Maximum rows that are scored: more rows would not separate configurations better than new data does."""
+"""Maximum scored rows: more rows would not separate configurations better than new data does."""
 
 EVERY_FOLD_ROWS = 5_000
 """Rows up to which forests without out-of-bag rows are scored on every fold; beyond, on the first one."""
 
 MAX_DRAWS = 1.5
-"""Maximum mean number of draws of a row by one tree for out-of-bag scores: a fifth of the trees has not seen
-the row then."""
+"""Maximum mean number of draws of a row by one tree for out-of-bag scores; at this number, a fifth of the
+trees has not seen the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ScoringSplit:
         probe: (n_probed, n_features) matrix with the rows to score.
         scored: (n_scored,) positions of these rows in ``probe``.
         truth: (n_scored,) their target.
-        out_of_bag: whether ``probe`` is ``features``, and trees vote on the rows that they have not seen.
+        out_of_bag: ``probe`` is ``features``, and trees vote only on rows that they have not seen.
     """
 
     features: Array
@@ -59,9 +59,7 @@ class ScoringSplit:
 class ScoringData:
     """The splits of a task: a forest grows on each, and the score is the mean.
 
-    Attributes:
-        splits: a single one for out-of-bag scores; else one for each scored fold.
-        bins: the bins of the features; ``None`` if they are not binned.
+    There is a single one for out-of-bag scores, else one for each scored fold.
     """
 
     splits: tuple[ScoringSplit, ...]
@@ -74,18 +72,14 @@ class ScoringData:
 
 
 def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
-    """Prepare the rows of a task.
+    """Return the rows of a task to grow on and to score, for ``limits`` prunings of each tree.
 
-    Args:
-        task: data and metric.
-        space: scores are out of bag if every forest of it draws its rows.
-        limits: number of prunings of each tree.
+    Scores are out of bag if every forest of ``space`` draws its rows.
     """
     bins = None
     features = task.features
     on_cpu = task.engine.device == "cpu"
-    # Extra trees draw thresholds between values; between codes they would be different trees. cuML has bins
-    # of its own.
+    # Extra trees draw thresholds between values, and would differ on codes. cuML bins features itself.
     if on_cpu and task.model.family == "random-forest":
         bins = Bins.of(features, seed=task.seed)
         features = bins.encode(features)
@@ -117,7 +111,7 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
 
 
 def _most_drawn(task: SearchTask, space: Space) -> float:
-    """Return the maximum, over a space, of the mean number of draws of a row of the rarest class by one tree.
+    """Return the maximum, over a space, of the mean draws of a row of the rarest class by one tree.
 
     With balanced classes, scikit-learn draws rows of rare classes more often: of two classes, each row of one
     with a twentieth of the rows ten times, and hardly any tree would be out of bag for it. ``max_samples``
@@ -143,13 +137,8 @@ def _values(space: Space, name: str) -> tuple[Scalar, ...]:
 class ForestScorer(ABC):
     """A growing forest on one split.
 
-    Args:
-        task: data and metric.
-        split: the rows.
-        target: target of the rows that it grows on, in the CPU's memory.
-
-    Attributes:
-        codes: the classes among these rows, of which a fold may lack some; ``None`` for a regression.
+    ``target`` is the target of the rows that it grows on, in the CPU's memory. ``codes`` are the classes
+    among these rows, of which a fold may lack some; ``None`` for a regression.
     """
 
     def __init__(self, task: SearchTask, split: ScoringSplit, target: NDArray[Any]) -> None:
@@ -170,15 +159,11 @@ class ForestScorer(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Approximate memory."""
+        """Approximate memory in bytes."""
 
     @abstractmethod
     def grow(self, trees: int) -> None:
-        """Grow to ``trees`` trees, if there are fewer.
-
-        Raises:
-            DataError: the library refuses the hyperparameters.
-        """
+        """Grow to ``trees`` trees, if there are fewer."""
 
     @abstractmethod
     def first_equal(self) -> list[int]:
@@ -196,9 +181,8 @@ class ForestScorer(ABC):
     def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean prediction of the trees under a pruning: (n_rows, outputs).
 
-        Args:
-            limit: position in the space's ``limits``.
-            rows: positions among the scored rows; at least one tree votes on each.
+        ``limit`` is a position in the space's ``limits``; at least one tree votes on each of the scored
+        ``rows``.
         """
 
     def prediction(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -213,11 +197,7 @@ class ForestScorer(ABC):
         return full
 
     def scores(self) -> tuple[float, ...]:
-        """Return the score under every pruning.
-
-        Raises:
-            DataError: the metric is not defined for the rows.
-        """
+        """Return the score under every pruning."""
         rows = np.flatnonzero(self.has_votes())
         truth = self._split.truth[rows]
         first = self.first_equal()
@@ -227,10 +207,7 @@ class ForestScorer(ABC):
     def scores_without(self, limit: int, groups: NDArray[Any], count: int) -> NDArray[np.float64]:
         """Return the score under a pruning without the rows of each group in turn: (count,).
 
-        Args:
-            limit: position in the space's ``limits``.
-            groups: (n_scored,) group of each row, from 0.
-            count: number of groups; with few rows some are empty.
+        ``groups`` holds the group, from 0, of each scored row. With few rows some groups are empty.
         """
         rows = np.flatnonzero(self.has_votes())
         truth, prediction, group = self._split.truth[rows], self.prediction(limit, rows), groups[rows]
@@ -240,6 +217,6 @@ class ForestScorer(ABC):
             try:
                 found.append(self._task.score(truth[kept], prediction[kept]))
             except DataError:
-                # The group has all rows of a class, or the only row: it counts as if it changed nothing.
+                # The group has all rows of a class, or the only row: count it as no change.
                 found.append(self._task.score(truth, prediction))
         return np.asarray(found)

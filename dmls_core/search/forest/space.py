@@ -1,4 +1,4 @@
-"""Partition a forest's space: what one forest covers, and what needs a forest for each value."""
+"""Partition a forest's space into what one forest covers and what needs a forest for each value."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PRUNING = ("max_depth", "min_samples_split", "min_impurity_decrease")
 for a node's best split or once it has found it, and never chooses another split for them."""
 
 COVERED: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
-"""Device -> pruning hyperparameters that a grown tree covers: cuML's trees hold rows but no impurity of
-nodes. They grow level by level. The columns that a node draws depend on the number of nodes split before it,
-so that no draw depends on the depth limit."""
+"""Device -> pruning hyperparameters that a grown tree covers. cuML's trees record rows but no impurity of
+nodes. They grow level by level, and a node's draw of columns depends on the number of nodes split before it,
+so no draw depends on the depth limit."""
 
 SIZE_POINTS = 10
-"""Maximum number of forest sizes that are scored, for a range."""
+"""Maximum number of forest sizes of a range that are scored."""
 
 LIMIT_POINTS = {1: 20, 2: 6, 3: 4}
-"""Searched pruning hyperparameters -> maximum number of values of each that are scored, for a range."""
+"""Number of searched pruning hyperparameters -> maximum number of scored values of each range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class PartitionedSpace:
 def structural(space: Space, engine: str) -> Space:
     """Return the part of a space that needs a forest for each of its values.
 
-    Pruning is exact for trees that grow depth first or level by level, and are not pruned afterwards: with
-    ``max_leaf_nodes`` or ``ccp_alpha`` every hyperparameter but the number of trees is structural. So it is
-    on cuML with class weights and without bootstrap, since the weight of a node's rows is unknown then.
+    Pruning is exact for trees that grow depth first or level by level and are not pruned afterwards. With
+    ``max_leaf_nodes`` or ``ccp_alpha``, every hyperparameter but the number of trees is therefore structural;
+    on cuML also with class weights and without bootstrap, since the weight of a node's rows is unknown then.
     """
     limits: dict[str, Scalar] = {"max_leaf_nodes": NONE, "ccp_alpha": 0.0}
     if engine == "gpu" and not always(space, "bootstrap", True):
@@ -103,13 +103,7 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
 
 
 def restrictiveness(name: str, value: Scalar, rows: int) -> float:
-    """Return a number that grows as a tree stops earlier.
-
-    Args:
-        name: one of ``PRUNING``.
-        value: the spec's value.
-        rows: rows of the matrix that the forest is grown on.
-    """
+    """Return a number that is larger the earlier a tree on ``rows`` rows stops."""
     if name == "max_depth":
         return -math.inf if value == NONE else -float(value)
     if name == "min_samples_split" and isinstance(value, float):

@@ -1,8 +1,8 @@
 """Grow further trees of a scikit-learn forest, without the checks that its estimators repeat for each tree.
 
 On few rows these checks take several times longer than the trees. Builder, splitter and criterion are
-scikit-learn's own. They are not a public API: one tree of each kind of forest is compared with the tree that
-the forest itself has grown, and if they differ, the forest grows all of its trees.
+scikit-learn's, but not its public API: one tree of each kind of forest is compared with the tree that the
+forest itself has grown. If they differ, the forest grows all of its trees.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DRAWN = np.iinfo(np.int32).max
 """Upper bound of the seeds that scikit-learn draws for trees."""
 
 AHEAD = 2
-"""Trees per thread that grow or wait at once: more would only take memory."""
+"""Trees per thread that grow or wait at once; more would only take memory."""
 
 Result = TypeVar("Result")
 
@@ -35,12 +35,9 @@ _verified: dict[str, bool] = {}
 
 @dataclass(frozen=True, slots=True)
 class TreeBuilder:
-    """Grows the trees of one fitted forest.
+    """Grows further trees of a forest fitted on ``features``, with at least one tree.
 
-    Attributes:
-        forest: fitted with at least one tree.
-        features: the matrix that it was fitted on.
-        target: (n_rows, 1) float64: class codes from 0, or values.
+    ``target`` is (n_rows, 1) float64: class codes from 0, or values.
     """
 
     forest: Any
@@ -63,7 +60,7 @@ class TreeBuilder:
         return builder if _verified[kind] else None
 
     def matches_scikit_learn(self) -> bool:
-        """Return whether the forest's second tree grows equal here."""
+        """Return whether the builder grows the forest's second tree identically."""
         try:
             tree, _ = self.grow(self.seeds(1, 2)[0])
         except (ImportError, AttributeError, TypeError, ValueError):
@@ -76,7 +73,7 @@ class TreeBuilder:
         return [int(seed) for seed in generator.randint(DRAWN, size=last)[first:]]
 
     def bootstrap_counts(self, seed: int) -> NDArray[np.int64] | None:
-        """Return how often a tree draws each row; ``None`` if it sees every row once."""
+        """Return how often a tree draws each row; ``None`` without bootstrap."""
         if not self.forest.bootstrap:
             return None
         from sklearn.ensemble import _forest
@@ -135,13 +132,9 @@ def build_trees(
     threads: int,
     then: Callable[[Tree, NDArray[np.int64] | None], Result],
 ) -> Iterator[Result]:
-    """Grow trees on several threads; yield the results of a function, in the order of the seeds.
+    """Grow trees on several threads; yield the results of ``then``, in the order of the seeds.
 
-    Args:
-        builder: builder of their forest.
-        seeds: seeds of the trees.
-        threads: number of threads.
-        then: called in the thread that grew the tree, with the tree and how often it has drawn each row.
+    ``then`` is called in the thread that grew the tree, with the output of ``TreeBuilder.grow``.
     """
     if threads == 1:
         yield from (_build_then(builder, seed, then) for seed in seeds)
@@ -157,7 +150,7 @@ def build_trees(
 
 
 def _seeded(seed: int) -> np.random.RandomState:
-    """Return this thread's generator in the state of a new one; to create one takes ten times longer."""
+    """Return this thread's generator, reseeded: creating a new one takes ten times longer."""
     if not hasattr(_own, "generator"):
         _own.generator = np.random.RandomState()
     generator: np.random.RandomState = _own.generator
@@ -183,7 +176,7 @@ def trees_equal(one: Tree, other: Tree) -> bool:
 
 
 def _count(value: float, rows: int, *, least: int) -> int:
-    """Return a number of rows, which may be given as a share."""
+    """Return a number of rows that may be given as a share of ``rows``."""
     if isinstance(value, (int, np.integer)):
         return int(value)
     return max(least, int(np.ceil(value * rows)))

@@ -1,4 +1,4 @@
-"""Prune grown trees: to the trees that would have grown with a smaller limit."""
+"""Prune grown trees to the trees that would have grown with a smaller limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmls_core.search.forest.space import restrictiveness
 from dmls_core.spec.definitions import Direction, Scalar
 
 EPSILON = float(np.finfo(np.double).eps)
-"""What scikit-learn adds to a split's gain before it compares it with ``min_impurity_decrease``."""
+"""Number that scikit-learn adds to a split's gain before comparing it with ``min_impurity_decrease``."""
 
 LEAF = -1
 NO_FEATURE = -2
@@ -26,13 +26,13 @@ Tree = Any
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The properties of a tree's nodes that pruning needs.
+    """The properties of a tree's nodes that pruning needs, as arrays of shape (n_nodes,).
 
     Attributes:
-        parents: (n_nodes,) int64; -1 at the root.
-        depths: (n_nodes,) int64; 0 at the root.
-        rows: (n_nodes,) distinct training rows in the node.
-        gains: (n_nodes,) weighted decrease of impurity by the node's split; infinite in a leaf.
+        parents: -1 at the root.
+        depths: 0 at the root.
+        rows: distinct training rows in the node.
+        gains: weighted decrease of impurity by the node's split; infinite in a leaf.
         levels: nodes of each depth, from the root down.
     """
 
@@ -64,14 +64,9 @@ class Nodes:
         return cls(parents, depths, tree.n_node_samples, gains, tuple(levels))
 
     def stops(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.bool_]:
-        """Return for each node whether a tree with each of the limits would not have split it.
+        """Return whether a tree under each of the limits would not have split each node: (n_nodes, n_limits).
 
-        Args:
-            limits: values of the same hyperparameters of ``PRUNING``.
-            rows: rows of the matrix that the tree was grown on.
-
-        Returns:
-            (n_nodes, n_limits).
+        ``limits`` are values of the same hyperparameters of ``PRUNING``; the tree has grown on ``rows`` rows.
         """
         stopped = np.zeros((len(self.parents), len(limits)), np.bool_)
         for name in limits[0]:
@@ -85,10 +80,9 @@ class Nodes:
         return stopped
 
     def pruned_leaves(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.int32]:
-        """Return the leaf of each node's rows under each of the limits.
+        """Return the leaf of each node's rows under each of the limits: (n_nodes, n_limits).
 
-        Returns:
-            (n_nodes, n_limits): the first unsplit node on the path from the root, or the node itself.
+        It is the first unsplit node on the path from the root, or the node itself.
         """
         stops = self.stops(limits, rows)
         leaf_of = np.zeros(stops.shape, np.int32)
@@ -107,14 +101,10 @@ def prune_forest(
     rows: int,
     bins: Bins | None,
 ) -> None:
-    """Prune a forest in place.
+    """Keep the first ``trees`` trees of a scikit-learn forest, and prune them in place.
 
-    Args:
-        forest: a grown forest of scikit-learn.
-        trees: number of its trees to keep, from the first.
-        limits: values of hyperparameters of ``PRUNING``.
-        rows: number of rows that it was grown on.
-        bins: turns thresholds between codes into thresholds between values.
+    ``limits`` are values of hyperparameters of ``PRUNING``; the forest has grown on ``rows`` rows. ``bins``
+    decodes its thresholds, if they are between codes.
     """
     forest.estimators_ = forest.estimators_[:trees]
     for estimator in forest.estimators_:
@@ -153,11 +143,8 @@ def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins |
 def best_limits(scores: NDArray[np.float64], direction: Direction) -> int:
     """Return the pruning with the best mean score over the larger half of the sizes; of equal ones the first.
 
-    Forests of similar size differ by chance: their mean is less noisy than the best of them.
-
-    Args:
-        scores: (n_sizes, n_limits), the sizes ascending.
-        direction: whether to maximize or minimize.
+    Forests of similar size differ by chance: their mean is less noisy than the best of them. ``scores`` has
+    the shape (n_sizes, n_limits), with ascending sizes.
     """
     means = scores[len(scores) // 2 :].mean(axis=0)
     return int(means.argmax() if direction == "maximize" else means.argmin())
