@@ -1,7 +1,7 @@
-"""Answer Airflow's approval of a model over its REST API: when an answer is accepted and takes effect.
+"""Answer Airflow's approval of a model over its REST API.
 
-``dmls deploy`` and the web page follow these rules. Both repeat the answer until the task has settled:
-Airflow can lose an answer that is given within moments of the request.
+``dmls deploy`` and the web page repeat the answer until the task has settled: Airflow can lose an answer that
+is given within moments of the request.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ Answer = Literal["Approve", "Reject"]
 """Options of Airflow's approval; the first lets a run continue."""
 
 PAUSE_SECONDS = 2.0
-"""Pause between request and answer: the scheduler must see the task paused before the answer. Otherwise it
-takes the task for a killed one, retries it, and requests the approval again."""
+"""Between request and answer; an earlier answer makes the scheduler retry the task as if it were killed."""
 
 PAUSED = ("awaiting_input", "deferred")
-"""States of a task that an answer wakes. Airflow stores an earlier answer without waking the task: the run
-would wait forever."""
+"""Task states that an answer wakes; after an earlier answer the run would wait forever."""
 
 UNSETTLED = frozenset({"none", "scheduled", "queued", "running", "up_for_retry", *PAUSED})
 
@@ -35,5 +33,5 @@ def has_settled(state: str | None) -> bool:
 
 
 def body_of(answer: Answer) -> dict[str, Any]:
-    """Return the body of the ``PATCH`` of ``hitlDetails`` that gives an answer."""
+    """Return the body of the ``PATCH`` of ``hitlDetails``."""
     return {"chosen_options": [answer], "params_input": {}}

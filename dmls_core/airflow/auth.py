@@ -1,4 +1,4 @@
-"""Airflow's login, and what its auth manager allows a user to do with the DAG of a job."""
+"""Airflow's login, and a user's permissions for the DAG of a job."""
 
 from __future__ import annotations
 
@@ -28,14 +28,7 @@ __all__ = [
 def is_authorized(
     user: User, method: ResourceMethod, dag_id: str, entity: DagAccessEntity | None = None
 ) -> bool:
-    """Return whether Airflow allows ``method`` on a DAG, which does not need to exist yet.
-
-    Args:
-        user: who asks.
-        method: ``GET`` reads, ``POST`` creates or triggers, ``PUT`` changes, ``DELETE`` removes.
-        dag_id: the DAG.
-        entity: part of the DAG, such as its runs; ``None`` for the DAG itself.
-    """
+    """Return whether Airflow allows ``method`` on a DAG, which may not exist yet, or on its ``entity``."""
     details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
     return get_auth_manager().is_authorized_dag(
         method=method, access_entity=entity, details=details, user=user
@@ -43,7 +36,7 @@ def is_authorized(
 
 
 def readable_dags(user: User, dag_ids: set[str]) -> set[str]:
-    """Return the DAGs that Airflow lets ``user`` see, in one call for each of Airflow's teams."""
+    """Return the DAGs that ``user`` may see, in one call for each of Airflow's teams."""
     by_team: dict[str | None, set[str]] = {None: dag_ids}
     if conf.getboolean("core", "multi_team"):
         teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))

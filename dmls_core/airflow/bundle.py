@@ -27,7 +27,7 @@ from dmls_core.store import JobRecord, Registry, Store, layout
 log = logging.getLogger(__name__)
 
 VERSION_FILE = "version"
-"""File with the version of the other files in its folder; written last."""
+"""Holds the version of the other files in its folder; written last."""
 
 STALE_MARGIN_SECONDS = 10.0
 """Time beyond ``stale_dag_threshold`` after which a shard that lost a DAG is parsed again."""
@@ -36,16 +36,10 @@ REPARSE_SECONDS = 20.0
 """Time after which a rewritten file is parsed again: longer than any parse that started before."""
 
 FETCH_THREADS = 16
-"""Specs fetched in parallel by a worker that sees many for the first time."""
 
 
 class DmlsBundle(BaseDagBundle):
-    """Write the registry at ``root`` as sharded DAG files.
-
-    Args:
-        version: a snapshot of the registry; ``None``: the latest, for the DAG processor.
-        kwargs: fields of ``AirflowSettings``, and arguments of ``BaseDagBundle``.
-    """
+    """Write the registry at ``root``, or its snapshot ``version``, as sharded DAG files."""
 
     supports_versioning = True
 
@@ -128,9 +122,9 @@ class DmlsBundle(BaseDagBundle):
     def _touch_due(self) -> None:
         """Touch the files that Airflow must parse a second time.
 
-        Airflow regards a file as parsed if it changed before a parse ended: one that is written while its old
-        content is being parsed would wait for ``min_file_process_interval``. And it deactivates a DAG only
-        if a file is parsed without it ``stale_dag_threshold`` seconds after the DAG was last seen.
+        Airflow regards a change during a parse as parsed, so the file would wait
+        ``min_file_process_interval``. It deactivates a DAG only if a file is parsed without it
+        ``stale_dag_threshold`` seconds after it was last seen.
         """
         for key in [key for key, due in self._parse_again.items() if due <= time.monotonic()]:
             del self._parse_again[key]
@@ -144,7 +138,7 @@ class DmlsBundle(BaseDagBundle):
         self._write([JobRecord.from_json(entry) for entry in snapshot["jobs"]], version, store)
 
     def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
-        """Write the DAG files of these records; return those whose content changed."""
+        """Write the DAG files of these records; return the changed ones."""
         self._whole = True
         shas = sorted({record.spec_sha256 for record in records})
         with ThreadPoolExecutor(FETCH_THREADS) as pool:

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_root(settings: AirflowSettings, *, interactive: bool = False) -> Store:
-    """Open the store at ``settings.root`` with the credentials of ``settings.aws_conn_id``.
-
-    With ``interactive`` it fails within seconds if the service does not answer.
-    """
+    """Open the store at ``settings.root``; if ``interactive``, fail within seconds if the service is down."""
     return open_with_connection(settings.root, settings.aws_conn_id, interactive=interactive)
 
 

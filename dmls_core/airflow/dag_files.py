@@ -39,17 +39,10 @@ def write_dag_files(
     shards: int,
     static: Iterable[Path] = (),
 ) -> set[Path]:
-    """Make ``folder`` hold the DAG files of exactly these jobs; leave unchanged files untouched.
+    """Write the DAG files of exactly these jobs and copies of ``static``; return the files that changed.
 
-    Args:
-        folder: the folder that Airflow parses.
-        jobs: DAG id -> ``{"record": ..., "spec": ...}``.
-        broken: DAG id -> message, for jobs whose spec cannot be read.
-        shards: number of shards.
-        static: DAG files to copy as they are.
-
-    Returns:
-        The DAG files that existed and have new content.
+    ``jobs`` maps DAG ids to ``{"record": ..., "spec": ...}``, ``broken`` to a message if the spec is
+    unreadable. Unchanged files stay untouched; new files are not returned.
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted: dict[str, str] = {path.name: path.read_text() for path in static}
@@ -72,11 +65,7 @@ def write_dag_files(
 
 
 def static_dag_files() -> list[Path]:
-    """Return the DAG files that ship with DMLS: in the wheel, or ``dags/`` of a checkout.
-
-    Raises:
-        FileNotFoundError: the installation holds neither.
-    """
+    """Return the DAG files that ship with DMLS: in the wheel, or ``dags/`` of a checkout."""
     package = Path(dmls_core.__file__).parent
     for folder in (package / "airflow" / "dags", package.parent / "dags"):
         if folder.is_dir():

@@ -1,7 +1,7 @@
 """``[schedule] deadline``: Airflow's deadline alerts, whose callback the triggerer runs.
 
-A synchronous callback would need a slot of the executor, which a job that hangs may hold, and Airflow 3.3
-refuses it the connections that it asks for. Airflow's database stores the callback's path.
+A synchronous callback would need an executor slot, which a hanging job may hold, and Airflow 3.3 refuses it
+connections. Airflow's database stores the callback's path.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ FINISHED = ("success", "failed")
 
 
 def deadline_alert(record: Mapping[str, Any], spec: Mapping[str, Any]) -> DeadlineAlert | None:
-    """Return the alert that ``[schedule] deadline`` asks for, if any.
-
-    Args:
-        record: the job's record as JSON.
-        spec: its spec as JSON; the spec of an earlier release may lack the key.
-    """
+    """Return the alert of ``[schedule] deadline``, if any; specs of earlier releases may lack the key."""
     seconds = (spec["schedule"] or {}).get("deadline")
     if seconds is None:
         return None
@@ -45,16 +40,10 @@ def deadline_alert(record: Mapping[str, Any], spec: Mapping[str, Any]) -> Deadli
 async def notify_missed_deadline(
     job: str, owner: dict[str, Any], seconds: float, context: dict[str, Any]
 ) -> None:
-    """Notify the owner of a job that a run has not finished in time.
+    """Notify a job's owner that a run has not finished ``seconds`` after it was queued.
 
-    Two kinds of runs are skipped: a run that failed before its deadline, which Airflow keeps, and a
-    backfill, which its user follows in Airflow.
-
-    Args:
-        job: ``<team>/<job>``.
-        owner: ``[owner]`` of the spec: channels and email address.
-        seconds: the deadline, counted from when the run was queued.
-        context: the run as Airflow's scheduler saw it at the deadline.
+    Skip runs that failed before, which Airflow keeps, and backfills, which their user follows in Airflow.
+    ``context`` is the run as Airflow's scheduler saw it at the deadline.
     """
     run = context["dag_run"]
     if run["state"] in FINISHED or run["run_type"] == "backfill":

@@ -24,16 +24,12 @@ SUBMISSIONS = "dmls-submissions"
 
 
 class AdmitOperator(BaseOperator):
-    """Admits the submissions of the triggering events; all submissions if a user triggered the run."""
+    """Admit the submissions of the triggering events; all submissions if a user triggered the run."""
 
     template_fields = ()
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return each submission's outcome: team, job, state and message.
-
-        Raises:
-            PlatformError: a submission could not be processed; all others were.
-        """
+        """Return team, job, state and message of each submission; fail if one could not be processed."""
         store = open_root(airflow_settings())
         folders = changed_folders(context) or [(s.team, s.job) for s in find_submissions(store)]
         outcomes, failed = [], []

@@ -1,4 +1,4 @@
-"""The data intervals of a job: which interval a moment belongs to, and which one follows."""
+"""The data intervals of a job."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ UNRESTRICTED = TimeRestriction(earliest=None, latest=None, catchup=True)
 
 
 class Intervals:
-    """The half-open intervals between consecutive times of a cron expression.
+    """The half-open intervals between consecutive times of a cron expression, or preset such as ``@weekly``.
 
-    Airflow's own timetable computes them. It is created on first use and shared by all jobs with the same
+    Airflow's timetable computes them. It is created on first use and shared by all jobs with the same
     expression: describing a cron expression in words costs more than the rest of a DAG's parse.
-
-    Args:
-        cron: five fields, or a preset such as ``@weekly``.
-        timezone: name in the IANA database.
     """
 
     def __init__(self, cron: str, timezone: str) -> None:
@@ -36,11 +32,7 @@ class Intervals:
         return _timetable(self.cron, self.timezone).infer_manual_data_interval(run_after=moment)
 
     def after(self, interval: DataInterval) -> DataInterval:
-        """Return the interval that follows ``interval``.
-
-        Raises:
-            ValueError: the cron expression has no later time.
-        """
+        """Return the interval after ``interval``; raise ``ValueError`` if the cron expression has none."""
         info = self.next_within(interval, UNRESTRICTED)
         if info is None or info.data_interval is None:
             raise ValueError(f"no interval of {self.cron!r} follows {interval}")
@@ -61,11 +53,7 @@ class Intervals:
 
 
 def intervals_of(path: str | None, cron: str | None, timezone: str, *, has_time: bool) -> Intervals | None:
-    """Return the intervals of a spec, or ``None`` if its data has no time.
-
-    A schedule's cron expression defines them. Without one it is the finest field of the partitions' names,
-    or days if ``[columns] time`` names a column.
-    """
+    """Return the intervals of the schedule, else of the partitions, else days; ``None`` without time."""
     if cron is not None:
         return Intervals(cron, timezone)
     if path is not None and has_fields(path):

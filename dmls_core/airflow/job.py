@@ -1,4 +1,4 @@
-"""The job that a DAG file describes, as its tasks see it."""
+"""The job that a DAG file describes, with one run's changes and inputs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ class Job:
     """An accepted job at one version, in one of its runs.
 
     Attributes:
-        record: the version in the registry.
-        spec: its spec, with what a user changed for this run.
+        spec: with a user's changes for this run.
         inputs: the run's own data, if the run selected data by interval or was changed by a user.
-        backfill: whether a backfill started the run.
-        changes: what a user changed for this run only, as given.
+        changes: a user's changes for this run only, as given.
         deploy: whether the user asked to deploy the run's model.
     """
 
@@ -109,18 +107,13 @@ class Job:
 
 
 PARAM = "run"
-"""Name of the only Param of a job's DAG."""
 
 INPUTS = "inputs"
-"""Key of the XCom in which ``validate`` passes on what the run reads."""
+"""Key of the XCom in which ``validate`` passes on the run's inputs."""
 
 
 def job_of(context: Context | Mapping[str, Any]) -> Job:
-    """Return the job of the current run, with the run's inputs if ``validate`` has selected them.
-
-    Raises:
-        SpecError: the spec with the user's changes for this run is invalid.
-    """
+    """Return the run's job with the user's changes, and its inputs once ``validate`` has selected them."""
     job = admitted_job_of(context)
     changes = requested_changes(context)
     if changes:
@@ -145,11 +138,7 @@ def admitted_job_of(context: Context | Mapping[str, Any]) -> Job:
 
 
 def requested_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a user changed for this run: ``{"run": {...}}`` of its configuration.
-
-    Raises:
-        SpecError: it is not a table.
-    """
+    """Return a user's changes for this run, ``{"run": {...}}`` of its configuration."""
     changes = (context["dag_run"].conf or {}).get(PARAM) or {}
     if not isinstance(changes, dict):
         raise SpecError(
@@ -159,11 +148,7 @@ def requested_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_job(dag_file: str, dag_id: str) -> Job:
-    """Read the job of ``dag_id`` from the JSON of its generated DAG file.
-
-    Raises:
-        PlatformError: the file does not contain the job.
-    """
+    """Read the job of ``dag_id`` from the JSON of its generated DAG file."""
     shard = Path(dag_file).with_suffix(".json")
     entries: dict[str, dict[str, Any]] = json.loads(shard.read_text())
     if dag_id not in entries:

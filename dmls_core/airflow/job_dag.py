@@ -33,8 +33,7 @@ from dmls_core.airflow.timetables import make_timetable
 log = logging.getLogger(__name__)
 
 START_DATE = pendulum.datetime(1970, 1, 1)
-"""Start date of every job's DAG; its timetable prevents runs from before the admission. Airflow ends a run
-without running its tasks if its interval starts before the start date, as the first run's interval would."""
+"""Before every interval: Airflow runs no task of earlier ones. The timetable prevents premature runs."""
 
 PARAM_SCHEMA: dict[str, Any] = {
     "type": ["object", "null"],
@@ -48,7 +47,7 @@ PARAM_SCHEMA: dict[str, Any] = {
         "deploy": {"type": "boolean"},
     },
 }
-"""What a user may change for one run. The task ``validate`` checks the values as a spec is checked."""
+"""A user's changes for one run; the task ``validate`` checks the values as a spec is checked."""
 
 RETRIES = 3
 RETRY_DELAY = pendulum.duration(seconds=5)
@@ -82,12 +81,7 @@ def _build_or_explain(dag_id: str, entry: dict[str, Any]) -> DAG:
 
 
 def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
-    """Build the DAG of one job: validate, plan, search, evaluate, register, approve, stage, promote.
-
-    Args:
-        dag_id: ``dmls.<team>.<job>``.
-        entry: the job's ``record`` and ``spec`` as JSON, not validated again, to keep parsing fast.
-    """
+    """Build a job's DAG from its record and spec (JSON), not validated again to keep parsing fast."""
     record, spec = entry["record"], entry["spec"]
     models = [model["name"] for model in spec["models"]]
     with DAG(
@@ -134,10 +128,7 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
 
 
 def run_param() -> Param:
-    """Return the only Param of a job's DAG; by default a run uses the job's spec as it is.
-
-    One object and not a Param for each hyperparameter: Airflow validates each Param about ten times.
-    """
+    """Return the only Param: Airflow validates each about ten times, so it is one object for all changes."""
     return Param(
         {},
         description='Such as {"n_trials": 50, "seed": 7, "data": {"window": 4}, "hyperparameters": '

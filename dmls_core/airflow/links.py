@@ -43,4 +43,3 @@ def _registered(ti_key: TaskInstanceKey, key: str) -> str:
 
 
 LINKS = (MlflowRunLink(), ReportLink())
-"""``operator_extra_links`` of ``register`` and every task after it."""

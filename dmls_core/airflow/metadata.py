@@ -54,7 +54,7 @@ OURS = DagModel.dag_id.startswith(DAG_PREFIX, autoescape=True)
 
 
 class DagState(NamedTuple):
-    """What Airflow knows of a job's DAG; ``schedule`` is in words."""
+    """Airflow's state of a job's DAG; ``schedule`` is in words."""
 
     paused: bool
     next_run: datetime | None
@@ -190,7 +190,7 @@ _XCOM = (
 
 
 def return_values(session: Session, task_ids: Iterable[str], since: datetime | None) -> list[XCom]:
-    """Return what tasks of all jobs returned, oldest first; only values later than ``since`` if given."""
+    """Return the results of tasks of all jobs, oldest first; only those later than ``since`` if given."""
     query = (
         select(*_XCOM)
         .where(

@@ -61,11 +61,7 @@ async def answer(request: Request) -> Response:
 
 
 def metrics_text() -> str:
-    """Return all metrics in the exposition format.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
+    """Return all metrics in the exposition format; raise ``StoreError`` if the store does not answer."""
     from dmls_core.monitoring.prometheus import exposition
 
     return exposition([*_job_metrics().collect(), *run_metrics()])
@@ -107,4 +103,3 @@ def _job_metrics() -> JobMetricsCollector:
 
 
 METRICS_APPS: list[dict[str, Any]] = [{"app": app, "url_prefix": PREFIX, "name": "DMLS metrics"}]
-"""Value of ``AirflowPlugin.fastapi_apps``."""

@@ -25,7 +25,7 @@ NOTE = "Started by dmls.monitor: the data has drifted from the training data, or
 
 
 class CollectOperator(BaseOperator):
-    """Collects Triton's inference log into the store."""
+    """Collect Triton's inference log into the store."""
 
     template_fields = ()
 
@@ -41,7 +41,7 @@ class CollectOperator(BaseOperator):
 
 
 class CompareOperator(BaseOperator):
-    """Compares new data of every monitored job; a failing job does not stop the others."""
+    """Compare new data of every monitored job; a failing job does not stop the others."""
 
     template_fields = ()
 
@@ -60,7 +60,7 @@ class CompareOperator(BaseOperator):
 
 
 class SettleOperator(BaseOperator):
-    """Writes the cursors after ``compare``, so that a killed comparison is repeated."""
+    """Write the cursors after ``compare``, so that a killed comparison is repeated."""
 
     template_fields = ()
 
@@ -77,7 +77,7 @@ class SettleOperator(BaseOperator):
 
 
 class RepairOperator(BaseOperator):
-    """Makes Triton serve MLflow's champions; a failing model does not stop the others."""
+    """Make Triton serve MLflow's champions; a failing model does not stop the others."""
 
     template_fields = ()
 

@@ -1,10 +1,9 @@
-"""Notify the channels of ``[owner] notify`` of what became of a job.
+"""Send a job's events over the channels of ``[owner] notify``.
 
-A channel is the name of a notifier, or that with a colon and the name of a connection: ``webhook:alerts``.
-It uses the Airflow connection ``dmls_<notifier>_<name>`` (``dmls_email_default`` without a name). So a spec
-holds no secret, and can only use connections that the platform team made for this.
-
-A notification never fails a run: a message that cannot be sent is a warning in the log.
+A channel is a notifier's name, optionally with that of a connection: ``webhook:alerts`` uses the Airflow
+connection ``dmls_webhook_alerts``, ``email`` uses ``dmls_email_default``. So a spec holds no secret, and can
+only use connections that the platform team made for this. A failed notification is a warning in the log; it
+never fails a run.
 """
 
 from __future__ import annotations
@@ -22,15 +21,7 @@ log = logging.getLogger(__name__)
 def notify(
     owner: Mapping[str, Any], event: Event, job: str, text: str, links: Mapping[str, str] | None = None
 ) -> None:
-    """Send a message over every channel that a spec names.
-
-    Args:
-        owner: ``[owner]`` of the spec, as JSON.
-        event: what happened.
-        job: ``<team>/<job>``.
-        text: the event in the user's words.
-        links: name -> URL of pages about it.
-    """
+    """Send an event in the user's words over every channel of ``[owner]``; ``links`` maps names to URLs."""
     message = Message(event, job, text, dict(links or {}), owner.get("email") or "")
     for channel in owner.get("notify") or ():
         try:

@@ -1,4 +1,4 @@
-"""Where the search of a job runs: on which engine, in which pool."""
+"""Choose the engine and the pool of a job's search."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ GPU_POOL = "dmls_gpu"
 def choose_engine(spec: Spec, gpus: int) -> str:
     """Return the engine for ``spec`` on a platform that offers ``gpus`` GPUs: ``gpu`` or ``cpu``.
 
-    The spec's own choice wins. ``auto`` means ``gpu`` if the platform has a GPU and the GPU engine supports
-    one of the models with all its hyperparameters.
+    ``auto`` means ``gpu`` if there is a GPU and its engine supports a model with all its hyperparameters.
     """
     if spec.resources.engine != "auto":
         return spec.resources.engine
@@ -24,15 +23,12 @@ def choose_engine(spec: Spec, gpus: int) -> str:
 
 
 def trainer_engine(spec: Spec, engine: str) -> str:
-    """Return the value of the trainer's ``--engine`` if the job's engine is ``engine``.
-
-    With several models and ``auto`` on a GPU machine, the trainer chooses an engine for each model.
-    """
+    """Return the trainer's ``--engine``; with several models and ``auto`` on a GPU it chooses for each."""
     return "auto" if engine == "gpu" and len(spec.models) > 1 and spec.resources.engine == "auto" else engine
 
 
 def choose_pool(spec: dict[str, Any], gpus: int) -> str:
-    """Return the Airflow pool for the search of ``spec`` (JSON, as a DAG file holds it)."""
+    """Return the Airflow pool for the search of ``spec`` (JSON)."""
     engine = spec["resources"]["engine"]
     if engine == "auto" and gpus > 0:
         engine = choose_engine(Spec.from_json(spec), gpus)

@@ -27,4 +27,3 @@ class LeaderPriorityStrategy(PriorityWeightStrategy):
 
 
 LEADER_PRIORITY = f"{LeaderPriorityStrategy.__module__}.{LeaderPriorityStrategy.__qualname__}"
-"""Class path under which the plugin registers the strategy."""

@@ -1,4 +1,4 @@
-"""The entry point ``apache_airflow_provider``: what Airflow's list of providers shows."""
+"""The entry point ``apache_airflow_provider``, for Airflow's list of providers."""
 
 from __future__ import annotations
 

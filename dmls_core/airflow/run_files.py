@@ -13,11 +13,7 @@ from dmls_core.store import Store, layout
 
 
 def read_result(job: Job, store: Store) -> dict[str, Any]:
-    """Return ``result.json`` of the job's run.
-
-    Raises:
-        RunnerError: the trainer wrote none.
-    """
+    """Return ``result.json`` of the job's run; raise ``RunnerError`` if the trainer wrote none."""
     try:
         result: dict[str, Any] = json.loads(store.get(job.run_file("result.json")))
     except ObjectMissingError as error:
@@ -33,11 +29,7 @@ def download_run(job: Job, store: Store, folder: Path) -> Path:
 
 
 def download_model(job: Job, store: Store, folder: Path) -> Path:
-    """Download the run's ``model/`` into ``folder``, verify its checksums, and return its path.
-
-    Raises:
-        RunnerError: a file differs from the one that the trainer wrote.
-    """
+    """Download the run's ``model/`` into ``folder``, verify its checksums, and return its path."""
     _download(job, store, folder, "model/")
     result = read_result(job, store)
     for artifact in result["artifacts"]:

@@ -19,13 +19,13 @@ from dmls_core.store import DataObject, JobRecord, ObjectInfo, Store, layout, ru
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """What a run reads. The run's first task selects it once; it stays with the run.
+    """Data of a run, selected once by its first task.
 
-    A run of a job without intervals has inputs of its own only if a user changed something for it.
+    Without intervals, a run has its own inputs only if a user changed something for it.
 
     Attributes:
         run_key: hash of spec, ETags and interval.
-        data: the objects, sorted by key.
+        data: sorted by key.
         interval: start and end, ISO 8601 in UTC; ``None`` for data without an interval.
         since: start of the window, ISO 8601 in UTC; ``None``: all rows up to the interval's end.
     """
@@ -41,7 +41,7 @@ class RunInputs:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> RunInputs:
-        """Build the inputs from what ``as_json`` returned."""
+        """Build the inputs from the result of ``as_json``."""
         interval = fields["interval"]
         return cls(
             run_key=fields["run_key"],
@@ -53,7 +53,7 @@ class RunInputs:
 
 @dataclass(frozen=True)
 class InputSelector:
-    """Selects the data for runs of one version of a job that has intervals."""
+    """Select the data for runs of one version of a job that has intervals."""
 
     store: Store
     record: JobRecord
@@ -75,8 +75,7 @@ class InputSelector:
     def latest_interval(self, moment: pendulum.DateTime) -> DataInterval:
         """Return the last interval that has ended at ``moment`` and has data.
 
-        If no interval with data has ended, return the interval of the newest partition. If there are no
-        partitions at all, return the last interval that has ended.
+        Else return the interval of the newest partition, or without partitions the last one that has ended.
         """
         partitions = self.partitions()
         for partition in reversed(partitions):
@@ -92,11 +91,7 @@ class InputSelector:
         return self._interval_of(own[-1]) if own else None
 
     def select(self, interval: DataInterval) -> RunInputs | None:
-        """Return what a run for ``interval`` reads, or ``None`` if its partition does not exist yet.
-
-        Raises:
-            DataError: the admitted data was deleted or replaced.
-        """
+        """Return the inputs of a run for ``interval``, or ``None`` if its partition does not exist yet."""
         window = self.spec.data.window
         since = None if window == "all" else self.intervals.window_start(interval, window)
         if self.spec.partitions:
@@ -130,11 +125,7 @@ class InputSelector:
 
 
 def select_without_interval(store: Store, record: JobRecord, spec: Spec) -> RunInputs:
-    """Return what a run without an interval reads: the admitted data, else what its spec names now.
-
-    Raises:
-        DataError: the data does not exist or was replaced.
-    """
+    """Return the inputs of a run without interval: the admitted data, else the files that its spec names."""
     if record.data:
         check_unchanged(store, record.data)
     data = tuple(record.data or current_data(store, record, spec))
@@ -143,11 +134,7 @@ def select_without_interval(store: Store, record: JobRecord, spec: Spec) -> RunI
 
 
 def current_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject]:
-    """Return the files that a spec names, with their current ETags.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Return the files that a spec names, with their current ETags; raise ``DataError`` if there are none."""
     folder = layout.incoming_folder(record.team, record.name)
     for submission in group_submissions(store.list(folder)):
         if (submission.team, submission.job) == (record.team, record.name):
@@ -159,11 +146,7 @@ def current_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject
 
 
 def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
-    """Check that the objects still have the ETags with which they were admitted.
-
-    Raises:
-        DataError: an object was deleted or replaced.
-    """
+    """Raise ``DataError`` if an object was deleted or replaced since its admission."""
     issues = []
     for item in data:
         found = store.head(item.key)
@@ -185,11 +168,7 @@ def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
 
 
 def check_size(data: Iterable[DataObject], most: int) -> None:
-    """Check that the objects have at most ``most`` bytes together.
-
-    Raises:
-        DataError: they have more.
-    """
+    """Raise ``DataError`` if the objects have more than ``most`` bytes together."""
     total = sum(item.size for item in data)
     if total > most:
         raise DataError(

@@ -16,7 +16,6 @@ from dmls_core.errors import PlatformError
 from dmls_core.settings import ENVIRONMENT
 
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
-"""Class path of the bundle in ``[dag_processor] dag_bundle_config_list``."""
 
 
 class AirflowSettings(BaseModel):
@@ -87,11 +86,7 @@ class AirflowSettings(BaseModel):
 
 
 def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any]]:
-    """Split a bundle entry's ``kwargs`` into DMLS's settings and the arguments of Airflow's base class.
-
-    Raises:
-        PlatformError: a setting is missing or has a wrong value; the message names each.
-    """
+    """Split a bundle entry's ``kwargs`` into DMLS's settings and the arguments of Airflow's base class."""
     own = {name: value for name, value in kwargs.items() if name in AirflowSettings.model_fields}
     others = {name: value for name, value in kwargs.items() if name not in own}
     try:
@@ -107,11 +102,7 @@ def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any
 
 @cache
 def airflow_settings() -> AirflowSettings:
-    """Read the settings from Airflow's configuration; they are the same in every Airflow process.
-
-    Raises:
-        PlatformError: there is no bundle entry for DMLS, or it has wrong values.
-    """
+    """Read the settings, the same in all Airflow processes; raise ``PlatformError`` if missing or wrong."""
     entries = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
     for entry in entries:
         if entry.get("classpath") == BUNDLE_CLASSPATH:

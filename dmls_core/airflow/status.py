@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class StatusReporter:
-    """Writes ``_status`` for one run of a job."""
+    """Write ``_status`` for one run of a job."""
 
     def __init__(self, job: Job, store: Store, run_id: str) -> None:
         self._job = job
@@ -31,7 +31,7 @@ class StatusReporter:
         self.links: dict[str, str] = {"airflow": run_url(layout.dag_id(job.team, job.name), run_id)}
 
     def running(self, message: str) -> None:
-        """Write what the run is doing."""
+        """Write the run's current activity."""
         self.report("running", message)
 
     def stopped(self) -> None:
@@ -43,10 +43,7 @@ class StatusReporter:
         )
 
     def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
-        """Write the status; an older run never overwrites the status of a newer submission.
-
-        A backfill is only logged, so that ``_status`` keeps showing the job's own runs.
-        """
+        """Write the status, never over that of a newer submission; a backfill is only logged."""
         if self._job.backfill:
             log.info("%s: %s", state, message)
             return
@@ -70,7 +67,7 @@ def run_url(dag_id: str, run_id: str) -> str:
 
 
 def report_failure(context: Mapping[str, Any]) -> None:
-    """Report what failed and why: Airflow's ``on_failure_callback`` of every task."""
+    """Report the failure of a task: Airflow's ``on_failure_callback``."""
     task = context["task_instance"]
     issues: list[dict[str, Any]] = []
     exception = context.get("exception")

@@ -22,11 +22,7 @@ LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 
 def study_environment(job: Job) -> dict[str, str]:
-    """Return the variables with which the job's trainers open their study; none for a single trainer.
-
-    Raises:
-        SpecError: the spec asks for several trainers and the connection does not exist.
-    """
+    """Return the trainers' variables for a shared study; raise ``SpecError`` without a connection to it."""
     if job.spec.search.workers == 1:
         return {}
     try:
@@ -46,15 +42,7 @@ def study_environment(job: Job) -> dict[str, str]:
 
 
 def check_reachable(environment: dict[str, str], network: str) -> None:
-    """Check that a container on ``network`` can reach the study, as far as its URL shows.
-
-    Args:
-        environment: what ``study_environment`` returned.
-        network: the containers' network mode.
-
-    Raises:
-        RunnerError: the URL names the container itself, or a unix socket.
-    """
+    """Raise ``RunnerError`` if a container on ``network`` cannot reach the study, as far as its URL shows."""
     if STUDY_VARIABLE not in environment:
         return
     address = urlsplit(environment[STUDY_VARIABLE])

@@ -1,4 +1,4 @@
-"""When a job's DAG runs: at each admission of a version, by its schedule, and for backfills.
+"""Timetables of jobs: a run at each admission of a version, by the schedule, and for backfills.
 
 Airflow's serialized DAGs store the class paths.
 """
@@ -16,13 +16,7 @@ from dmls_core.airflow.intervals import Intervals, intervals_of
 
 
 def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) -> SubmissionTimetable:
-    """Return the timetable of a job.
-
-    Args:
-        dag_id: hashed to the job's delay within ``[schedule] jitter``.
-        record: the job's record as JSON.
-        spec: its spec as JSON, possibly written by an earlier release.
-    """
+    """Return a job's timetable; ``dag_id`` is hashed to its delay within ``[schedule] jitter``."""
     admission = (record["admitted"], record["version"], record["run_key"])
     schedule = spec["schedule"] or {}
     cron = schedule.get("cron")
@@ -44,13 +38,8 @@ def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) ->
 class SubmissionTimetable(Timetable):
     """Create one run for each accepted version of a job.
 
-    The scheduler creates the run when it reads the new version of the DAG. The run's logical date is the
-    time of admission; it is unique, so that a scheduler that restarts does not create the run twice.
-
-    Args:
-        admitted: time of admission, ISO 8601 with a UTC offset.
-        version: version of the job in the registry, from 1.
-        run_key: key of the version's run.
+    The scheduler creates the run when it reads the new version of the DAG. Its logical date is the time of
+    admission (``admitted``, ISO 8601 with a UTC offset): a restarted scheduler does not create it twice.
     """
 
     description = "Once for each accepted submission"
@@ -64,7 +53,7 @@ class SubmissionTimetable(Timetable):
 
     @property
     def summary(self) -> str:
-        """The schedule that Airflow's list of DAGs shows."""
+        """The schedule in Airflow's list of DAGs."""
         return "On submission"
 
     def serialize(self) -> dict[str, Any]:
@@ -73,7 +62,7 @@ class SubmissionTimetable(Timetable):
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> Timetable:
-        """Build the timetable from what ``serialize`` returned."""
+        """Build the timetable from the result of ``serialize``."""
         return cls(**data)
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
@@ -100,15 +89,11 @@ class SubmissionTimetable(Timetable):
     def generate_run_id(
         self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
     ) -> str:
-        """Return a run id made of the job's version and run key.
+        """Return a run id made of the job's version and run key; raise ``ValueError`` for another admission.
 
-        Airflow may read the time of a new admission before it stores the DAG that belongs to it
-        (``[core] min_serialized_dag_update_interval``). The timetable of the old DAG must not create the new
-        run: it would give it an id that exists, which ends the scheduler. The scheduler logs the error that
-        is raised here and retries until the new DAG is stored.
-
-        Raises:
-            ValueError: the run belongs to the admission of another version.
+        Airflow may read the time of a new admission before it stores the DAG that belongs to it (``[core]
+        min_serialized_dag_update_interval``). The old DAG's timetable would give the run an id that exists,
+        which ends the scheduler. The error raised here is only logged, and retried until the DAG is stored.
         """
         if run_type == DagRunType.SCHEDULED:
             if data_interval is not None and data_interval.end != self.admission:
@@ -125,18 +110,9 @@ class SubmissionTimetable(Timetable):
 class IntervalTimetable(SubmissionTimetable):
     """Create a run at each admission, then one for each interval of the schedule; allow backfills.
 
-    A scheduled run starts after its interval has ended. Its logical date is the interval's start, so that a
-    backfill over the same dates finds the run and does not repeat it unless asked to.
-
-    Args:
-        admitted: as for ``SubmissionTimetable``.
-        version: as for ``SubmissionTimetable``.
-        run_key: as for ``SubmissionTimetable``.
-        cron: ends of the intervals.
-        timezone: time zone of ``cron``.
-        scheduled: whether to run each interval; ``False``: the intervals are for backfills only.
-        catchup: whether to run the intervals missed since the admission.
-        delay: seconds from an interval's end to its run; the same at every parse.
+    A scheduled run starts ``delay`` seconds after its interval has ended. Its logical date is the interval's
+    start, so that a backfill over the same dates does not repeat the run unless asked to. Without
+    ``scheduled`` the intervals are only for backfills; ``catchup`` runs those missed since the admission.
     """
 
     description = "At each accepted submission, then by the job's schedule"
@@ -162,7 +138,7 @@ class IntervalTimetable(SubmissionTimetable):
 
     @property
     def summary(self) -> str:
-        """The schedule that Airflow's list of DAGs shows."""
+        """The schedule in Airflow's list of DAGs."""
         if not self.scheduled:
             return "On submission"
         zone = "" if self.intervals.timezone == "UTC" else f" {self.intervals.timezone}"
@@ -203,7 +179,7 @@ class IntervalTimetable(SubmissionTimetable):
     def generate_run_id(
         self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
     ) -> str:
-        """Return the run id of the admission's run, else the one that Airflow gives."""
+        """Return the run id of the admission's run, else Airflow's."""
         if data_interval is None or data_interval.start == data_interval.end:
             return super().generate_run_id(
                 run_type=run_type, run_after=run_after, data_interval=data_interval, **extra

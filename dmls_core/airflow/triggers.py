@@ -25,13 +25,7 @@ log = logging.getLogger(__name__)
 class SubmissionTrigger(BaseEventTrigger):
     """Fire when a submission appears, changes or disappears.
 
-    After a restart of the triggerer it fires once for all submissions. Admission is idempotent and skips
-    those that it has answered.
-
-    Args:
-        root: URL of the store.
-        aws_conn_id: Airflow connection with the credentials of the store.
-        poll_seconds: seconds between two listings.
+    After a restart of the triggerer it fires once for all; admission is idempotent and skips answered ones.
     """
 
     def __init__(self, root: str, aws_conn_id: str, poll_seconds: float) -> None:
@@ -73,16 +67,8 @@ class SubmissionTrigger(BaseEventTrigger):
 class PartitionTrigger(BaseTrigger):
     """Fire once a partition of an interval exists, or when the deadline has passed.
 
-    Args:
-        root: URL of the store.
-        aws_conn_id: Airflow connection with the credentials of the store.
-        folder: key of the job's folder.
-        path: pattern of the partitions' names.
-        timezone: time zone of the dates in names.
-        start: start of the interval, ISO 8601.
-        end: end of the interval, ISO 8601, exclusive.
-        deadline: time at which to give up, ISO 8601.
-        poll_seconds: seconds between two listings.
+    ``folder`` is a key, ``path`` a pattern of names with dates in ``timezone``; times are ISO 8601 and
+    ``end`` is exclusive.
     """
 
     def __init__(

@@ -17,13 +17,13 @@ from dmls_core.spec.tables import (
 
 _ONE_COLUMN = ("target", "id", "time", "weight")
 REQUEST, ROW = "request_id", "row"
-"""Columns of a label file, besides the target."""
+"""Columns of a label file that join it with predictions."""
 
 
 def check_columns(
     columns: Columns, table: dict[str, Any], issues: IssueCollector, limits: SpecLimits
 ) -> None:
-    """Report what is wrong between the keys of ``[columns]``; ``table`` is what the spec said."""
+    """Check the keys of ``[columns]`` against each other; ``table`` is the one in the spec."""
     roles: dict[str, str] = {}
     for role in _ONE_COLUMN:
         name = getattr(columns, role)
@@ -63,7 +63,6 @@ def _check_roles(key: str, names: Sequence[str], roles: dict[str, str], issues: 
 
 
 def _check_features(key: str, columns: Columns, roles: dict[str, str], issues: IssueCollector) -> None:
-    """Check that each column of the list ``key`` may be a feature."""
     features, dropped = set(columns.features), set(columns.drop)
     for index, name in enumerate(getattr(columns, key)):
         path = ("columns", key, index)
@@ -76,14 +75,7 @@ def _check_features(key: str, columns: Columns, roles: dict[str, str], issues: I
 
 
 def check_labels(columns: Columns, data: Data, drift: Drift | None, issues: IssueCollector) -> None:
-    """Check that labels can be joined with logged predictions, and are not training data.
-
-    Args:
-        columns: valid, as the other tables.
-        data: likewise.
-        drift: likewise.
-        issues: collects the issues.
-    """
+    """Check that labels can be joined with logged predictions, and are not training data."""
     if data.labels is None:
         return
     place = ("data", "labels")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-"""Aliases of five fields."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -25,7 +24,7 @@ _TERM = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/
 
 
 def cron_issue(cron: str) -> str:
-    """Return what is wrong with a cron expression, or an empty string."""
+    """Return the error in a cron expression, or an empty string."""
     if cron.startswith("@"):
         return "" if cron in PRESETS else f"is not one of {', '.join(PRESETS)}"
     fields = cron.split()
@@ -55,7 +54,6 @@ def _fits(term: str, low: int, high: int, words: tuple[str, ...]) -> bool:
 
 
 def _values(text: str, field: _Field) -> set[int]:
-    """Return the values of a valid field."""
     _, low, high, words = field
     found: set[int] = set()
     for term in text.lower().split(","):

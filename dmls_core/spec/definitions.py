@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Scalar = bool | int | float | str
-"""A hyperparameter's value as a spec writes it. TOML has no null: the word ``"none"`` stands for it."""
+"""A hyperparameter's value in a spec. TOML has no null: the word ``"none"`` stands for it."""
 
 Kind = Literal["int", "float", "count", "bool", "choice"]
-"""The values of a hyperparameter, apart from its ``choices``.
-
-``count`` is scikit-learn's convention: an integer is a count, a float is a share.
-"""
+"""Types of values; ``count`` as in scikit-learn: an integer is a count, a float is a share."""
 
 Task = Literal["classification", "regression"]
 Direction = Literal["maximize", "minimize"]
 
 NONE = "none"
-"""How a spec writes Python's ``None``."""
+"""Python's ``None`` in a spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +24,8 @@ class HyperparameterDefinition:
     """One hyperparameter of one model.
 
     Attributes:
-        name: its name in scikit-learn, or in the library's scikit-learn interface.
-        kind: the type of its values, apart from ``choices``.
+        name: in scikit-learn, or in the library's scikit-learn interface.
         default: the library's default, written into every accepted spec.
-        description: its meaning in one line.
         low: smallest legal number (of a ``count``: smallest integer).
         high: largest legal number (of a ``count``: largest integer).
         share_high: largest legal float of a ``count``; every legal one is above 0.
@@ -62,7 +57,7 @@ class MetricDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """``name`` may differ from its default only where ``needs`` is ``value`` in every trial."""
+    """``name`` may differ from its default only if ``needs`` is ``value`` in every trial."""
 
     name: str
     needs: str
@@ -73,21 +68,14 @@ class Requirement:
 class ModelDefinition:
     """A model that a spec can name.
 
-    An engine class lists the definitions of the models that it fits. The catalogue fills in the last three
-    attributes.
+    An engine class lists the definitions of its models. The catalogue fills in the last three attributes.
 
     Attributes:
-        name: the name in a spec, such as ``xgboost-classifier``.
-        task: what it predicts.
-        family: the kind of model that a classifier and a regressor have in common, such as ``xgboost``.
-        description: one line for users.
-        hyperparameters: their definitions, by name.
+        family: groups a classifier and a regressor, such as ``xgboost``.
         missing_values: whether it accepts NaN; otherwise missing values are imputed.
-        search: the default search space of a spec without hyperparameters: name -> the table of a spec, such
-            as ``{"min": 50, "max": 500}`` or ``{"values": [...]}``.
-        requirements: rules between hyperparameters.
+        search: the search space of a spec without hyperparameters: name -> the table of a spec, such as
+            ``{"min": 50, "max": 500}`` or ``{"values": [...]}``.
         engines: devices on which an installed engine fits it, ``cpu`` or ``gpu``.
-        metrics: the metrics of its task, by name.
         default_metric: the metric of a spec that names none.
     """
 

@@ -93,7 +93,6 @@ def _mend(definition: HyperparameterDefinition, value: object) -> str:
 
 _RANGE_KEYS = ("min", "max", "step", "log")
 KEYS = (*_RANGE_KEYS, "values", "value")
-"""The keys of a hyperparameter's table."""
 
 _SYNONYMS = {
     "low": "min", "lower": "min", "start": "min", "from": "min", "minimum": "min",
@@ -260,7 +259,6 @@ class _Reader:
         return float(value) if self.definition.kind == "float" else value
 
     def _check(self, low: float, high: float, step: float | None, log: bool) -> None:
-        """Check the numbers of a range against each other."""
         width, most = high - low, self.limits.range_width
         if low == high:
             hint = f"for one value write `value = {describe(low)}` alone"

@@ -91,7 +91,7 @@ class _Entry:
 
 
 class IssueCollector:
-    """Issues found so far."""
+    """The issues of a spec so far."""
 
     def __init__(self, file: str, positions: Positions | None, limits: SpecLimits) -> None:
         self._file = file
@@ -111,16 +111,10 @@ class IssueCollector:
         word: object = "",
         names: Iterable[str] = (),
     ) -> None:
-        """Add an issue.
+        """Add an issue at a key, or at its table if the key is missing; ``message`` follows the key.
 
-        Args:
-            path: of the wrong key; a missing key has the position of its table.
-            message: what is wrong; follows the key.
-            found: the value that was found.
-            expected: a correct value.
-            hint: how to fix it.
-            word: an unknown name, for which the most similar one of ``names`` is suggested.
-            names: the correct names.
+        ``expected`` is a correct value and ``hint`` a remedy. For an unknown ``word`` the most similar of
+        ``names`` is suggested.
         """
         self._entries[path, message] = _Entry(
             path,
@@ -142,11 +136,7 @@ class IssueCollector:
         return next((path for path in paths if path in self._positions), paths[-1])
 
     def raise_any(self) -> None:
-        """Raise the issues found, if any.
-
-        Raises:
-            SpecError: with the issues in file order, up to the limit.
-        """
+        """Raise the issues found, if any, as ``SpecError``: in file order, up to the limit."""
         if not self._entries:
             return
         placed = [(self._place(entry), entry) for entry in self._entries.values()]

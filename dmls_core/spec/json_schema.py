@@ -15,8 +15,7 @@ Schema = dict[str, Any]
 def json_schema(catalogue: Mapping[str, ModelDefinition], limits: SpecLimits | None = None) -> Schema:
     """Return the schema (draft 2020-12) of a spec with the models of ``catalogue``.
 
-    It accepts every valid spec and rejects most others. It cannot express rules between two keys, such as
-    ``min`` below ``max``.
+    It accepts every valid spec, but cannot express rules between keys, such as ``min`` below ``max``.
     """
     limits = limits or SpecLimits.from_environment()
     definitions: Schema = {}
@@ -86,7 +85,6 @@ def _reference(model: ModelDefinition, name: str) -> Schema:
 
 
 def _of_single(model: ModelDefinition) -> Schema:
-    """Narrow the schema if ``model`` is the only model."""
     names = list(model.hyperparameters)
     return {
         "if": {"properties": {"model": {"const": model.name}}, "required": ["model"]},
@@ -98,7 +96,6 @@ def _of_single(model: ModelDefinition) -> Schema:
 
 
 def _of_any(name: str, models: Iterable[ModelDefinition]) -> Schema:
-    """Refer to each distinct definition of a hyperparameter."""
     variants: dict[str, ModelDefinition] = {}
     for model in models:
         if name in model.hyperparameters:
@@ -156,7 +153,7 @@ def _number(definition: HyperparameterDefinition) -> Schema:
 
 
 def _table(schema: Schema, definitions: Schema) -> Schema:
-    """Move the definitions of a table to the top, and remove what TOML does not have."""
+    """Move the definitions of a table to the top, and remove parts that TOML lacks."""
     for name, definition in schema.pop("$defs", {}).items():
         definitions[name] = _cleaned(definition)
     cleaned: Schema = _cleaned(schema)

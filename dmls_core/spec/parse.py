@@ -35,7 +35,6 @@ from dmls_core.spec.tables import (
 from dmls_core.spec.toml_io import read_document
 
 Check = Callable[[Spec, IssueCollector], None]
-"""An additional check of an otherwise valid spec."""
 
 
 def parse_spec(
@@ -48,12 +47,8 @@ def parse_spec(
 ) -> Spec:
     """Return the validated spec with every default.
 
-    Args:
-        source: content of ``spec.toml``.
-        catalogue: the known models, by name.
-        file: name of the file in messages.
-        limits: by default those of the environment.
-        checks: additional checks of an otherwise valid spec.
+    ``file`` is the name in messages; ``limits`` are by default those of the environment. ``checks`` follow if
+    the spec is otherwise valid.
 
     Raises:
         SpecError: with every issue, in file order.
@@ -72,18 +67,7 @@ def check_document(
     limits: SpecLimits,
     checks: Sequence[Check] = (),
 ) -> Spec:
-    """Validate the content of a spec, like ``parse_spec``.
-
-    Args:
-        top: the top-level keys and tables.
-        catalogue: the known models, by name.
-        issues: collects the issues, and knows the positions.
-        limits: of its size.
-        checks: additional checks of an otherwise valid spec.
-
-    Raises:
-        SpecError: with every issue, in file order.
-    """
+    """Validate the keys and tables of a spec, like ``parse_spec``; ``issues`` knows their positions."""
     models = read_models(top, catalogue, issues, limits)
     searches = read_searches(top, models, catalogue, issues, limits)
     n_trials = read_trials(top.get("n_trials"), searches, issues, limits)
@@ -109,7 +93,6 @@ def check_document(
 
 
 def _read_tables(top: dict[str, Any], issues: IssueCollector) -> dict[str, Table]:
-    """Return the valid reserved tables of the spec, by name."""
     if "columns" not in top:
         hint = 'write `[columns]` and below it `target = "…"`, the column to predict'
         issues.add(("columns",), "is missing", expected="a table", hint=hint)
@@ -200,10 +183,7 @@ class Changes(Table):
 def changed_document(spec: Spec, changes: Changes, issues: IssueCollector) -> dict[str, Any]:
     """Return the tables of a ``spec.toml`` equivalent to ``spec`` with ``changes``, not validated yet.
 
-    Args:
-        spec: an accepted spec.
-        changes: hyperparameters by name or, for one of several models, below the model's name.
-        issues: collects changes that have no place in a spec.
+    A change of one of several models stands below the model's name; ``issues`` gets impossible changes.
     """
     top = as_document(spec)
     for name, table in changes.hyperparameters.items():

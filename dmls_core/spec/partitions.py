@@ -38,11 +38,7 @@ _TWO_DIGITS = "[0-9]{2}"
 class PartitionPattern:
     """A pattern of names with at least one field.
 
-    Attributes:
-        text: as in the spec.
-        unit: period of one file, which the finest field defines.
-        prefix: common start of all names.
-        expression: matches a whole name.
+    ``unit``, the period of a file, is the finest field; names start with ``prefix`` and match ``expression``.
     """
 
     text: str
@@ -53,9 +49,7 @@ class PartitionPattern:
     def period(self, name: str, zone: ZoneInfo) -> tuple[datetime, datetime] | None:
         """Return the interval of a file's data (UTC, end exclusive), or ``None`` for other files.
 
-        Args:
-            name: of the file below the job's folder, with slashes.
-            zone: time zone of the dates in names.
+        ``name`` is the path below the job's folder, ``zone`` the time zone of the dates in it.
         """
         match = self.expression.fullmatch(name)
         if match is None:
@@ -109,11 +103,7 @@ def has_fields(path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def parse_pattern(path: str) -> PartitionPattern:
-    """Return the parsed pattern.
-
-    Raises:
-        ValueError: the pattern is wrong; the message follows the key.
-    """
+    """Return the parsed pattern; the message of a ``ValueError`` follows the key."""
     tokens = list(_TOKEN.finditer(path))
     used = {token[1] for token in tokens if token[1] is not None}
     if any(token[0] in ("{", "}") for token in tokens):
@@ -134,7 +124,7 @@ def parse_pattern(path: str) -> PartitionPattern:
 
 
 def parse_names(path: str) -> tuple[str, re.Pattern[str]]:
-    """Return the common start of the names that a path matches, and a regular expression for them.
+    """Return the common start and regular expression of a path's names.
 
     Raises:
         ValueError: the path is wrong; the message follows the key.

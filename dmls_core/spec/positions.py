@@ -17,8 +17,8 @@ TokenKind = Literal["space", "string", "mark", "bare"]
 class Token(NamedTuple):
     """The part ``start:end`` of the text.
 
-    A ``mark`` is one of ``[]{},=``; ``space`` is blanks, newlines and comments; ``bare`` is anything
-    else: bare keys with their dots, numbers, dates, words.
+    A ``mark`` is one of ``[]{},=``, ``space`` is blanks, newlines and comments, and ``bare`` is the rest:
+    bare keys with their dots, numbers, dates, words.
     """
 
     kind: TokenKind
@@ -72,9 +72,9 @@ class Lines:
 
 
 class Positions:
-    """Line and column of the keys and list elements of a text that the parser has accepted.
+    """Line and column of keys and list elements in a text that the parser has accepted.
 
-    The text is scanned for the first lookup: a spec without errors needs none.
+    The first lookup scans the text: a spec without errors needs none.
     """
 
     def __init__(self, text: str) -> None:
@@ -94,10 +94,7 @@ class Positions:
         return path in self._offsets
 
     def find(self, path: Path) -> tuple[int, int]:
-        """Return line and column of ``path``, or of the nearest table above it, or of the start of the text.
-
-        Never raises; linear in the text the first time, then at once.
-        """
+        """Return line and column of ``path``, else of the nearest table above, or the start; never raise."""
         for length in range(len(path), 0, -1):
             offset = self._offsets.get(path[:length])
             if offset is not None:
@@ -119,8 +116,6 @@ class _Container:
 
 @dataclass(slots=True)
 class _Walk:
-    """Scans the statements of a document and collects ``offsets``."""
-
     text: str
     offsets: dict[Path, int] = field(default_factory=dict)
     _arrays: dict[Path, int] = field(default_factory=dict)
@@ -190,7 +185,6 @@ class _Walk:
             raise _OutOfStepError
 
     def _value(self, path: Path, stream: Iterator[Token]) -> None:
-        """Skip one value with everything nested in it."""
         open_: list[_Container] = []
         while True:
             token = self._next(stream)

@@ -156,10 +156,7 @@ def _is_zone(name: str) -> bool:
 
 
 def check_owner(owner: Owner, issues: IssueCollector) -> None:
-    """Check that each channel has an installed notifier, and that email has an address.
-
-    This happens at admission only: trainers read accepted specs without the notifiers installed.
-    """
+    """Check that channels exist and email has an address; only at admission: trainers lack notifiers."""
     notifiers = extensions.names("dmls.notifiers") if owner.notify else ()
     for channel in owner.notify:
         name = channel.partition(":")[0]

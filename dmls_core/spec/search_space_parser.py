@@ -21,11 +21,7 @@ Catalogue = Mapping[str, ModelDefinition]
 def read_models(
     top: dict[str, Any], catalogue: Catalogue, issues: IssueCollector, limits: SpecLimits
 ) -> tuple[ModelDefinition, ...]:
-    """Return the models that the spec names.
-
-    An unknown name is replaced by the most similar one, so that the rest of the spec can be checked against
-    the model that was probably meant.
-    """
+    """Return the spec's models; an unknown name becomes the most similar one, so that the rest is checked."""
     if "model" not in top:
         issues.add(
             ("model",),
@@ -111,12 +107,11 @@ class _Reader:
     def one(
         self, model: ModelDefinition, name: str, path: Path, table: object
     ) -> tuple[Path, Hyperparameter | None]:
-        """Read the table of one hyperparameter."""
         definition = model.hyperparameters[name]
         return path, read_hyperparameter(definition, table, path, self.issues, self.limits)
 
     def own(self, model: ModelDefinition, tables: object) -> _Read:
-        """Read the tables below ``[random-forest-classifier]``."""
+        """Read the tables below a model's name, such as ``[random-forest-classifier]``."""
         if not isinstance(tables, dict):
             hint = f"write [{model.name}.n_estimators], for instance"
             self.issues.add((model.name,), "must be a table", found=tables, expected="a table", hint=hint)
@@ -133,7 +128,7 @@ class _Reader:
         return read
 
     def note_unknown(self, name: str, value: object) -> None:
-        """Report a top-level table or key that no model of the spec knows."""
+        """Report a top-level table or key that no model of the spec has."""
         if any(name in model.hyperparameters for model in self.models):
             return
         others = [model.name for model in self.catalogue.values() if name in model.hyperparameters]

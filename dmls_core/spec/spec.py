@@ -74,11 +74,7 @@ class Spec(Table):
 
     @property
     def model(self) -> str:
-        """The name of the only model.
-
-        Raises:
-            ValueError: there are several.
-        """
+        """The name of the only model; raises ``ValueError`` if there are several."""
         (model,) = self.models
         return model.name
 
@@ -120,11 +116,7 @@ class Spec(Table):
 
     @classmethod
     def from_json(cls, data: dict[str, Any], file: str = "spec.json") -> Spec:
-        """Return the spec of a JSON object that ``as_json`` made.
-
-        Raises:
-            SpecError: the object is not a spec, or belongs to a later release.
-        """
+        """Return the spec of ``as_json``; raise ``SpecError`` for other objects and later releases."""
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != SCHEMA or isinstance(schema, bool):
             raise SpecError(

@@ -30,7 +30,6 @@ _EXPECTED = {
     "memory": 'a size of at least 64 MiB, such as "8 GiB"',
     "channel": 'the name of a notifier, such as "email", or with a connection, such as "webhook:alerts"',
 }
-"""Type of pydantic's error -> description of a correct value."""
 
 _PATTERNS = {
     "email": "an address such as ml-team@example.com",
@@ -54,15 +53,10 @@ _LENGTHS = {
 _EXAMPLES = {
     "target": 'name the column to predict: target = "species"',
 }
-"""Required key -> how to write it."""
 
 
 def read_table(table: type[AnyTable], value: object, path: Path, issues: IssueCollector) -> AnyTable | None:
-    """Validate ``value`` as ``table`` and report its issues.
-
-    The table without its wrong keys is returned, so that it can be checked further; ``None``, if that is
-    not a valid table either.
-    """
+    """Report the issues of ``value``; return it without wrong keys, ``None`` if that is not valid either."""
     if not isinstance(value, dict):
         hint = f"write [{dotted(path)}] and its keys below"
         issues.add(path, "must be a table", found=value, expected="a table", hint=hint)
@@ -128,7 +122,6 @@ def _note(table: type[BaseModel], detail: ErrorDetails, path: Path, issues: Issu
 
 
 def _keys(table: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys of the table at ``loc`` below ``table``."""
     if not loc:
         return list(table.model_fields)
     inner: Any = table.model_fields[str(loc[0])].annotation

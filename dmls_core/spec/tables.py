@@ -1,4 +1,4 @@
-"""The tables of a spec. Their descriptions are what an editor shows."""
+"""The tables of a spec; editors show their descriptions."""
 
 from __future__ import annotations
 
@@ -63,14 +63,13 @@ def _window(value: object) -> int | str:
 
 
 MAX_WINDOW = 1000
-"""Most intervals that a run may look back."""
 
 Window = Annotated[
     Any,
     PlainValidator(_window),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW}, {"const": "all"}]}),
 ]
-"""How many intervals a run trains on: a number, or ``"all"``."""
+"""Number of intervals that a run trains on, or ``"all"``."""
 
 Number = Annotated[Any, PlainValidator(_number), WithJsonSchema({"type": "number"})]
 """An integer that stays an integer, or a float; pydantic's union would not distinguish 1 and 1.0."""
@@ -100,7 +99,6 @@ Channel = Annotated[
 """A notifier, such as ``"email"``, and after a colon the name of its connection: ``"webhook:alerts"``."""
 
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
-"""The name of a column, as in the header of the data."""
 
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 """Names of columns; TOML and JSON have lists, not tuples."""
@@ -377,10 +375,9 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
         "owner": Owner,
     }
 )
-"""Tables with keys of their own."""
+"""Tables with fixed keys."""
 
 TAGS = "tags"
 """The table whose keys are the user's."""
 
 RESERVED = (*KEYS, *TABLES, TAGS)
-"""Every name that a hyperparameter cannot have."""

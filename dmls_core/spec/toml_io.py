@@ -39,11 +39,7 @@ class Document:
 
 
 def read_document(source: bytes, file: str, limits: SpecLimits) -> Document:
-    """Parse ``source``.
-
-    Raises:
-        SpecError: the source is too large, not UTF-8, not TOML, or has a value that specs cannot contain.
-    """
+    """Parse ``source``; raise ``SpecError`` if too large, not UTF-8, not TOML, or impossible in a spec."""
     text = _decode(source, file, limits)
     _measure(text, file, limits)
     try:
@@ -174,14 +170,10 @@ def _inspect_text(path: Path, text: str, issues: IssueCollector, limits: SpecLim
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH = 100
-"""Line length from which a list is split into several lines."""
 
 
 def toml_text(document: Mapping[str, object]) -> str:
-    """Return a document as TOML: top-level keys, reserved tables, then hyperparameters.
-
-    Args:
-        document: content as ``tomllib`` returns it: strings, numbers, booleans, lists of them, and tables.
+    """Return a document of ``tomllib`` as TOML: top-level keys, reserved tables, then hyperparameters.
 
     Raises:
         SpecError: the document contains a value that a spec cannot contain.

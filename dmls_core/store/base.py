@@ -14,13 +14,11 @@ from typing import Any, BinaryIO, ClassVar, Self
 from dmls_core.errors import PlatformError, StoreError
 
 CHUNK = 1 << 20
-"""Bytes per read when an object is streamed."""
 
 MIN_PART_BYTES = 5 << 20
 """Smallest part of a multipart upload, except for the last one."""
 
 MAX_PARTS = 10_000
-"""Most parts of one multipart upload."""
 
 MAX_KEY_BYTES = 1024
 """The limit of S3, which every store keeps."""
@@ -31,14 +29,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\\]")
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """Metadata of an object.
-
-    Attributes:
-        key: relative to the store's root, without a leading slash.
-        size: in bytes.
-        etag: changes with the content; without quotes.
-        modified: time of the last write, UTC.
-    """
+    """Metadata of an object: key, size in bytes, ETag of the content without quotes, last write in UTC."""
 
     key: str
     size: int
@@ -49,11 +40,10 @@ class ObjectInfo:
 class Store(ABC):
     """Objects under a root; every key is relative to that root.
 
-    A store is found by the scheme of its URL among the entry points ``dmls.stores``. ``StoreSuite`` in
-    ``dmls_core.testing.stores`` tests what this class promises.
-
-    Threads may share an instance. Writes are atomic: a reader sees the old content or the new one, never a
-    part. Every method raises ``StoreError`` when the service or the file system fails.
+    A store is found by the scheme of its URL among the entry points ``dmls.stores``, and tested by
+    ``StoreSuite`` in ``dmls_core.testing.stores``. Threads may share an instance. Writes are atomic: a reader
+    sees the old content or the new one, never a part. Every method raises ``StoreError`` when the service or
+    file system fails.
     """
 
     hook_class: ClassVar[str] = ""
@@ -69,12 +59,10 @@ class Store(ABC):
     @classmethod
     @abstractmethod
     def from_url(cls, url: str, *, hook: Any = None, interactive: bool = False) -> Self:
-        """Return the store at ``url`` without any request to the service.
+        """Return the store at ``url``, which has the scheme of the entry point; send no request.
 
-        Args:
-            url: root of the store, with the scheme that the class is registered under.
-            hook: instance of ``hook_class``; without one, credentials come from the environment.
-            interactive: fail within seconds if the service does not answer, because a user is waiting.
+        ``hook`` is an instance of ``hook_class``; without one, credentials come from the environment. With
+        ``interactive``, fail within seconds if the service does not answer, because a user is waiting.
 
         Raises:
             PlatformError: the URL is incomplete or wrong.
@@ -86,11 +74,7 @@ class Store(ABC):
 
     @abstractmethod
     def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, ObjectInfo]:
-        """Return the content of an object and the metadata of exactly this content.
-
-        Args:
-            key: of the object.
-            limit: return the first ``limit`` bytes only; ``ObjectInfo.size`` is still the whole size.
+        """Return the content, at most ``limit`` bytes of it, and the metadata of exactly this whole content.
 
         Raises:
             ObjectMissingError: the object does not exist.
@@ -111,19 +95,11 @@ class Store(ABC):
 
     @abstractmethod
     def create(self, key: str, data: bytes) -> ObjectInfo:
-        """Write a new object.
-
-        Raises:
-            ConflictError: the object exists.
-        """
+        """Write a new object; raise ``ConflictError`` if it exists."""
 
     @abstractmethod
     def replace(self, key: str, data: bytes, etag: str) -> ObjectInfo:
-        """Write an object whose current ETag is ``etag``.
-
-        Raises:
-            ConflictError: the object changed or was deleted.
-        """
+        """Write an object whose ETag is ``etag``; raise ``ConflictError`` if it changed or was deleted."""
 
     @abstractmethod
     def upload(self, key: str, path: Path) -> ObjectInfo:
@@ -147,11 +123,7 @@ class Store(ABC):
         """Delete an object; do nothing if it does not exist."""
 
     def get(self, key: str) -> bytes:
-        """Return the content of an object.
-
-        Raises:
-            ObjectMissingError: the object does not exist.
-        """
+        """Return the content of an object; raise ``ObjectMissingError`` if it does not exist."""
         return self.read(key)[0]
 
     def trainer_environment(self) -> dict[str, str]:
@@ -167,11 +139,8 @@ class Store(ABC):
     async def watch(self, prefix: str, *, poll_seconds: float) -> AsyncGenerator[Sequence[ObjectInfo], None]:
         """Yield the objects below ``prefix`` at once, and again after each change.
 
-        By default the prefix is listed every ``poll_seconds``; a store whose service sends notifications
-        may use these instead.
-
-        Raises:
-            StoreError: the service failed; the caller watches again.
+        The default lists them every ``poll_seconds``; a service's notifications may replace that. After a
+        ``StoreError`` the caller watches again.
         """
         async for listing in poll_changes(lambda: self.list_async(prefix), poll_seconds):
             yield listing
@@ -185,11 +154,7 @@ class Store(ABC):
         raise self._no_multipart()
 
     def upload_part(self, key: str, upload: str, number: int, data: bytes) -> None:
-        """Write the part ``number`` (from 1) of a multipart upload; a second write replaces the first.
-
-        Raises:
-            StoreError: the service failed, or has no such upload of this object.
-        """
+        """Write a part, numbered from 1, or replace it; raise ``StoreError`` if there is no such upload."""
         raise self._no_multipart()
 
     def finish_upload(self, key: str, upload: str, size: int) -> None:
@@ -197,7 +162,7 @@ class Store(ABC):
 
         Raises:
             ConflictError: the parts do not add up to ``size`` bytes.
-            StoreError: the service failed, or has no such upload of this object.
+            StoreError: there is no such upload of this object.
         """
         raise self._no_multipart()
 
@@ -214,7 +179,7 @@ class Store(ABC):
 async def poll_changes(
     fetch: Callable[[], Awaitable[Sequence[ObjectInfo]]], poll_seconds: float
 ) -> AsyncGenerator[Sequence[ObjectInfo], None]:
-    """Yield the first listing that ``fetch`` returns, and then each one that differs from the last."""
+    """Yield the first listing of ``fetch``, and then each one that differs from the last."""
     import asyncio
 
     last: Sequence[ObjectInfo] | None = None
@@ -227,11 +192,9 @@ async def poll_changes(
 
 
 def check_key(key: str) -> str:
-    """Return ``key`` if it is valid in every store.
+    """Return ``key``, or raise ``StoreError`` if it is not valid in every store.
 
-    Raises:
-        StoreError: the key is empty or too long, or has an empty, ``.`` or ``..`` part, a backslash, or a
-            control character.
+    A part may not be empty, ``.`` or ``..``, nor contain a backslash or a control character.
     """
     parts = key.split("/")
     if any(part in {"", ".", ".."} for part in parts) or _FORBIDDEN.search(key):

@@ -52,10 +52,7 @@ _NAME = re.compile(NAME_PATTERN)
 class IncomingKey(NamedTuple):
     """The parts of a key below ``incoming/``, valid or not.
 
-    Attributes:
-        team: the first folder; any text.
-        job: the folders below it (``job``, or ``job/deeper``); any text, empty for the team's folder.
-        filename: the part after the last slash; empty for the marker of a folder.
+    ``job`` may have slashes, and is empty for the team's folder; ``filename`` is empty for a folder's marker.
     """
 
     team: str
@@ -69,11 +66,7 @@ def is_name(name: str) -> bool:
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return ``name`` if it is valid for a ``kind`` ("team" or "job").
-
-    Raises:
-        SubmissionError: it is not; the hint suggests a valid name.
-    """
+    """Return ``name`` if it is valid for a ``kind`` ("team" or "job"), else raise a ``SubmissionError``."""
     if is_name(name):
         return name
     raise SubmissionError(name_issue(kind, name))
@@ -92,13 +85,13 @@ def name_issue(kind: str, name: str) -> ValidationIssue:
 
 
 def incoming_folder(team: str, job: str) -> str:
-    """Folder of a submission, with any text as names: submissions with invalid names get answers too."""
+    """Return the folder of a submission; any names are accepted, so that every submission gets an answer."""
     where = f"{team}/{job}" if job else team
     return f"{INCOMING}{where}/" if where else INCOMING
 
 
 def incoming_file(team: str, job: str, filename: str) -> str:
-    """A file of a submission."""
+    """Return the key of a file of a submission."""
     return incoming_folder(team, job) + filename
 
 
@@ -112,52 +105,52 @@ def parse_incoming(key: str) -> IncomingKey | None:
 
 
 def job_record(team: str, job: str) -> str:
-    """The current accepted version of a job."""
+    """Return the key of the current accepted version of a job."""
     return f"{JOBS}{check_name('team', team)}/{check_name('job', job)}.json"
 
 
 def versions_folder(team: str, job: str) -> str:
-    """Previous versions of a job."""
+    """Return the folder of a job's previous versions."""
     return f"{VERSIONS}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 def version(team: str, job: str, number: int) -> str:
-    """A previous version of a job, immutable; keys sort from old to new."""
+    """Return the key of a previous version of a job, immutable; keys sort from old to new."""
     return f"{versions_folder(team, job)}{number:08d}.json"
 
 
 def spec(sha256: str) -> str:
-    """An accepted spec, immutable."""
+    """Return the key of an accepted spec, immutable."""
     return f"{SPECS}{sha256}.json"
 
 
 def snapshot(version: str) -> str:
-    """One version of the whole registry, immutable."""
+    """Return the key of one version of the whole registry, immutable."""
     return f"{SNAPSHOTS}{version}.json"
 
 
 def run_folder(team: str, job: str, run_key: str) -> str:
-    """Everything that a run wrote."""
+    """Return the folder with all files of a run."""
     return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
 
 
 def queue_folder(engine: str) -> str:
-    """The queue of runs that wait for a trainer on an engine."""
+    """Return the folder of runs that wait for a trainer on an engine."""
     return f"{WAITING}{engine}/"
 
 
 def waiting(engine: str, team: str, job: str, run_key: str) -> str:
-    """A run that waits for its first trainer."""
+    """Return the key of a run that waits for its first trainer."""
     return f"{queue_folder(engine)}{check_name('team', team)}.{check_name('job', job)}.{run_key}.json"
 
 
 def inference_folder(team: str, job: str) -> str:
-    """Logged inference requests of a job."""
+    """Return the folder of a job's logged inference requests."""
     return f"{INFERENCE}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 def monitor_folder(team: str, job: str) -> str:
-    """Results of the monitor for a job."""
+    """Return the folder of a job's monitoring results."""
     return f"{MONITOR}{check_name('team', team)}/{check_name('job', job)}/"
 
 
@@ -166,25 +159,25 @@ DRIFT_FOLDERS = {"requests": "latest/", "data": "latest-data/"}
 
 
 def latest_drift(team: str, job: str, source: str, file: str) -> str:
-    """A file of a job's latest comparison of ``source``, a key of ``DRIFT_FOLDERS``."""
+    """Return the key of a file of the latest comparison of ``source``, a key of ``DRIFT_FOLDERS``."""
     return f"{monitor_folder(team, job)}{DRIFT_FOLDERS[source]}{file}"
 
 
 def metrics_folder(team: str, job: str) -> str:
-    """Counters of a job for Prometheus."""
+    """Return the folder of a job's counters for Prometheus."""
     return f"{METRICS}{check_name('team', team)}/{check_name('job', job)}/"
 
 
 def trial(number: int) -> str:
-    """A finished trial, below a run's folder."""
+    """Return the key of a finished trial, below a run's folder."""
     return f"{TRIALS}{number:05d}.json"
 
 
 def model_name(team: str, job: str) -> str:
-    """The model's name in MLflow and Triton."""
+    """Return the model's name in MLflow and Triton."""
     return f"{check_name('team', team)}.{check_name('job', job)}"
 
 
 def dag_id(team: str, job: str) -> str:
-    """The id of the job's DAG."""
+    """Return the id of the job's DAG."""
     return f"dmls.{model_name(team, job)}"

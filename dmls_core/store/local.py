@@ -24,8 +24,7 @@ from dmls_core.store.base import CHUNK, ObjectInfo, Store, check_key, file_sha25
 logger = logging.getLogger(__name__)
 
 SETTLED_SECONDS = 2.0
-"""Age from which a file's hash is cached: a younger file may change again within one tick of the file
-system's clock, with the same size and time."""
+"""Age from which a file's hash is cached: before, a clock tick may hide a change of the same size."""
 
 TEMPORARY = ".dmls-tmp"
 """Suffix of files that are still being written."""
@@ -137,7 +136,7 @@ class LocalStore(Store):
         return path
 
     def _info(self, key: str, stream: BinaryIO) -> ObjectInfo:
-        """Return the metadata of an open file; the stream is at its start afterwards."""
+        """Return the metadata of an open file; leave the stream at its start."""
         facts = os.fstat(stream.fileno())
         stamp = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
         cached = self._etags.get(key)
@@ -220,11 +219,7 @@ def _hint(code: int | None) -> str:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading; a link, folder or pipe counts as missing.
-
-    Raises:
-        OSError: the file cannot be opened.
-    """
+    """Open a regular file for reading; a link, folder or pipe counts as missing."""
     # Without O_NONBLOCK a pipe would block the open.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -235,10 +230,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 @contextmanager
 def temporary_file(path: Path) -> Iterator[Path]:
-    """Yield the name of a temporary file in the folder of ``path``, which is created if missing.
-
-    Afterwards the file is deleted if it still exists, and so are those that killed processes left there.
-    """
+    """Yield a temporary name in the folder of ``path``; delete that file, and those of killed processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _delete_abandoned(path.parent)
     temporary = path.parent / f".{uuid.uuid4().hex}{TEMPORARY}"

@@ -10,13 +10,9 @@ from dmls_core.store.local import LocalStore
 
 
 def open_store(url: str, *, hook: Any = None, interactive: bool = False) -> Store:
-    """Return the store at a URL without any request to the service.
+    """Return the store at a URL such as ``s3://bucket/prefix`` or ``file:///folder``, or a folder's path.
 
-    Args:
-        url: such as ``s3://bucket/prefix`` or ``file:///folder``, or the path of a folder.
-        hook: Airflow hook with the credentials, an instance of the store's ``hook_class``; without one they
-            come from the environment.
-        interactive: fail within seconds if the service does not answer.
+    ``hook`` and ``interactive`` are those of ``Store.from_url``. No request is sent.
 
     Raises:
         PlatformError: no store is registered for the URL's scheme, or the URL is wrong.
@@ -25,13 +21,9 @@ def open_store(url: str, *, hook: Any = None, interactive: bool = False) -> Stor
 
 
 def store_class(url: str) -> type[Store]:
-    """Return the class that is registered in ``dmls.stores`` for the scheme of a URL.
+    """Return the class that is registered in ``dmls.stores`` for the scheme of a URL; a path is a folder.
 
-    A path without a scheme is a folder. For a scheme with a plus sign that is not registered itself, the
-    part before the plus sign counts: ``fsspec`` serves ``fsspec+memory://``.
-
-    Raises:
-        PlatformError: no store is registered for the scheme.
+    ``fsspec`` also serves ``fsspec+memory://``, unless that is registered itself.
     """
     scheme, separator, _ = url.partition("://")
     if url and not separator:

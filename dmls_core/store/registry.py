@@ -24,7 +24,6 @@ THREADS = 16
 ATTEMPTS = 8
 
 MAX_VERSIONS = 100
-"""Number of versions that ``Registry.versions`` returns at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,11 @@ class JobRecord:
     """The current accepted version of a job.
 
     Attributes:
-        team: owner of the job.
-        name: the job's name within the team.
-        spec_sha256: of the accepted spec.
-        data: the data objects, sorted by key.
+        data: sorted by key.
         run_key: of the run that this version requests.
         admitted: ISO time in UTC with microseconds.
         version: 1, 2, 3, ... counts accepted changes.
         state: "retired" after the submission was deleted.
-        fingerprint: of the accepted submission.
     """
 
     team: str
@@ -73,11 +68,7 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, fields: object) -> JobRecord:
-        """Return the record of a JSON object that ``as_json`` made.
-
-        Raises:
-            ValueError: the object is not a record, or has a later schema.
-        """
+        """Return the record of ``as_json``; raise ``ValueError`` if it is none, or has a later schema."""
         if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
             raise ValueError("not a job record of a known schema")
         try:
@@ -92,20 +83,14 @@ FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
 
 
 def run_key(spec_sha256: str, etags: Iterable[str], interval: tuple[datetime, datetime] | None = None) -> str:
-    """Return the key of a run, 16 hex digits: same spec, data and interval, same run.
-
-    Args:
-        spec_sha256: hash of the canonical spec.
-        etags: of the data objects, in any order.
-        interval: data interval of a scheduled or backfilled run; both ends with a time zone.
-    """
+    """Return the key of a run, 16 hex digits: same spec, ETags (in any order) and interval, same run."""
     ends = [moment.astimezone(UTC).isoformat() for moment in interval] if interval else None
     identity = json.dumps([spec_sha256, sorted(etags), ends], separators=(",", ":"))
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 class AcceptableSpec(Protocol):
-    """What the registry requires of a validated spec."""
+    """The interface of a validated spec that the registry requires."""
 
     @property
     def sha256(self) -> str:
@@ -116,7 +101,7 @@ class AcceptableSpec(Protocol):
 
 
 Cache = MutableMapping[str, tuple[str, JobRecord]]
-"""Maps the key of a record to its ETag and the record, so that unchanged records are not fetched again."""
+"""Record's key -> ETag and record, so that unchanged records are not fetched again."""
 
 
 class Registry:
@@ -131,11 +116,7 @@ class Registry:
         return found[0] if found else None
 
     def jobs(self, cache: Cache | None = None) -> list[JobRecord]:
-        """Return the current record of every job, sorted by key; an unreadable one is logged and left out.
-
-        Args:
-            cache: kept by the caller between calls; updated here.
-        """
+        """Return all current records, sorted by key; log and skip unreadable ones. Callers keep ``cache``."""
         cache = {} if cache is None else cache
         listing = {info.key: info.etag for info in self.store.list(layout.JOBS)}
         for key in set(cache) - set(listing):
@@ -158,11 +139,7 @@ class Registry:
         return found[::-1]
 
     def spec(self, sha256: str) -> dict[str, Any]:
-        """Return an accepted spec's JSON.
-
-        Raises:
-            StoreError: the spec is missing or damaged.
-        """
+        """Return an accepted spec's JSON; raise ``StoreError`` if it is missing or damaged."""
         document = self.store.get(layout.spec(sha256))
         if hashlib.sha256(document).hexdigest() != sha256:
             raise StoreError(f"the accepted spec {sha256} is damaged; upload the spec again")
@@ -178,21 +155,10 @@ class Registry:
         admitted: datetime,
         fingerprint: str = "",
     ) -> JobRecord:
-        """Make a submission the current version of its job.
+        """Make a submission the current version of its job, and return the record of this content.
 
         The same spec and data again change nothing. Of concurrent calls with the same content, one writes a
-        version and all return it.
-
-        Args:
-            spec: validated.
-            team: owner of the job.
-            name: of the job.
-            data: the listed data objects.
-            admitted: time of the admission, recorded if this is a new version.
-            fingerprint: of the submission.
-
-        Returns:
-            The current record, which describes this content.
+        version and all return it. ``admitted`` is recorded if this is a new version.
 
         Raises:
             ConflictError: other writers kept changing the record.

@@ -55,14 +55,9 @@ class S3Store(Store):
         hook: Any = None,
         interactive: bool = False,
     ) -> None:
-        """Bind to a bucket; no request is sent yet.
+        """Bind to an existing bucket; no request is sent yet.
 
-        Args:
-            bucket: must exist.
-            prefix: without slashes at its ends; empty for the whole bucket.
-            client: a boto3 client; created from ``hook`` or from the environment (``AWS_*``) otherwise.
-            hook: see ``Store.from_url``.
-            interactive: see ``Store.from_url``.
+        ``prefix`` has no slashes at its ends. Without ``client``, ``hook`` or ``AWS_*`` give one.
         """
         super().__init__(f"s3://{bucket}/{prefix}".rstrip("/"))
         self.bucket = bucket
@@ -206,7 +201,7 @@ class S3Store(Store):
         with translated(f"write {self._url(key)}"):
             pages = self.client.get_paginator("list_parts").paginate(**at, UploadId=upload)
             listed = [part for page in pages for part in page.get("Parts", [])]
-            # SeaweedFS lists a part that was written twice twice; the later one counts.
+            # SeaweedFS lists both writes of a part; the later one counts.
             listed.sort(key=lambda part: (part["PartNumber"], part["LastModified"]))
             parts = list({part["PartNumber"]: part for part in listed}.values())
             complete = sum(part["Size"] for part in parts) == size
@@ -227,7 +222,7 @@ class S3Store(Store):
 
     @asynccontextmanager
     async def _async_client(self) -> AsyncIterator[Any]:
-        """Open an aiobotocore client; ``None`` where there is no hook to make it."""
+        """Open an aiobotocore client; ``None`` without a hook to make it."""
         if self._hook is None:
             yield None
             return
@@ -251,7 +246,7 @@ class S3Store(Store):
         return self._prefix + check_key(key)
 
     def at(self, key: str) -> dict[str, Any]:
-        """Return ``Bucket`` and ``Key`` of an object, the arguments of the client's calls."""
+        """Return the client's arguments ``Bucket`` and ``Key`` for an object."""
         return {"Bucket": self.bucket, "Key": self._full(key)}
 
     def _url(self, key: str) -> str:

@@ -48,7 +48,6 @@ INTERACTIVE: dict[str, Any] = {
     "retries": {"total_max_attempts": 3, "mode": "standard"},
     "max_pool_connections": CONNECTIONS,
 }
-"""Configuration of a client that fails within seconds."""
 
 _MISSING = {"NoSuchKey", "404", "NotFound"}
 _CONFLICT = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
@@ -73,7 +72,7 @@ def make_client(*, interactive: bool = False) -> S3Client:
     )
     if interactive:
         config = config.merge(Config(**INTERACTIVE))
-    # A session of its own: threads must not share the default session.
+    # Threads must not share the default session.
     core = botocore.session.get_session()
     core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
     session = boto3.session.Session(botocore_session=core)
@@ -89,11 +88,7 @@ def hook_client(hook: Any, *, interactive: bool = False) -> S3Client:
 
 
 def environment(hook: Any = None) -> dict[str, str]:
-    """Return the variables with which boto3 in another process or container reaches the same service.
-
-    Args:
-        hook: Airflow's ``S3Hook``; without one, the ``AWS_*`` variables of this process are returned.
-    """
+    """Return the variables with which boto3 elsewhere reaches the service of ``hook`` or this process."""
     if hook is None:
         return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     credentials = hook.get_credentials()
@@ -117,11 +112,9 @@ def parse_time(text: str | float) -> datetime:
 
 @contextmanager
 def translated(action: str) -> Iterator[None]:
-    """Turn errors of boto3 into ``StoreError`` and its subclasses.
+    """Turn errors of boto3 into ``StoreError``; messages begin with ``action`` ("read s3://bucket/key").
 
-    Args:
-        action: what was attempted on which object ("read s3://bucket/key"); the beginning of the message.
-            The server's own message stays in the chained exception, since it may contain an access key.
+    The server's own message stays in the chained exception, since it may contain an access key.
     """
     try:
         yield
@@ -178,11 +171,7 @@ class ResumingBody(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read into ``buffer``; return the number of bytes, 0 at the end.
-
-        Raises:
-            StoreError: the connection broke too often, or the object changed in the meantime.
-        """
+        """Fill ``buffer``; raise ``StoreError`` if the connection broke too often or the object changed."""
         view = memoryview(buffer).cast("B")
         while self._position < self._end:
             try:

@@ -1,7 +1,7 @@
 """The queue of runs that wait for their first trainer; additional trainers of other runs leave for them.
 
-A run is in the queue of its engine from the end of ``plan`` until its first trainer starts. Airflow decides
-which run is next: the queue only shows trainers that a run is waiting.
+A run is in its engine's queue from the end of ``plan`` until its first trainer starts. Airflow decides which
+run is next: the queue only makes trainers notice a waiting run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The tests that every engine must pass, whoever ships it.
+"""Tests that every engine must pass.
 
-A plug-in's test module subclasses ``EngineSuite``::
+Subclass ``EngineSuite`` in a test module::
 
     class TestMyEngine(EngineSuite):
         engine_class = MyEngine
@@ -49,7 +49,6 @@ class Data:
 
     @property
     def half(self) -> int:
-        """Number of rows to fit on: three quarters."""
         return len(self.x) * 3 // 4
 
 
@@ -86,13 +85,11 @@ class EngineDefinitionSuite:
     """Tests of an engine's definitions, which need none of its packages; a subclass sets ``engine_class``.
 
     Attributes:
-        engine_class: the engine.
         fast: hyperparameters that make fits fast.
         strong: hyperparameters that make the model learn the test data.
-        samples: hyperparameters with which two seeds give different models; ``None``: the engine ignores the
-            seed.
-        values: hyperparameter -> a legal value that is not its default, where the suite's own does not suit.
-        refused: hyperparameters that the library rejects with an error; empty: it rejects none.
+        samples: those with which two seeds give different models; ``None``: the engine ignores the seed.
+        values: hyperparameter -> a legal value that is not its default, if the suite's own does not suit.
+        refused: hyperparameters that the library rejects with an error; may be empty.
     """
 
     engine_class: ClassVar[type[Engine]]
@@ -103,7 +100,6 @@ class EngineDefinitionSuite:
     refused: ClassVar[Mapping[str, Scalar]] = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run tests once per model, kind of data or hyperparameter."""
         models = [CATALOGUE.get(model.name, model) for model in self.engine_class.models]
         if {"model", "kind"} <= set(metafunc.fixturenames):
             cases = [(model, kind) for model in models for kind in kinds_of(model)]
@@ -115,7 +111,6 @@ class EngineDefinitionSuite:
             metafunc.parametrize("model", models, ids=[model.name for model in models])
 
     def test_the_catalogue_finds_the_engine(self, model: ModelDefinition) -> None:
-        """The entry point registers this class."""
         assert engine_class(self.engine_class.device, model.name) is self.engine_class
         assert self.engine_class.device in CATALOGUE[model.name].engines
 
@@ -133,7 +128,6 @@ class EngineDefinitionSuite:
             assert definition.description.endswith(".")
 
     def test_a_spec_without_hyperparameters_searches_the_default_space(self, model: ModelDefinition) -> None:
-        """The default search space is valid in a spec."""
         (search,) = load_spec(f"model = '{model.name}'\n[columns]\ntarget = 'y'".encode()).models
         assert set(search.searched) == set(model.search)
 
@@ -148,7 +142,7 @@ class EngineDefinitionSuite:
                     for_engine(model, {name: Choice(values=(self._other_value(definition),))}, device)
 
     def test_reading_the_definitions_imports_no_library(self) -> None:
-        """The catalogue is read where the engine's packages are not installed."""
+        """The engine's packages may not be installed."""
         code = (
             f"import sys, {self.engine_class.__module__}\n"
             f"print(*sorted({set(self.engine_class.packages)} & set(sys.modules)))"
@@ -157,7 +151,6 @@ class EngineDefinitionSuite:
         assert run.stdout.strip() == ""
 
     def _other_value(self, definition: HyperparameterDefinition) -> Scalar:
-        """Return a legal value that is not the default."""
         if definition.name in self.values:
             return self.values[definition.name]
         if definition.kind == "bool":
@@ -171,19 +164,17 @@ class EngineDefinitionSuite:
 
 
 class EngineSuite(EngineDefinitionSuite):
-    """All tests of one engine class; a subclass sets ``engine_class`` and what else its models need."""
+    """All tests of an engine class; a subclass sets ``engine_class`` and attributes that its models need."""
 
     @pytest.fixture
     def engine(self) -> Engine:
-        """Return the engine; the test is skipped where its packages are not installed."""
+        """Return the engine; skip the test if its packages are not installed."""
         if missing := self.engine_class.missing_packages():
             pytest.skip(f"packages are not installed: {', '.join(missing)}")
         return self.engine_class()
 
     @pytest.fixture
     def fit(self, engine: Engine) -> Callable[..., Fitted]:
-        """Return a function that fits a model to a data set."""
-
         def fit(model: ModelDefinition, data: Data, seed: int = 1, **params: Scalar) -> Fitted:
             return engine.fit(
                 model,
@@ -200,7 +191,7 @@ class EngineSuite(EngineDefinitionSuite):
     def test_predictions_have_the_shape_of_the_task(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition, kind: str
     ) -> None:
-        """Probabilities per class, or values, as a NumPy array."""
+        """Probabilities for each class, or values, as a NumPy array."""
         data = make_data(kind)
         found = fit(model, data).predict(engine.place(data.x))
         assert type(found) is np.ndarray
@@ -214,7 +205,7 @@ class EngineSuite(EngineDefinitionSuite):
     def test_the_model_learns(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition, kind: str
     ) -> None:
-        """It predicts rows that it was not fitted to better than a constant."""
+        """The model predicts unseen rows better than a constant."""
         data = make_data(kind, rows=600)
         found = fit(model, data, **self.strong).predict(engine.place(data.x[data.half :]))
         truth = data.y[data.half :]
@@ -333,7 +324,7 @@ class EngineSuite(EngineDefinitionSuite):
     # -- optional capabilities -------------------------------------------------------------------------
 
     def test_growing_models_agree_with_fits(self, engine: Engine, model: ModelDefinition, kind: str) -> None:
-        """After so many rounds a growing model predicts what a fit with as many does."""
+        """A growing model predicts the same as a fit with that number of rounds."""
         if not isinstance(engine, BoostingEngine):
             pytest.skip("not a BoostingEngine")
         data = make_data(kind)

@@ -38,21 +38,19 @@ TEXT = 'the column <b>"{{ 7 * 7 }}"</b> is missing'
 URL = "https://airflow.example.com/dags/dmls.lab.iris"
 
 SECRET = "suite-secret"  # noqa: S105 - no real one
-"""Password that the suite gives every connection."""
 
 
 class NotifierSuite:
-    """What a notifier must do."""
+    """Tests of a notifier."""
 
     name: ClassVar[str]
-    """Name of the notifier's entry point."""
 
     text_received: ClassVar[str] = TEXT
     """``TEXT`` as the service receives it; override it if the notifier escapes markup."""
 
     @pytest.fixture
     def connection(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-        """Return a function that defines the channel's Airflow connection; it has the password ``SECRET``."""
+        """Return a function that defines the channel's Airflow connection, with the password ``SECRET``."""
         from dmls_core.airflow.notifications import connection_id
 
         variable = f"AIRFLOW_CONN_{connection_id(self.channel).upper()}"
@@ -64,27 +62,24 @@ class NotifierSuite:
 
     @property
     def channel(self) -> str:
-        """The channel as a spec names it."""
         return f"{self.name}:suite"
 
     @pytest.fixture
     def received(self) -> Callable[[], list[str]]:
-        """Set up the service; return a function that returns each message as it arrived, as text."""
+        """Set up the service; return a function that returns the messages received, as text."""
         raise NotImplementedError
 
     @pytest.fixture
     def broken(self, connection: Callable[..., None]) -> None:
-        """Define a connection that does not work; override it if port 1 of this machine is no failure."""
+        """Define a connection that fails; override it if port 1 of this machine is no failure."""
         connection(conn_type="http", host="127.0.0.1", port=1)
 
     def message(self) -> Message:
-        """Return the message that the suite sends."""
         from dmls_core.airflow.notifiers import Message
 
         return Message("failed", "lab/iris", TEXT, {"airflow": URL}, "ml-team@example.com")
 
     def owner(self) -> dict[str, Any]:
-        """Return ``[owner]`` of a spec that names the channel."""
         return {"notify": [self.channel], "email": "ml-team@example.com"}
 
     # -- the tests -------------------------------------------------------------------------------------
@@ -96,7 +91,6 @@ class NotifierSuite:
         assert isinstance(extensions.load("dmls.notifiers", self.name)(), Notifier)
 
     def test_a_spec_may_name_the_channel(self) -> None:
-        """A spec with this channel is valid."""
         from dmls_core.models import load_spec
 
         head = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nemail = "a@b.c"\n'

@@ -40,7 +40,6 @@ if "airflow" not in sys.modules:
     os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="dmls-airflow-"))
 
 SECONDS = 60.0
-"""Longest wait for anything."""
 
 SECRET = "suite-secret"  # noqa: S105 - no real one
 STUDY = "postgres://optuna:study-secret@db.example.com:5432/studies"
@@ -93,32 +92,23 @@ elif mode == "hang":
 
 @dataclass
 class LogRecorder:
-    """Stands for the task's log and keeps its lines."""
+    """Record the lines of a task's log."""
 
     lines: list[str] = field(default_factory=list)
 
     def info(self, message: str, *arguments: object, **_: object) -> None:
-        """Keep one formatted line."""
         self.lines.append(message % arguments if arguments else message)
 
     debug = warning = error = exception = info
 
     @property
     def text(self) -> str:
-        """All lines."""
         return "\n".join(self.lines)
 
 
 @dataclass
 class Launch:
-    """One task ``search`` that the suite can start.
-
-    Attributes:
-        operator: the runner's operator.
-        context: Airflow's context of the task instance.
-        log: what the operator logs.
-        record: the job's version.
-    """
+    """One task ``search`` that the suite can start."""
 
     operator: TrainerOperator
     context: Any
@@ -126,19 +116,16 @@ class Launch:
     record: JobRecord
 
     def run(self) -> dict[str, Any]:
-        """Run the task to its end and return its result."""
         return self.operator.execute(self.context)
 
     def run_file(self, name: str) -> str:
-        """Return the key of a file of the run."""
         return layout.run_folder(self.record.team, self.record.name, self.record.run_key) + name
 
 
 class RunnerSuite:
-    """What a runner must do."""
+    """Tests of a runner."""
 
     name: ClassVar[str]
-    """Name of the runner's entry point."""
 
     def trainers(self, settings: AirflowSettings) -> list[str]:
         """Return ids of the suite's programs that run now: processes that name ``settings.root``."""
@@ -156,7 +143,6 @@ class RunnerSuite:
 
     @pytest.fixture
     def program(self, tmp_path: Path) -> Path:
-        """Write the program that stands for the trainer."""
         path = tmp_path / "trainer.py"
         path.write_text(PROGRAM.replace("{python}", sys.executable))
         path.chmod(0o755)
@@ -174,7 +160,7 @@ class RunnerSuite:
     def platform(
         self, settings: AirflowSettings, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[AirflowSettings]:
-        """Have Airflow read ``settings`` as its bundle entry, in an environment with secrets."""
+        """Make Airflow read ``settings`` as its bundle entry, in an environment with secrets."""
         from dmls_core.airflow.runners import progress
         from dmls_core.airflow.settings import BUNDLE_CLASSPATH, airflow_settings
 
@@ -190,14 +176,12 @@ class RunnerSuite:
 
     @pytest.fixture
     def store(self, platform: AirflowSettings) -> Store:
-        """Open the platform's store."""
         from dmls_core.airflow.connections import open_root
 
         return open_root(platform)
 
     @pytest.fixture
     def runner(self, platform: AirflowSettings) -> Runner:
-        """Load the runner by its entry point."""
         from dmls_core.airflow.runners import load_runner
 
         return load_runner(platform)
@@ -210,7 +194,7 @@ class RunnerSuite:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> Callable[..., Launch]:
-        """Return a function that prepares the search of a job; the program acts as the job's name says."""
+        """Return a function that prepares a job's search; the job's name selects the program's behavior."""
         from dmls_core.airflow.dag_files import shard_file, write_dag_files
 
         def _launch(mode: str, *, worker: int = 0, last_try: bool = False) -> Launch:
@@ -249,7 +233,7 @@ class RunnerSuite:
         def work() -> None:
             try:
                 search.run()
-            except Exception as error:  # noqa: BLE001 - the suite looks at what was logged
+            except Exception as error:  # noqa: BLE001 - the suite reads the log
                 search.log.info("ended by %s: %s", type(error).__name__, error)
 
         thread = threading.Thread(target=work)
@@ -262,7 +246,6 @@ class RunnerSuite:
     # -- the tests -------------------------------------------------------------------------------------
 
     def test_this_machine_has_what_the_runner_needs(self, runner: Runner) -> None:
-        """``check`` finds nothing missing where the suite passes."""
         assert runner.check() == []
 
     def test_a_result_is_read_back(
@@ -310,7 +293,6 @@ class RunnerSuite:
             launch("silent").run()
 
     def test_an_additional_worker_is_skipped_after_its_last_try(self, launch: Callable[..., Launch]) -> None:
-        """The leader goes on without it."""
         from airflow.sdk.exceptions import AirflowSkipException
 
         with pytest.raises(RunnerError, match="exited with code 3"):
@@ -335,7 +317,7 @@ class RunnerSuite:
     def test_a_cancelled_task_leaves_nothing_running(
         self, hanging: tuple[Launch, threading.Thread], platform: AirflowSettings, store: Store
     ) -> None:
-        """``on_kill`` ends the trainer and what it started, within the time that Airflow leaves."""
+        """``on_kill`` ends the trainer and its child processes, within the time that Airflow leaves."""
         search, thread = hanging
         begin = time.monotonic()
         search.operator.on_kill()
@@ -376,7 +358,6 @@ class RunnerSuite:
         assert not thread.is_alive()
 
     def test_an_unknown_runner_is_refused_with_a_suggestion(self) -> None:
-        """The name in the bundle entry is checked against the installed runners."""
         from dmls_core.airflow.settings import split_kwargs
 
         with pytest.raises(PlatformError, match=rf"did you mean '{self.name}'"):

@@ -55,7 +55,7 @@ def _replace(store: Store, key: str, etag: str, number: int) -> ObjectInfo:
 
 
 class StoreSuite:
-    """What ``Store`` promises; lower the numbers for a slow service."""
+    """Tests of a ``Store``; lower the numbers for a slow service."""
 
     LARGE = 3 << 20
     """Bytes of the large object."""

@@ -1,4 +1,4 @@
-"""Notifiers: how a message reaches the channels of ``[owner] notify``.
+"""Notifiers send messages over the channels of ``[owner] notify``.
 
 A notifier is one module with a subclass of ``Notifier`` and one line under the entry-point group
 ``dmls.notifiers``. The name of the entry point is the channel that a spec names.
@@ -19,13 +19,11 @@ TIMEOUT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What became of a job.
+    """An event of a job, for its owner.
 
     Attributes:
-        event: what happened.
         job: ``<team>/<job>``.
-        text: the event in the user's words. Parts of it are a user's input: never render it as a template,
-            and escape it in markup.
+        text: contains user input: never render it as a template, and escape it in markup.
         links: name -> URL of pages about it.
         email: address of the job's owner; empty: none.
     """
@@ -48,7 +46,7 @@ class Message:
 
 
 class Notifier(ABC):
-    """Sends messages over one kind of channel."""
+    """Send messages over one kind of channel."""
 
     package: ClassVar[str] = ""
     """Package that ``send`` imports and DMLS does not require, as pip names it."""
@@ -57,12 +55,8 @@ class Notifier(ABC):
     def send(self, message: Message, connection_id: str) -> None:
         """Send a message within ``TIMEOUT_SECONDS``.
 
-        Whatever it raises becomes a warning in the task's log, so no exception may contain a secret.
-
-        Args:
-            message: the message.
-            connection_id: Airflow connection of the channel, which the platform team made: an address,
-                credentials.
+        ``connection_id`` is an Airflow connection that the platform team made. Whatever this method raises
+        becomes a warning in the task's log, so no exception may contain a secret.
 
         Raises:
             ImportError: ``package`` is not installed.

@@ -9,7 +9,7 @@ from dmls_core.airflow.notifiers import Message, Notifier
 
 
 class EmailNotifier(Notifier):
-    """Sends an email to the address of ``[owner] email``; the connection is the SMTP server."""
+    """Send an email to the address of ``[owner] email``; the connection is the SMTP server."""
 
     package: ClassVar[str] = "apache-airflow-providers-smtp"
 

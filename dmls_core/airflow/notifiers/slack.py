@@ -8,7 +8,7 @@ from dmls_core.airflow.notifiers import TIMEOUT_SECONDS, Message, Notifier
 
 
 class SlackNotifier(Notifier):
-    """Posts to the Slack channel of an incoming webhook; the connection holds its URL."""
+    """Post to the Slack channel of an incoming webhook; the connection holds its URL."""
 
     package: ClassVar[str] = "apache-airflow-providers-slack"
 

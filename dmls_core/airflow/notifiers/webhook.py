@@ -8,7 +8,7 @@ from dmls_core.airflow.notifiers import TIMEOUT_SECONDS, Message, Notifier
 
 
 class WebhookNotifier(Notifier):
-    """Posts ``{"schema": 1, "event", "job", "message", "links"}`` to the connection's endpoint."""
+    """Post ``{"schema": 1, "event", "job", "message", "links"}`` to the connection's endpoint."""
 
     package: ClassVar[str] = "apache-airflow-providers-http"
 

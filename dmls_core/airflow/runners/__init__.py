@@ -1,4 +1,4 @@
-"""Runners: where and how the task ``search`` starts trainers.
+"""Runners start the trainers of the task ``search``.
 
 A runner is one module with a subclass of ``Runner`` and one line under the entry-point group
 ``dmls.runners``; ``runner`` of the bundle entry names it.

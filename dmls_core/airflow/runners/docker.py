@@ -27,20 +27,19 @@ USER = "10001:10001"
 """User and group of the trainer image; never root."""
 
 MAX_PIDS = 1024
-"""Processes and threads of one trainer."""
 
 GRACE_SECONDS = 3
 """Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
 
 KILLED = 137
-"""Exit code of a container that was killed."""
+"""Exit code after SIGKILL."""
 
 SAME_TRAINER = (ROOT_LABEL, "dmls.dag", "dmls.run_key", "dmls.worker")
-"""Labels that all tries of a trainer share. The run key alone does not do: it is a hash of spec and data."""
+"""Labels that all tries of a trainer share; the run key alone is not unique, as a hash of spec and data."""
 
 
 class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[misc]
-    """A ``DockerOperator`` that runs ``dmls train`` without any privilege.
+    """Run ``dmls train`` in a container without any privilege.
 
     No new privileges, all capabilities dropped, a read-only root with a ``tmpfs`` at ``/tmp``, a non-root
     user, limits of memory, CPUs and processes, an init, and labels that name DAG, run, task and try.
@@ -92,7 +91,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
             self._remove_own()
 
     def _harden(self, memory: int, cpus: float) -> None:
-        """Add to the host configuration what DockerOperator has no argument for."""
+        """Add host configuration that ``DockerOperator`` has no argument for."""
         self.mem_limit = memory
         options: dict[str, Any] = {
             "cap_drop": ["ALL"],
@@ -111,7 +110,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
         )
 
     def _request_gpu(self, gpus: int) -> None:
-        """Request one of the engine's ``gpus`` GPUs, one that no other trainer holds if there is one."""
+        """Request one of the engine's ``gpus`` GPUs, if possible one that no other trainer holds."""
         if gpus:
             client = self.cli
             client.create_container = partial(  # type: ignore[method-assign]
@@ -122,14 +121,12 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
             self.device_requests = [DeviceRequest(count=1, capabilities=[["gpu"]])]
 
     def _remove_earlier_tries(self, labels: dict[str, str]) -> None:
-        """Remove the containers that earlier tries of this trainer left."""
         same = [f"{name}={labels[name]}" for name in SAME_TRAINER]
         for found in self.cli.containers(all=True, filters={"label": same}):
             self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
             self._remove(found["Id"])
 
     def _exit(self, trainer: Trainer, *, failed: bool) -> TrainerExit:
-        """Return how the container ended, as the engine sees it."""
         found = self._inspect()
         if not found:
             return (
@@ -174,7 +171,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
 
 
 class DockerRunner(Runner):
-    """Starts trainers as containers of a Docker engine."""
+    """Start trainers as containers of a Docker engine."""
 
     operator_class = DockerTrainerOperator
 
@@ -189,11 +186,7 @@ class DockerRunner(Runner):
         return []
 
     def reap(self, is_active: IsActive) -> list[str]:
-        """Remove orphaned containers from the engine.
-
-        Raises:
-            docker.errors.DockerException: the engine does not answer.
-        """
+        """Remove orphaned containers from the engine."""
         removed = []
         with self._engine() as engine:
             labeled = {"label": [f"{ROOT_LABEL}={self.settings.root}"]}

@@ -1,9 +1,8 @@
-"""Give each trainer container a GPU of its own, with Docker's unique container names as leases.
+"""Lease one GPU to each trainer container, with Docker's unique container names as leases.
 
 Asked for a number of GPUs, Docker gives every container the first ones. So each container requests one GPU by
-its number and takes a name that contains the number. The engine refuses a second container of that name:
-two trainers that start at once cannot both get the lease, and removing the container returns it. If all GPUs
-are leased, a container shares one.
+its number and takes a name that contains the number. The engine refuses a second container of that name: two
+trainers that start at once cannot both get the lease, and removing the container returns it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ LABEL = "dmls.gpu"
 """Label with the number of a container's GPU, leased or shared."""
 
 EXITED = ("exited", "dead")
-"""States of a container that no longer uses its GPU."""
 
 CONFLICT = 409
 """HTTP status of the engine if a name is taken."""
@@ -35,22 +33,10 @@ CONFLICT = 409
 def create_on_gpu(
     engine: APIClient, create: Callable[..., dict[str, Any]], gpus: int, **options: Any
 ) -> dict[str, Any]:
-    """Create a container with a GPU that no other trainer of the engine leases.
+    """Create a container on a GPU that no other trainer leases, else on that with the fewest trainers.
 
-    If all are leased (the pool has more slots than the engine has GPUs, or another platform uses the
-    engine), it shares the GPU with the fewest trainers.
-
-    Args:
-        engine: the Docker engine.
-        create: its ``create_container``.
-        gpus: number of GPUs of the engine, counted from 0.
-        options: arguments of ``create``, among them ``labels`` and ``host_config``.
-
-    Returns:
-        What ``create`` returned.
-
-    Raises:
-        APIError: the engine refuses the container.
+    All are leased if the pool has more slots than the engine has GPUs, or another platform uses the engine.
+    ``create`` is the engine's ``create_container``; ``options`` include ``labels`` and ``host_config``.
     """
     for gpu in range(gpus):
         for _ in range(2):
@@ -68,12 +54,7 @@ def create_on_gpu(
 
 
 def least_used(gpus: int, used: Iterable[str]) -> int:
-    """Return the GPU with the fewest containers; of several, the lowest number.
-
-    Args:
-        gpus: number of GPUs.
-        used: GPU label of each container.
-    """
+    """Return the GPU with the fewest containers, given their GPU labels; of several, the lowest number."""
     count = Counter(used)
     return min(range(gpus), key=lambda gpu: count[str(gpu)])
 

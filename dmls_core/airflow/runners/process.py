@@ -1,4 +1,4 @@
-"""The runner ``process``: the trainer as a process of the worker's machine, with limits of its own."""
+"""The runner ``process``: the trainer as a process of the worker's machine, with resource limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import psutil
 
 LABELS_VARIABLE = ProcessSettings.variable("trainer_labels")
-"""Variable of a trainer's process with its labels, JSON, by which orphans are found."""
+"""Environment variable with a trainer's labels as JSON, by which orphans are found."""
 
 GRACE_SECONDS = 3.0
 """Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
@@ -36,10 +36,10 @@ REAP_SECONDS = 5.0
 
 
 class ProcessTrainerOperator(TrainerOperator):
-    """Runs ``dmls train`` as a process of the worker's machine.
+    """Run ``dmls train`` as a process of the worker's machine.
 
-    The process has its own session, a memory limit, a scratch folder that is removed, and no variable of the
-    worker beyond ``worker_environment``. It dies with the task; cancelling the task ends the whole group.
+    It has its own session, a memory limit, a scratch folder that is removed, and of the worker's variables
+    only ``worker_environment``. It dies with the task; cancelling the task ends the whole group.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ class ProcessTrainerOperator(TrainerOperator):
 
 
 class ProcessRunner(Runner):
-    """Starts trainers as processes of the worker's machine."""
+    """Start trainers as processes of the worker's machine."""
 
     operator_class = ProcessTrainerOperator
 
@@ -122,18 +122,12 @@ class ProcessRunner(Runner):
         return []
 
     def reap(self, is_active: IsActive) -> list[str]:
-        """End orphans on this machine.
-
-        A trainer dies with its task. Processes that it started may outlive it.
-        """
+        """End processes on this machine that outlived their trainer; a trainer itself dies with its task."""
         return reap_processes(self, is_active)
 
 
 def reap_processes(runner: Runner, is_active: IsActive) -> list[str]:
-    """End the orphans among this machine's processes that have ``LABELS_VARIABLE``; return their ids.
-
-    For ``Runner.reap`` of runners that start trainers on the worker's machine.
-    """
+    """End this machine's orphans by their ``LABELS_VARIABLE`` and return their ids; for ``Runner.reap``."""
     import psutil
 
     orphans = []

@@ -12,7 +12,7 @@ ACTIVE_STATES = frozenset({"running", "deferred", "restarting"})
 
 
 class ReapOperator(BaseOperator):
-    """Ends orphaned trainers of the configured runner."""
+    """End orphaned trainers of the configured runner."""
 
     template_fields = ()
 

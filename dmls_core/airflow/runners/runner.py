@@ -1,4 +1,4 @@
-"""The interface of a runner, and what all runners share: the task ``search`` around a trainer."""
+"""The interface of a runner, and the task ``search`` around a trainer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TrainerExit:
     Attributes:
         code: exit code; negative: minus the number of the signal that ended it.
         reason: continues "the trainer ..." in messages; by default "exited with code ...".
-        details: what the runner knows beyond that, as JSON for the run's ``runner.json``; no secrets.
+        details: more, as JSON for the run's ``runner.json``; no secrets.
     """
 
     code: int
@@ -43,13 +43,11 @@ class TrainerExit:
 
 
 class TrainerOperator(BaseOperator):
-    """The task ``search``: starts one trainer, forwards its log and returns a summary of its result.
+    """The task ``search``: start one trainer, forward its log and return a summary of its result.
 
-    A runner subclasses it and implements ``run_trainer`` and ``cancel``. Nothing is templated and nothing is
-    unpickled: the trainer answers with ``result.json`` or ``error.json`` in the store.
-
-    Args:
-        plan: the worker's entry in the result of the task ``plan``.
+    A runner subclasses it and implements ``run_trainer`` and ``cancel``. Nothing is templated or unpickled:
+    the trainer answers with ``result.json`` or ``error.json`` in the store. ``plan`` is the worker's entry in
+    the result of the task ``plan``.
     """
 
     template_fields = ()
@@ -74,13 +72,7 @@ class TrainerOperator(BaseOperator):
         """End the trainer within 5 seconds, after which Airflow kills the task; do nothing if none runs."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the trainer and return the score, metric, model and engine of ``result.json``.
-
-        Raises:
-            AirflowFailException: the user's input is wrong; a retry would not help.
-            AirflowSkipException: an additional worker failed on its last try; the leader goes on without it.
-            RunnerError: the trainer failed otherwise, or left no result.
-        """
+        """Run the trainer and return the score, metric, model and engine of ``result.json``."""
         settings = airflow_settings()
         job, store = job_of(context), open_root(settings)
         trainer = make_trainer(job, store, settings, self.plan, context)
@@ -102,10 +94,9 @@ class TrainerOperator(BaseOperator):
 
 
 class Runner(ABC):
-    """Starts trainers somewhere: as containers, as processes, on a cluster.
+    """Start trainers: as containers, as processes, on a cluster.
 
-    A package registers its subclass under the entry-point group ``dmls.runners``. DMLS makes one instance
-    where it needs one, with the settings of the bundle entry.
+    A package registers its subclass under the entry-point group ``dmls.runners``.
     """
 
     operator_class: ClassVar[type[TrainerOperator]]
@@ -119,7 +110,7 @@ class Runner(ABC):
 
     @abstractmethod
     def check(self) -> list[str]:
-        """Return what this machine lacks to start trainers, with the remedy; empty if nothing is missing."""
+        """Return this machine's missing requirements, each with the remedy; empty if nothing is missing."""
 
     @abstractmethod
     def reap(self, is_active: IsActive) -> list[str]:
@@ -131,11 +122,7 @@ class Runner(ABC):
 
 
 def load_runner(settings: AirflowSettings) -> Runner:
-    """Return the runner that ``settings.runner`` names.
-
-    Raises:
-        PlatformError: no installed package registers a runner of that name.
-    """
+    """Return the runner that ``settings.runner`` names; raise ``PlatformError`` if it is not installed."""
     runner: type[Runner] = extensions.load("dmls.runners", settings.runner)
     return runner(settings)
 
@@ -146,11 +133,7 @@ def runner_file(worker: int) -> str:
 
 
 def summary(job: Job, store: Store, worker: int) -> dict[str, Any]:
-    """Return the result of the task ``search`` after a trainer exited with code 0.
-
-    Raises:
-        RunnerError: it was the leader and wrote no ``result.json``.
-    """
+    """Return the result of ``search`` after exit code 0; raise ``RunnerError`` if the leader wrote none."""
     if worker:
         return {"worker": worker}
     result = read_result(job, store)
@@ -160,10 +143,8 @@ def summary(job: Job, store: Store, worker: int) -> dict[str, Any]:
 def raise_failure(job: Job, store: Store, reason: str, plan: Mapping[str, Any], context: Context) -> None:
     """Raise the error of the trainer's ``error.json``, or one with ``reason`` if it wrote none.
 
-    Raises:
-        AirflowFailException: the user's input is wrong; a retry would not help.
-        AirflowSkipException: an additional worker failed on its last try; the leader goes on without it.
-        RunnerError: anything else.
+    A user's error is an ``AirflowFailException``: a retry would not help. An additional worker that failed on
+    its last try raises ``AirflowSkipException``: the leader goes on without it. Others are ``RunnerError``.
     """
     if plan["worker"]:
         task = context["task_instance"]

@@ -1,4 +1,4 @@
-"""What a trainer is: one command line and one environment, the same for every runner."""
+"""The command line and environment of a trainer, the same for every runner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT_LABEL = "dmls.root"
 """Label with the root of the platform that a trainer belongs to; several may share a Docker engine."""
 
 PASSED_VARIABLES = re.compile(r"(PATH|LANG|LC_\w+|TZ|DMLS_PLATFORM_ID|SSL_CERT_\w+|CUDA_VISIBLE_DEVICES)")
-"""The variables of a worker that a trainer on the same machine may see."""
+"""A worker's variables that a trainer on the same machine may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Trainer:
 
     Attributes:
         arguments: of the command ``dmls``: ``["train", SPEC, DATA, ..., "--out", FOLDER]``.
-        environment: the variables that it needs: the store's credentials, the study's URL, limits of data.
-            It holds secrets: a runner must keep it out of logs, labels and command lines.
-        labels: identify it to those who look for it later: root, DAG, run, task, try, run key and worker.
+        environment: credentials of the store, the study's URL, limits of data. It holds secrets: keep it out
+            of logs, labels and command lines.
+        labels: identify it later: root, DAG, run, task, try, run key and worker.
         memory: limit in bytes.
         engine: ``cpu`` or ``gpu``.
         worker: its number among the trainers of the run; 0 is the leader.
@@ -53,18 +53,7 @@ class Trainer:
 def make_trainer(
     job: Job, store: Store, settings: AirflowSettings, plan: Mapping[str, Any], context: Context
 ) -> Trainer:
-    """Return the trainer of one worker of the search.
-
-    Args:
-        job: the job to train.
-        store: where its spec and data are.
-        settings: of the platform.
-        plan: the worker's entry in the result of the task ``plan``.
-        context: of the task instance that starts it.
-
-    Raises:
-        SpecError: the spec asks for several trainers, which this platform does not support.
-    """
+    """Return the trainer of one worker; ``plan`` is its entry in the result of the task ``plan``."""
     task = context["task_instance"]
     environment = store.trainer_environment() | study_environment(job) | data_limits()
     return Trainer(
@@ -82,7 +71,7 @@ def make_trainer(
 
 
 def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[str]:
-    """Return the arguments of ``dmls`` that train ``job`` as one worker of its plan."""
+    """Return the arguments of ``dmls`` for one worker of a job's search."""
     arguments = ["train", f"{store.url}/{job.spec_key}"]
     arguments += [f"{store.url}/{data.key}" for data in job.data]
     arguments += ["--out", f"{store.url}/{layout.run_folder(job.team, job.name, job.run_key)}"]
@@ -104,8 +93,7 @@ def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[s
 def leave_queue(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, str]:
     """Take the run out of its engine's queue; return the variables by which other workers watch the queue.
 
-    The leader also deletes the ``error.json`` of an earlier try: a trainer that is killed writes none, and
-    the old one would be reported for it.
+    The leader also deletes an earlier try's ``error.json``: it would be reported if this try is killed.
     """
     if not plan["worker"]:
         store.delete(job.run_file(layout.ERROR))
@@ -115,20 +103,17 @@ def leave_queue(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, st
 
 
 def data_limits() -> dict[str, str]:
-    """Return the worker's variables that limit data, so that its trainers apply the same limits."""
+    """Return the worker's variables that limit data, for its trainers."""
     return {name: text for name, text in os.environ.items() if name.startswith(DataLimits.prefix)}
 
 
 def worker_environment() -> dict[str, str]:
-    """Return the worker's variables that a trainer on the same machine may see; none of them is a secret."""
+    """Return the worker's variables that a trainer on the same machine may see; none is a secret."""
     return {name: text for name, text in os.environ.items() if PASSED_VARIABLES.fullmatch(name)}
 
 
 def trainer_labels(job: Job, run_id: str, task_id: str, try_number: int, worker: int) -> dict[str, str]:
-    """Return the labels that identify a trainer: DAG, run, task, try, run key and worker.
-
-    On the embedded platform its id is one of them, so that ``dmls down`` removes every container.
-    """
+    """Return a trainer's labels, with an embedded platform's id for ``dmls down`` to find its containers."""
     platform = ProcessSettings.from_environment().platform_id
     return {
         **({"dmls.platform": platform} if platform else {}),

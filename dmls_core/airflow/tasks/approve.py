@@ -24,8 +24,8 @@ NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deplo
 class ApproveOperator(ApprovalOperator):
     """Airflow's own approval, requested only if the spec says ``[deploy] mode = "manual"``.
 
-    The rule is ``dmls_core.tracking.decision.decide``: with ``auto`` it decides alone, with ``never`` nothing
-    is deployed. If the approval is not answered within ``[deploy] approval_timeout``, the champion stays.
+    ``dmls_core.tracking.decision.decide`` has the rule: ``auto`` decides alone, ``never`` deploys nothing. If
+    the approval is not answered within ``[deploy] approval_timeout``, the champion stays.
     """
 
     template_fields = ()
@@ -60,7 +60,6 @@ class ApproveOperator(ApprovalOperator):
     def _request(
         self, run: JobRun, evaluated: Mapping[str, Any], candidate: Candidate, champion: Champion | None
     ) -> Any:
-        """Show both models' scores on Airflow's page, and wait for a person."""
         tracked, timeout = run.result_of(TaskId.REGISTER), run.job.spec.deploy.approval_timeout
         self.subject = f"Deploy {run.job.model_name} version {tracked['model_version']}?"
         table = comparison_table(evaluated, candidate, champion)
@@ -101,12 +100,7 @@ class ApproveOperator(ApprovalOperator):
 
 
 def candidate_of(run: JobRun, evaluated: Mapping[str, Any]) -> Candidate:
-    """Return what the decision about a run's model depends on.
-
-    Args:
-        run: the run.
-        evaluated: result of the task ``evaluate``.
-    """
+    """Return the candidate of the decision, from the result of the task ``evaluate``."""
     from dmls_core.tracking import Candidate
 
     return Candidate(

@@ -1,4 +1,4 @@
-"""What every task of a job's DAG shares."""
+"""The base class of the tasks of a job's DAG."""
 
 from __future__ import annotations
 
@@ -79,4 +79,4 @@ class JobTask(BaseOperator):
 
     @abstractmethod
     def run_job(self, run: JobRun) -> Any:
-        """Do the task's work and return its result, which must be JSON."""
+        """Run the task and return its result, which must be JSON."""

@@ -10,14 +10,10 @@ from dmls_core.errors import RunnerError
 
 
 class EvaluateOperator(JobTask):
-    """Checks the run's files against their checksums and the score against ``[deploy] min_metric``."""
+    """Check the run's files against their checksums and the score against ``[deploy] min_metric``."""
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the candidate's score, metric and comparison, and whether it is good enough to deploy.
-
-        Raises:
-            RunnerError: a file of the run is missing or differs in size from the trainer's.
-        """
+        """Return the candidate's score, metric and comparison, and whether it is good enough to deploy."""
         result = read_result(run.job, run.store)
         for artifact in result["artifacts"]:
             found = run.store.head(run.job.run_file(artifact["name"]))

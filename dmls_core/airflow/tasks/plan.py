@@ -11,14 +11,10 @@ from dmls_core.store.waiting_queue import enqueue
 
 
 class PlanOperator(JobTask):
-    """Chooses the engine and the champion to compare with; ``search`` is mapped over its result."""
+    """Choose the engine and the champion to compare with; ``search`` is mapped over the result."""
 
     def run_job(self, run: JobRun) -> list[dict[str, Any]]:
-        """Return one entry for each worker of the search; the first is the leader.
-
-        Raises:
-            SpecError: the spec asks for several workers, but the platform has no study database.
-        """
+        """Return one entry for each worker of the search; the first is the leader."""
         spec = run.job.spec
         # Checked here, so that a spec that this platform cannot run fails before it waits for a slot.
         study_environment(run.job)

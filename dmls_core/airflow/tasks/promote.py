@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class PromoteOperator(JobTask):
-    """Sends golden rows through the candidate's endpoint; only if they agree it is served and champion."""
+    """Send golden rows through the candidate's endpoint; serve it and make it champion only if they agree."""
 
     operator_extra_links = LINKS
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the served version, how many rows agreed over HTTP and gRPC, and the latency of one row."""
+        """Return the served version, the rows that agreed over HTTP and gRPC, and the latency of one row."""
         from dmls_core.monitoring.counters import count
         from dmls_core.serving import choose_scaling
 
@@ -75,7 +75,6 @@ def _make_champion(run: JobRun, version: int, _: int | None) -> None:
 
 
 def _report(run: JobRun, version: int) -> None:
-    """Write the job's status, and notify the owner."""
     evaluated, tracked = run.result_of(TaskId.EVALUATE), run.result_of(TaskId.REGISTER)
     name = run.job.model_name
     run.reporter.links |= {

@@ -24,10 +24,7 @@ SERVING_TAG = "dmls.serving"
 
 
 def record_decision(run: JobRun, decision: Decision) -> None:
-    """Write a decision into the run's folder, and into MLflow if nothing is deployed.
-
-    A deployment's decision goes into MLflow once the deployment has succeeded, by ``tag_decision``.
-    """
+    """Write a decision into the run's folder, and into MLflow unless ``tag_decision`` does so later."""
     document = decision.as_json(run.result_of(TaskId.REGISTER)["model_version"])
     run.store.put(run.job.run_file(layout.DECISION), json.dumps(document, indent=1).encode())
     if not decision.deploy:
@@ -43,13 +40,7 @@ def tag_decision(run: JobRun) -> None:
 
 
 def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoice) -> None:
-    """Write a deployment into the run's folder, unless an earlier attempt of the task wrote it.
-
-    Args:
-        run: the run.
-        served: the served version; it has no proof if the task is repeated.
-        choice: its scaling.
-    """
+    """Write a deployment, unless an earlier try did; ``served`` has no proof if the task is repeated."""
     from dmls_core.serving.card import CARD, card_of_deployed
     from dmls_core.serving.options import describe_scaling
 
@@ -85,7 +76,7 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
 
 
 def _tag(run: JobRun, tags: Mapping[str, str]) -> None:
-    """Set tags on the model's version; what happened stands, even if MLflow does not answer."""
+    """Set tags on the model's version; go on if MLflow does not answer."""
     from dmls_core.tracking import tag_version
 
     version = run.result_of(TaskId.REGISTER)["model_version"]

@@ -18,7 +18,7 @@ CHANGES_TAG = "dmls.changes"
 
 
 class RegisterOperator(JobTask):
-    """Logs the run, its trials and its model to MLflow, and makes the model's version the challenger."""
+    """Log the run, its trials and its model to MLflow, and make the model's version the challenger."""
 
     operator_extra_links = LINKS
 

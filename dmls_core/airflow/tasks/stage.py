@@ -12,7 +12,7 @@ from dmls_core.airflow.tasks.base import JobRun, JobTask
 
 
 class StageOperator(JobTask):
-    """Writes the candidate into the Triton repository and loads it; the served version does not change."""
+    """Write the candidate into the Triton repository and load it; the served version does not change."""
 
     operator_extra_links = LINKS
 

@@ -30,19 +30,14 @@ POLL_SECONDS = 10.0
 
 
 class ValidateOperator(JobTask):
-    """Checks that the data objects are those of the admitted version, or chooses those of the interval.
+    """Check that the data objects are those of the admitted version, or choose those of the interval.
 
-    If a partition has not arrived, the task waits for it in the triggerer, without a worker slot. Great
-    Expectations checks the content in the trainer, parallel to the search: its import takes seconds, which
-    would delay every run.
+    If a partition has not arrived, the task waits in the triggerer, without a worker slot. Great Expectations
+    checks the content in the trainer, parallel to the search: its import takes seconds in every run.
     """
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the number of objects and bytes.
-
-        Raises:
-            DataError: an object was removed or replaced since its admission.
-        """
+        """Return the number of objects and bytes; raise ``DataError`` if an admitted object has changed."""
         run.reporter.running("validating the data")
         inputs = self._choose(run)
         if inputs is None:
@@ -75,7 +70,6 @@ class ValidateOperator(JobTask):
         return select_without_interval(run.store, record, spec) if run.job.changed else None
 
     def _wait(self, run: JobRun, selector: InputSelector, interval: DataInterval) -> NoReturn:
-        """Defer the task until a partition of the interval arrives."""
         spec, pattern = run.job.spec, run.job.spec.partitions
         if pattern is None:
             raise ValueError("only partitions can be waited for")
@@ -100,7 +94,6 @@ class ValidateOperator(JobTask):
         )
 
     def _keep(self, run: JobRun, inputs: RunInputs) -> None:
-        """Record the run's inputs for the other tasks and in the run's folder."""
         for item in inputs.data:
             self.log.info("reading %s, ETag %s", item.key, item.etag)
         run.context["task_instance"].xcom_push(INPUTS, inputs.as_json())
@@ -117,11 +110,7 @@ class ValidateOperator(JobTask):
 
 
 def _interval(run: JobRun, selector: InputSelector) -> DataInterval | None:
-    """Return the run's interval: that of the schedule, a backfill, or the user's date.
-
-    The run of an admission, and one started by hand without a date, use the newest data. They have no
-    interval if the data was admitted as a whole.
-    """
+    """Return the interval of the schedule, a backfill or the user's date, else that of the newest data."""
     dag_run = run.context["dag_run"]
     start, end = dag_run.data_interval_start, dag_run.data_interval_end
     if start is not None and end is not None and start < end:
