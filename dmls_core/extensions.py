@@ -107,6 +107,9 @@ def _entries(group: Group) -> dict[str, EntryPoint]:
                 f"two packages register {entry.name!r} in {group!r}: {_package(other)} and "
                 f"{_package(entry)}; uninstall one of them"
             )
+    if not found:
+        # DMLS registers some in each group: its metadata is missing or older than its code.
+        raise PlatformError(f"nothing is registered under {group!r}; install DMLS again: pip install dmls")
     return found
 
 

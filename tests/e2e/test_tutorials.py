@@ -18,7 +18,7 @@ TUTORIALS = sorted((Path(__file__).parents[2] / "docs/tutorials").glob("*.md"))
 PROOFS = {
     "data-scientist": ["tutorial/wine", "prediction,probability_0"],
     "analyst": ["setosa", "virginica", '"name":"label"', "probability_setosa"],
-    "platform-engineer": ["tutorial/iris", "trial 3/3", "version 1"],
+    "platform-engineer": ["tutorial/iris", "trial 1/3", "version 1"],
 }
 """Tutorial -> what its commands print when they work."""
 

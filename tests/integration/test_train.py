@@ -384,7 +384,7 @@ def test_rows_of_a_later_time_are_never_read(iris: Path) -> None:
     assert (result["score"], result["best_params"]) == (alone["score"], alone["best_params"])
     assert result["data"]["hash"] == alone["data"]["hash"]
     assert (result["data"]["since"], result["data"]["until"]) == (None, "2026-01-27T00:00:00+00:00")
-    with pytest.raises(DataError, match="no row is from"):
+    with pytest.raises(DataError, match="no row has a time from"):
         train(
             request(iris, out=str(iris / "none"), since=end.replace(year=2027), until=end.replace(year=2028))
         )

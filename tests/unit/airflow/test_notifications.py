@@ -254,7 +254,7 @@ def test_a_spec_can_only_use_connections_made_for_notifications():
     for line, words in (
         ('notify = ["webhook:../aws_default"]', "the name of a notifier"),
         ('notify = ["webhok"]', "did you mean .?webhook"),
-        ('notify = ["email"]', "there is no address"),
+        ('notify = ["email"]', r"\[owner\] has no address"),
     ):
         with pytest.raises(SpecError, match=words):
             load_spec((head + line).encode())
