@@ -15,7 +15,7 @@ from dmls_core.search.callbacks import SearchProgress, ShouldStop, ignore_progre
 from dmls_core.search.candidate_study import TrialRecord
 from dmls_core.search.storage import LocalStorage
 from dmls_core.search.strategies import ModelCandidate
-from dmls_core.search.study import Claim, OnTrial, SearchStudy
+from dmls_core.search.study import Claim, SearchStudy
 from dmls_core.search.task import SearchOutcome, best_trial
 from dmls_core.search.trial import Trial, contiguous_trials
 
@@ -97,7 +97,7 @@ def search(
     done: Sequence[Trial] = (),
     timeout: float | None = None,
     should_stop: ShouldStop = never_stop,
-    on_trial: OnTrial = lambda _: None,
+    on_trial: Callable[[Trial], None] = lambda _: None,
     on_progress: Callable[[SearchProgress], None] = ignore_progress,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[ModelCandidate, SearchOutcome]:
@@ -109,7 +109,14 @@ def search(
     callbacks and errors, see ``optimize`` and ``pick_winner``.
     """
     kept = contiguous_trials(done)
-    study = SearchStudy(LocalStorage(), "search", candidates, n_trials, kept=lambda: kept, keep=on_trial)
+    study = SearchStudy(
+        LocalStorage(),
+        "search",
+        candidates,
+        n_trials,
+        kept=lambda: kept,
+        keep=lambda trial, _: on_trial(trial),
+    )
     study.join()
     optimize(study, Worker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop)
     return pick_winner(candidates, study.trials())

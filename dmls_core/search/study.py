@@ -35,7 +35,7 @@ CLOSED = "dmls:closed"
 Kept = Callable[[], Sequence[Trial]]
 """Returns the trials in the run's folder, which take precedence over the storage."""
 
-OnTrial = Callable[[Trial], None]
+Keep = Callable[[Trial, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class SearchStudy:
     """The trials of one search.
 
     Its ``name`` is the same for all workers; ``n_trials`` is the wanted number of trials with a value.
-    ``keep`` writes a trial to the run's folder, and ``kept`` reads them all.
+    ``keep`` writes a trial to the run's folder, with ``True`` if an earlier rung had ended it. ``kept`` reads
+    all of them.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class SearchStudy:
         n_trials: int,
         *,
         kept: Kept,
-        keep: OnTrial,
+        keep: Keep,
     ) -> None:
         self._storage = storage
         self._name = name
@@ -185,10 +186,10 @@ class SearchStudy:
                 if record.trial and record.trial.same_as == trial.number:
                     asked = {name: record.trial.params[name] for name in structural}
                     again = replace(trial.repeated(record.number, asked), bracket=record.trial.bracket)
-                    self._keep(again)
+                    self._keep(again, True)
                     promotions.end(again)
             # Repeats first, and the winner last: its completion ends the bracket.
-            self._keep(trial)
+            self._keep(trial, True)
             promotions.end(trial)
         return new
 
@@ -215,7 +216,7 @@ class SearchStudy:
         trial = replace(trial, model=study.candidate.model, bracket=claim.bracket)
         with self._storage.locked(self._name):
             if claim.claims.owned(claim.asked):
-                self._keep(trial)
+                self._keep(trial, False)
                 study.finish(claim.asked, trial)
 
     def _run_promotion(self, claim: Claim, promotion: Promotion, promotions: Promotions) -> None:

@@ -123,9 +123,10 @@ class Progress:
         if len(self._scored) > before and time.monotonic() - self._written >= REST:
             self._write(f"trial {len(self._scored)}/{self._total}")
 
-    def trial(self, task: SearchTask, metric: str, trial: Trial) -> None:
+    def trial(self, task: SearchTask, metric: str, trial: Trial, *, continued: bool = False) -> None:
         """Log a trial that has ended, or that continued after it was logged before."""
-        known = trial.number in self._known
+        # Another worker may have logged it first.
+        known = continued or trial.number in self._known
         self._count(task, trial)
         if known and trial.same_as is not None:
             return  # the repeated trial has a line

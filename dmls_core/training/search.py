@@ -63,10 +63,10 @@ def run_worker(
         trials = kept_trials(candidates, folder)
         return trials if job.study else contiguous_trials(trials)
 
-    def keep(trial: Trial) -> None:
+    def keep(trial: Trial, continued: bool) -> None:
         folder.keep(trial)
         shown = trial if len(candidates) > 1 else replace(trial, model="")
-        progress.trial(task, spec.search.metric, shown)
+        progress.trial(task, spec.search.metric, shown, continued=continued)
 
     def on_records(records: Mapping[int, TrialRecord]) -> None:
         if job.study:

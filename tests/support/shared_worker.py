@@ -149,7 +149,7 @@ def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
         candidates,
         wanted["n_trials"],
         kept=lambda: folder.trials("cpu"),
-        keep=folder.keep,
+        keep=lambda trial, _: folder.keep(trial),
     )
 
     if study.join(finished=(out / layout.RESULT).exists, leader=worker.leads):
