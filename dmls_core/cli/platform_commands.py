@@ -95,16 +95,21 @@ def env(as_json: JsonOption = False) -> None:
         print_json({"schema": 1, "environment": variables})
         return
     for name, value in sorted(variables.items()):
-        out.print(f"export {name}={shlex.quote(value)}", markup=False)
+        print(f"export {name}={shlex.quote(value)}")  # noqa: T201 - rich would replace :names: of emoji
 
 
 def doctor(as_json: JsonOption = False) -> None:
     """Check this machine and its platform, and list the installed extensions."""
+    from dmls_core.devstack.doctor import Check
     from dmls_core.devstack.platform import Platform
     from dmls_core.extensions import installed
 
     checks = Platform().doctor()
-    extensions = installed()
+    try:
+        extensions = installed()
+    except PlatformError as error:
+        extensions = []
+        checks.append(Check("extensions", "broken", str(error)))
     if as_json:
         print_json(
             {

@@ -16,7 +16,10 @@ REVISION = "org.opencontainers.image.revision"
 """Label of an image with the hash of its sources."""
 
 DOCKERFILE = "images/trainer/Dockerfile"
-SOURCES = ("dmls_core/**/*.py", "dmls_core/**/*.toml", "requirements/*.txt", "pyproject.toml", DOCKERFILE)
+SOURCES = (
+    *("dmls_core/**/*.py", "dmls_core/**/*.toml", "dmls_core/html/templates/**/*.*"),
+    *("requirements/*.txt", "pyproject.toml", DOCKERFILE),
+)
 KEPT_LINES = 12
 
 

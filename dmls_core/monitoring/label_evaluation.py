@@ -166,6 +166,7 @@ def _convert_labels(
                 job.spec["task"] == "regression",
                 job.spec["data"]["format"],
                 limits=job.limits(worker.limits),
+                hint=sandboxed.HINT,
                 file=path.name,
             )
             files.append(out)
@@ -216,6 +217,7 @@ def _evaluate(
         sandboxed.evaluate_versions,
         list(files),
         limits=job.limits(worker.limits),
+        hint=sandboxed.HINT,
         file="logged requests",
         reply=reply,
     )

@@ -265,6 +265,7 @@ def _compare(
         list(map(str, paths)),
         float(job.spec["drift"]["threshold"]),
         limits=job.limits(worker.limits),
+        hint=sandboxed.HINT,
         file=source,
     )
     return Drift.from_fields(found)

@@ -9,6 +9,8 @@ from typing import Any
 
 from dmls_core import sandbox
 
+HINT = f"{sandbox.HINT}; if it is intact, raise [resources] memory"
+
 MAX_VERSIONS = 10
 """Versions evaluated per monitor run, the newest ones with labeled predictions."""
 

@@ -149,6 +149,7 @@ class Call:
     def __init__(self, child: _Child) -> None:
         self._child = child
         self._message: dict[str, Any] = {}
+        self._error: DmlsError | None = None
 
     @property
     def pid(self) -> int:
@@ -161,10 +162,15 @@ class Call:
         return self._child.returncode is not None
 
     def result(self, timeout: float | None = None, *, file: str = "", hint: str = HINT) -> Any:  # noqa: ANN401 - JSON
-        """Wait for the answer, at most ``timeout`` seconds; raises as ``run`` does."""
+        """Wait for the answer, at most ``timeout`` seconds; raises as ``run`` does, again at each call."""
+        if self._error is not None:
+            raise self._error
         seconds = self._child.limits.seconds if timeout is None else timeout
         try:
             self._message = self._message or self._child.receive(seconds, file, hint)
+        except DmlsError as error:
+            self._error = error
+            raise
         finally:
             self._child.kill()
         return _answer(self._message, self._child.limits, file, hint)
@@ -293,7 +299,10 @@ def _answer(message: dict[str, Any], limits: Limits, file: str, hint: str) -> An
     if "answer" in message:
         return message["answer"]
     if "memory" in message:
-        raise _error(f"needed more than {limits.memory:,} bytes of memory", file, hint)
+        limit = (
+            f"more than {limits.memory:,} bytes of memory" if limits.memory else "more memory than there is"
+        )
+        raise _error(f"needed {limit}", file, hint)
     kind = getattr(errors, message["error"], PlatformError)
     if issubclass(kind, UserError):
         raise kind([ValidationIssue(**issue) for issue in message["issues"]])

@@ -113,6 +113,9 @@ def _call(name: str, args: list[Any]) -> dict[str, Any]:
     except DmlsError as error:
         return {"error": type(error).__name__, "message": str(error)}
     except MemoryError:
+        import traceback
+
+        traceback.print_exc()
         return {"memory": True}
     except Exception as error:  # noqa: BLE001 - the caller must hear of it
         import traceback

@@ -48,6 +48,8 @@ def request(uri: str, path: str, **parameters: str) -> httpx.Response:
         PlatformError: ``uri`` is empty, or not an HTTP address.
         TrackingError: no server answers there.
     """
+    import ssl
+
     import httpx
 
     if not uri:
@@ -56,7 +58,11 @@ def request(uri: str, path: str, **parameters: str) -> httpx.Response:
         raise PlatformError(f"{uri} is not the address of an MLflow server: expected http://host:port")
     url = f"{uri.rstrip('/')}{path}"
     try:
-        return httpx.get(url, params=parameters, timeout=TIMEOUT_SECONDS, follow_redirects=True)
+        # The system's certificate authorities; httpx alone knows those of certifi only.
+        context = ssl.create_default_context()
+        return httpx.get(
+            url, params=parameters, timeout=TIMEOUT_SECONDS, follow_redirects=True, verify=context
+        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
         raise TrackingError(

@@ -22,6 +22,7 @@ from dmls_core.errors import (
     UserError,
     ValidationIssue,
 )
+from dmls_core.serving.locks import BusyError
 from dmls_core.web.middleware import HEADERS
 from dmls_core.web.problem_details import MEDIA_TYPE, problem_details
 
@@ -32,6 +33,7 @@ STATUSES: tuple[tuple[type[DmlsError], HTTPStatus], ...] = (
     (UserError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (ObjectMissingError, HTTPStatus.NOT_FOUND),
     (ConflictError, HTTPStatus.CONFLICT),
+    (BusyError, HTTPStatus.CONFLICT),
     (PlatformError, HTTPStatus.SERVICE_UNAVAILABLE),
     (DmlsError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )

@@ -156,6 +156,8 @@ def test_a_started_call_runs_while_the_caller_goes_on(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match=r"took longer than 0\.1 s"):
         call.result(0.1)
     assert call.finished
+    with pytest.raises(SandboxError, match=r"took longer than 0\.1 s"):
+        call.result()
 
 
 PROCESS_1 = (

@@ -25,7 +25,8 @@ def examine(state: State, ports: dict[str, int]) -> list[Check]:
         lambda: [machine.check_python()],
         # One after the other: packaging reads markers with `ast`, which fails when two threads of Python
         # 3.11 do so at once (SystemError: AST constructor recursion depth mismatch).
-        lambda: [*(machine.check_packages(extra) for extra in machine.EXTRAS), machine.check_notifiers()],
+        lambda: [machine.check_packages(extra) for extra in machine.EXTRAS],
+        lambda: [machine.check_notifiers()],
         lambda: [machine.check_uv(state.folder.parent)],
         lambda: [machine.check_disk(state.folder)],
         lambda: [machine.check_docker()],

@@ -94,6 +94,8 @@ def _shown(value: Any) -> str | None:  # noqa: ANN401 - any value of a column
     return None if is_missing(value) else str(value)[:SHOWN]
 
 
+BY_HAND = f"{sandbox.HINT}; if it is intact, write the spec by hand"
+
 TURN_SECONDS = 10.0
 """Longest wait of a call for its turn in seconds: a server has few threads."""
 
@@ -116,7 +118,9 @@ def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]
         with tempfile.NamedTemporaryFile() as copy:
             copy.write(content)
             copy.flush()
-            found: dict[str, Any] = sandbox.run(read_parquet_schema, copy.name, file, size, file=file)
+            found: dict[str, Any] = sandbox.run(
+                read_parquet_schema, copy.name, file, size, file=file, hint=BY_HAND
+            )
             return found
     finally:
         _turns.release()
@@ -130,7 +134,7 @@ def infer_file_schema(path: Path) -> dict[str, Any]:
     """
     if path.suffix.lower() != ".parquet":
         return read_file_schema(str(path))
-    found: dict[str, Any] = sandbox.run(read_file_schema, str(path.absolute()), file=path.name)
+    found: dict[str, Any] = sandbox.run(read_file_schema, str(path.absolute()), file=path.name, hint=BY_HAND)
     return found
 
 

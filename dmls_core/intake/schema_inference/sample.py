@@ -195,14 +195,14 @@ def _parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: i
         scan = pl.scan_parquet(source, glob=False)
         total = int(scan.select(pl.len()).collect().item())
         frame = scan.head(rows).collect() if rows else pl.DataFrame(schema=schema)
-    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        columns = tuple(_values(frame[name]) for name in schema)
+    except (pl.exceptions.PolarsError, OSError, ValueError, ArithmeticError) as error:
         reason = str(error).split("\n", 1)[0][:200]
         raise DataError(
             ValidationIssue("the file cannot be read as Parquet", file=file, found=reason)
         ) from None
     if not total:
         raise DataError(ValidationIssue("the file has no rows", file=file, expected="rows"))
-    columns = tuple(_values(frame[name]) for name in schema)
     return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -128,7 +129,9 @@ def _probe_triton(address: str) -> str:
 
 
 def _get(url: str) -> str:
-    response = httpx.get(url, timeout=HTTP_SECONDS, trust_env=False)
+    # The system's certificate authorities, as for the tasks.
+    context = ssl.create_default_context()
+    response = httpx.get(url, timeout=HTTP_SECONDS, follow_redirects=True, verify=context)
     return response.raise_for_status().text.strip()
 
 

@@ -265,7 +265,14 @@ def test_a_file_on_disk(tmp_path: Path) -> None:
     assert infer_file_schema(tmp_path / "a.csv")["target"] == "y"
 
 
-def test_the_end_of_a_parquet_file_tells_its_columns() -> None:
+@pytest.mark.parametrize("kind", [pl.Datetime("us"), pl.Datetime("us", "UTC"), pl.Duration("ms")], ids=str)
+def test_a_date_out_of_range_in_a_parquet_file_is_an_error_of_the_user(kind: pl.DataType) -> None:
+    content = parquet_of(pl.DataFrame({"when": [2**62], "ok": ["a"]}).with_columns(pl.col("when").cast(kind)))
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        read_sample("a.parquet", content, complete=True)
+
+
+def test_the_end_of_a_parquet_file_shows_its_columns() -> None:
     whole = parquet_of(FRAME)
 
     found = infer_schema("a.parquet", parquet_tail("a.parquet", whole[-8_000:], len(whole)))

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from dmls_core.errors import ConflictError, NotFoundError, PlatformError, SpecError, ValidationIssue
+from dmls_core.serving.locks import BusyError
 from dmls_core.web.app import create_app
 from dmls_core.web.dependencies import signed_in
 
@@ -37,6 +38,7 @@ def client(app: FastAPI) -> Iterator[TestClient]:
             "user": SpecError(ValidationIssue("is wrong", hint="fix it", key="n_trials", line=3)),
             "missing": NotFoundError("there is no job a/b"),
             "conflict": ConflictError("the object has changed"),
+            "busy": BusyError("another deployment holds the model"),
             "platform": PlatformError("S3 is down"),
             "crash": ZeroDivisionError("secret"),
         }[kind]

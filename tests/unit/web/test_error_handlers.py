@@ -10,7 +10,7 @@ from dmls_core.web.middleware import HEADERS
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("user", 422), ("missing", 404), ("conflict", 409), ("platform", 503), ("crash", 500)],
+    [("user", 422), ("missing", 404), ("conflict", 409), ("busy", 409), ("platform", 503), ("crash", 500)],
 )
 def test_the_api_responds_with_problem_details_and_pages_with_an_error_page(
     client: TestClient, kind: str, status: int
