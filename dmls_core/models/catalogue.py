@@ -76,9 +76,7 @@ def _checked(name: str, engine: object) -> type[Engine]:
         problem = "is not a subclass of dmls_core.models.engines.Engine"
     elif inspect.isabstract(engine):
         problem = f"does not define {', '.join(sorted(engine.__abstractmethods__))}"
-    elif missing := [
-        one for one in ("name", "device", "models", "packages", "libraries") if not hasattr(engine, one)
-    ]:
+    elif missing := [one for one in ATTRIBUTES if not hasattr(engine, one)]:
         problem = f"lacks the attributes {', '.join(missing)}"
     elif engine.name != name:
         problem = f"has the name {engine.name!r}, not that of its entry point"

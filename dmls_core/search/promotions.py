@@ -39,8 +39,8 @@ class Promotions:
         rungs: dict[int, list[Rung]] = {}
         for trial in self.claims.trials():
             if RUNG in trial.user_attrs and trial.state == TrialState.COMPLETE:
-                jackknife, converged = trial.user_attrs[RUNG]
-                rung = Rung(self._storage.load(trial.user_attrs[TRIAL]), tuple(jackknife), converged)
+                jackknife, converged, alone = trial.user_attrs[RUNG]
+                rung = Rung(self._storage.load(trial.user_attrs[TRIAL]), tuple(jackknife), converged, alone)
                 rungs.setdefault(rung.trial.number, []).append(rung)
         return self.objective.halving.decide(first, rungs, late=late)
 
@@ -61,7 +61,7 @@ class Promotions:
     def finish(self, asked: optuna.Trial, rung: Rung) -> None:
         """End a claimed promotion."""
         asked.set_user_attr(TRIAL, self._storage.dump(rung.trial))
-        asked.set_user_attr(RUNG, [list(rung.jackknife), rung.converged])
+        asked.set_user_attr(RUNG, [list(rung.jackknife), rung.converged, rung.alone])
         self._study.tell(asked, rung.trial.intermediate_values[-1])
 
     def end(self, trial: Trial) -> None:

@@ -144,7 +144,10 @@ class SearchStudy:
             turn = rest if found == "end" else found
         # No new trial starts before successive halving has decided.
         for study in self._studies.values():
-            if study.promotions and not _running(study, records):
+            if study.promotions and _running(study, records):
+                # Its first rung may lead to promotions for every worker.
+                turn = "wait"
+            elif study.promotions:
                 decided = self._promote(study, study.promotions, records, late=late)
                 if decided is None or isinstance(decided, Claim):
                     return decided
@@ -222,7 +225,8 @@ class SearchStudy:
     def _run_promotion(self, claim: Claim, promotion: Promotion, promotions: Promotions) -> None:
         rung = promotions.objective.promote(promotion)
         first = promotion.first
-        rung = replace(rung, trial=replace(rung.trial, model=first.model, bracket=first.bracket))
+        trial = replace(rung.trial, model=first.model, bracket=first.bracket)
+        rung = replace(rung, trial=trial, alone=len(promotion.survivors) == 1)
         with self._storage.locked(self._name):
             if claim.claims.owned(claim.asked):
                 promotions.finish(claim.asked, rung)

@@ -41,6 +41,7 @@ class Rung:
     trial: Trial
     jackknife: tuple[float, ...]
     converged: bool
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,10 @@ class SuccessiveHalving:
         if not ordered:
             return Decision((), (), ())
         known = {number: {rung.trial.steps: rung for rung in own} for number, own in rungs.items()}
-        alive = ordered[: 1 if late and not known else max_survivors(len(ordered))]
+        # A trial that has grown alone has won: the time may have been up when that was decided.
+        alone = {number for number, own in rungs.items() if any(rung.alone for rung in own)}
+        compared = max((r.trial.steps or 0 for own in rungs.values() for r in own if not r.alone), default=0)
+        alive = ordered[: 1 if not compared and (late or alone) else max_survivors(len(ordered))]
         path: tuple[int, ...] = (self.first_trees,)
         while len(alive) > 1:
             trees = next_size(self.sizes, path[-1])
@@ -104,8 +108,7 @@ class SuccessiveHalving:
                 [self.sign * rung.trial.intermediate_values[-1] for rung in found],
                 [self.sign * np.array(rung.jackknife) for rung in found],
             )
-            further = any(steps is not None and steps > trees for own in known.values() for steps in own)
-            if trees == self.sizes[-1] or (late and not further):
+            if trees == self.sizes[-1] or (compared == trees and (late or alone)):
                 kept = kept[:1]
             best = alive[kept[0]].number
             for position in sorted(set(range(len(alive))) - set(kept)):

@@ -14,6 +14,8 @@ from dmls_core.models import CATALOGUE
 from dmls_core.search import ModelCandidate, SearchStrategy, Space, Trial, make_candidate
 from dmls_core.search.cross_validation import CrossValidation
 from dmls_core.search.optimize import pick_winner, search
+from dmls_core.search.storage import LocalStorage
+from dmls_core.search.study import SearchStudy
 from dmls_core.spec import Choice, Range
 from tests.unit.search.conftest import make_task, refuses
 from tests.unit.search.forest.conftest import make_task as make_forest_task
@@ -328,6 +330,22 @@ def forests(n_trials: int) -> list[ModelCandidate]:
     )
     names = ("random-forest-classifier", "extra-trees-classifier")
     return [make_candidate("auto", make_forest_task(name), space, n_trials) for name in names]
+
+
+@pytest.mark.parametrize("late_after", [5, 6, 10, 14])
+def test_a_forest_search_ends_when_its_time_is_up_in_any_rung(late_after):
+    space = Space.of({"n_estimators": Range(min=100, max=300), "max_features": Range(min=0.1, max=1.0)})
+    task = make_forest_task("random-forest-classifier", rows=400)
+    candidates = [make_candidate("auto", task, space, 12)]
+    study = SearchStudy(LocalStorage(), "late", candidates, 12, kept=list, keep=lambda *_: None)
+    study.join()
+    for number in range(60):
+        _, claim = study.claim(late=number >= late_after)
+        if claim == "end":
+            break
+        study.run(claim, lambda: False)
+    assert claim == "end"
+    assert sum(trial.state == "complete" and trial.same_as is None for trial in study.trials()) == 1
 
 
 def gist(trials):
