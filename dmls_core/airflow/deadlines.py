@@ -15,7 +15,7 @@ from typing import Any
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from dmls_core.airflow.notifications import notify
+from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.status import run_url
 
 log = logging.getLogger(__name__)

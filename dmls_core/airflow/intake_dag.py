@@ -9,9 +9,8 @@ import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 from airflow.sdk.configuration import conf
 
-from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.notifications import notify
-from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.notifiers import notify
+from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.triggers import submission_trigger
 from dmls_core.errors import PlatformError
 from dmls_core.intake import admit, find_submissions

@@ -14,20 +14,15 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, Param, get_parsing_context
 
 from dmls_core.airflow.deadlines import deadline_alert
+from dmls_core.airflow.deployment_tasks import ApproveOperator, PromoteOperator, StageOperator
 from dmls_core.airflow.job import PARAM
-from dmls_core.airflow.placement import choose_pool
+from dmls_core.airflow.job_tasks import EvaluateOperator, PlanOperator, RegisterOperator, ValidateOperator
 from dmls_core.airflow.priority import LEADER_PRIORITY
 from dmls_core.airflow.runners import load_runner
+from dmls_core.airflow.runners.trainer import choose_pool
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.airflow.tasks.approve import ApproveOperator
-from dmls_core.airflow.tasks.evaluate import EvaluateOperator
-from dmls_core.airflow.tasks.plan import PlanOperator
-from dmls_core.airflow.tasks.promote import PromoteOperator
-from dmls_core.airflow.tasks.register import RegisterOperator
-from dmls_core.airflow.tasks.stage import StageOperator
-from dmls_core.airflow.tasks.validate import ValidateOperator
 from dmls_core.airflow.timetables import make_timetable
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.errors import DmlsError
 from dmls_core.settings import METRICS_TOKEN
 

@@ -11,9 +11,9 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.connections import open_repository, open_root
-from dmls_core.airflow.runners.reap import ReapOperator
-from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.runners import load_runner
+from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.hardware import parse_memory
 
 DAG_ID = "dmls.monitor"
@@ -47,7 +47,7 @@ class CompareOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Return the runs to start, as arguments of ``TriggerDagRunOperator``."""
-        from dmls_core.airflow.notifications import notify
+        from dmls_core.airflow.notifiers import notify
         from dmls_core.monitoring.monitor_run import run_monitor
 
         settings = airflow_settings()
@@ -130,3 +130,30 @@ def monitor_dag() -> DAG:
         RepairOperator(task_id="repair")
         ReapOperator(task_id="reap")
     return dag
+
+
+ACTIVE_STATES = frozenset({"running", "deferred", "restarting"})
+
+
+class ReapOperator(BaseOperator):
+    """End orphaned trainers of the configured runner."""
+
+    template_fields = ()
+
+    def execute(self, context: Context) -> list[str]:
+        """Return the ids of the trainers that were ended."""
+        task = context["task_instance"]
+        known: dict[tuple[str, str], bool] = {}
+
+        def is_active(dag_id: str, run_id: str) -> bool:
+            if (dag_id, run_id) not in known:
+                states = task.get_task_states(
+                    dag_id=dag_id, run_ids=[run_id], task_ids=[TaskId.SEARCH.value]
+                ).get(run_id, {})
+                known[dag_id, run_id] = any(state in ACTIVE_STATES for state in states.values())
+            return known[dag_id, run_id]
+
+        ended = load_runner(airflow_settings()).reap(is_active)
+        for trainer in ended:
+            self.log.warning("ended the orphaned trainer %s", trainer)
+        return ended

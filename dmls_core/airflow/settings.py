@@ -1,12 +1,13 @@
-"""DMLS's settings in Airflow: the ``kwargs`` of its one bundle entry."""
+"""DMLS's settings in Airflow, the ``kwargs`` of its one bundle entry, and the stores that they name."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import os
+import pkgutil
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -14,6 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dmls_core import extensions
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ENVIRONMENT
+from dmls_core.store import Store, open_store, store_class
+
+if TYPE_CHECKING:
+    from dmls_core.serving import Repository
+
 
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
 
@@ -111,3 +117,23 @@ def airflow_settings() -> AirflowSettings:
         f"[dag_processor] dag_bundle_config_list has no entry with classpath {BUNDLE_CLASSPATH}: "
         "add one as docs/how-to/install.md shows"
     )
+
+
+def open_root(settings: AirflowSettings, *, interactive: bool = False) -> Store:
+    """Open the store at ``settings.root``; if ``interactive``, fail within seconds if the service is down."""
+    return open_with_connection(settings.root, settings.aws_conn_id, interactive=interactive)
+
+
+def open_repository(settings: AirflowSettings) -> Repository:
+    """Open Triton's model repository with the same credentials as the store."""
+    from dmls_core.serving import Repository
+
+    url = settings.triton_repository
+    return Repository(url, store=open_with_connection(url, settings.aws_conn_id) if url else None)
+
+
+def open_with_connection(url: str, connection_id: str, *, interactive: bool = False) -> Store:
+    """Open the store at ``url`` with the Airflow hook that its class names, if it names one."""
+    path = store_class(url).hook_class
+    hook = pkgutil.resolve_name(path)(connection_id) if path else None
+    return open_store(url, hook=hook, interactive=interactive)

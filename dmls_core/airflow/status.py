@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 from airflow.sdk.configuration import conf
 
-from dmls_core.airflow.connections import open_root
 from dmls_core.airflow.job import Job, admitted_job_of, job_of
-from dmls_core.airflow.notifications import notify
-from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.notifiers import notify
+from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import DmlsError, StoreError, UserError
 from dmls_core.intake import State, update_run_status

@@ -13,8 +13,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from dmls_core.airflow.connections import open_with_connection
-from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.settings import airflow_settings, open_with_connection
 from dmls_core.intake import find_partitions, group_submissions, partitions_between
 from dmls_core.spec.partitions import parse_pattern
 from dmls_core.store import ObjectInfo, layout

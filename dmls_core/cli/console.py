@@ -1,13 +1,16 @@
-"""Print answers on stdout, and progress and errors on stderr."""
+"""Arguments of commands, answers on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
@@ -143,3 +146,39 @@ class StepLines:
             err.print(f"  {mark} {name:<22} {seconds:5.1f} s")
         if self._status:
             self._status.update(f"starting {', '.join(self._running)}" if self._running else "")
+
+
+SpecArgument = Annotated[
+    Path, typer.Argument(metavar="SPEC", exists=True, dir_okay=False, help="The spec: a TOML file.")
+]
+DataArguments = typer.Argument(
+    metavar="DATA...", exists=True, dir_okay=False, help="Data files: CSV or Parquet.", show_default=False
+)
+FilesArguments = typer.Argument(
+    metavar="DATA...",
+    exists=True,
+    help="Data files (CSV or Parquet), or folders of them, such as partitions.",
+    show_default=False,
+)
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job, as TEAM/NAME.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class JobName(NamedTuple):
+    """The name of a job: ``team/name``."""
+
+    team: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.team}/{self.name}"
+
+
+def parse_job(text: str) -> JobName:
+    """Parse ``TEAM/NAME``, or ``TEAM.NAME`` as models are named; raise ``UserError`` for any other text."""
+    match = re.fullmatch(r"([^/.]+)[/.]([^/.]+)", text)
+    if not match:
+        raise UserError(
+            ValidationIssue(f"{text!r} is not a job", hint="write TEAM/NAME; `dmls jobs` lists them")
+        )
+    return JobName(match[1], match[2])

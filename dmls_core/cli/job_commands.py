@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from dmls_core.cli.console import err, facts, out, print_json
-from dmls_core.cli.options import FilesArguments, JobArgument, JsonOption, SpecArgument, parse_job
+from dmls_core.cli.console import (
+    FilesArguments,
+    JobArgument,
+    JsonOption,
+    SpecArgument,
+    err,
+    facts,
+    out,
+    parse_job,
+    print_json,
+)
 from dmls_core.errors import NotFoundError, PlatformError, UserError, ValidationIssue
 from dmls_core.settings import load_settings
 
@@ -112,7 +121,7 @@ def logs(
     task: Annotated[str | None, typer.Option(help="Only this task, for example search.")] = None,
 ) -> None:
     """Print the logs of a job's latest run by task."""
-    from dmls_core.cli.job_runs import JobRuns
+    from dmls_core.cli.job_view import JobRuns
 
     team, name = parse_job(job)
     runs = JobRuns(load_settings(), team, name)

@@ -13,12 +13,10 @@ from typing import Annotated
 import typer
 
 from dmls_core.cli.console import debugging, print_crash, print_error
-from dmls_core.cli.drift_command import drift
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
-from dmls_core.cli.model_commands import canary, deploy, predict, rollback
+from dmls_core.cli.model_commands import canary, deploy, drift, predict, rollback
 from dmls_core.cli.platform_commands import demo, doctor, down, env, up
-from dmls_core.cli.spec_commands import init, plan, schema, validate
-from dmls_core.cli.train_command import train
+from dmls_core.cli.spec_commands import init, plan, schema, train, validate
 from dmls_core.errors import DmlsError, PlatformError
 
 app = typer.Typer(

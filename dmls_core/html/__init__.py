@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmls_core.html.tables import Matrix, Table
+from dmls_core.html.formats import Matrix, Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment

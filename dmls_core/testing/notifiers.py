@@ -51,7 +51,7 @@ class NotifierSuite:
     @pytest.fixture
     def connection(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         """Return a function that defines the channel's Airflow connection, with the password ``SECRET``."""
-        from dmls_core.airflow.notifications import connection_id
+        from dmls_core.airflow.notifiers import connection_id
 
         variable = f"AIRFLOW_CONN_{connection_id(self.channel).upper()}"
 
@@ -98,7 +98,7 @@ class NotifierSuite:
 
     def test_a_message_arrives_whole_and_is_not_rendered(self, received: Callable[[], list[str]]) -> None:
         """Job, event, text and links arrive; templates in the text stay text."""
-        from dmls_core.airflow.notifications import notify
+        from dmls_core.airflow.notifiers import notify
 
         sent = self.message()
         notify(self.owner(), sent.event, sent.job, sent.text, sent.links)
@@ -112,11 +112,11 @@ class NotifierSuite:
     @pytest.mark.usefixtures("broken")
     def test_a_failure_is_a_warning_without_secrets(self, caplog: pytest.LogCaptureFixture) -> None:
         """A service that is down fails no run, and the log holds no password."""
-        from dmls_core.airflow import notifications
+        from dmls_core.airflow import notifiers
 
-        with caplog.at_level(logging.WARNING, logger=notifications.__name__):
-            notifications.notify(self.owner(), "deployed", "lab/iris", "deployed as version 3")
+        with caplog.at_level(logging.WARNING, logger=notifiers.__name__):
+            notifiers.notify(self.owner(), "deployed", "lab/iris", "deployed as version 3")
 
-        (warning,) = [r.getMessage() for r in caplog.records if r.name == notifications.__name__]
+        (warning,) = [r.getMessage() for r in caplog.records if r.name == notifiers.__name__]
         assert f"cannot notify {self.channel} that lab/iris was deployed" in warning
         assert SECRET not in caplog.text

@@ -161,7 +161,7 @@ class RunnerSuite:
         self, settings: AirflowSettings, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[AirflowSettings]:
         """Make Airflow read ``settings`` as its bundle entry, in an environment with secrets."""
-        from dmls_core.airflow.runners import progress
+        from dmls_core.airflow import runners
         from dmls_core.airflow.settings import BUNDLE_CLASSPATH, airflow_settings
 
         entry = {"name": "dmls", "classpath": BUNDLE_CLASSPATH, "kwargs": settings.model_dump()}
@@ -169,14 +169,14 @@ class RunnerSuite:
         monkeypatch.setenv("AIRFLOW_CONN_DMLS_STUDY", STUDY)
         monkeypatch.setenv("DMLS_TRITON_KEY", SECRET)
         monkeypatch.setenv("DMLS_DATA_CLASSES", "2000")
-        monkeypatch.setattr(progress, "INTERVAL", 0.1)
+        monkeypatch.setattr(runners, "PROGRESS_SECONDS", 0.1)
         airflow_settings.cache_clear()
         yield settings
         airflow_settings.cache_clear()
 
     @pytest.fixture
     def store(self, platform: AirflowSettings) -> Store:
-        from dmls_core.airflow.connections import open_root
+        from dmls_core.airflow.settings import open_root
 
         return open_root(platform)
 
@@ -195,7 +195,7 @@ class RunnerSuite:
         monkeypatch: pytest.MonkeyPatch,
     ) -> Callable[..., Launch]:
         """Return a function that prepares a job's search; the job's name selects the program's behavior."""
-        from dmls_core.airflow.dag_files import shard_file, write_dag_files
+        from dmls_core.airflow.bundle import shard_file, write_dag_files
 
         def _launch(mode: str, *, worker: int = 0, last_try: bool = False) -> Launch:
             data = store.put(f"incoming/suite/{mode}/data.csv", b"x,y\n1,a\n2,b\n")

@@ -5,19 +5,18 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, FastAPI
 
 from dmls_core import __version__
+from dmls_core.web import pages
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.error_handlers import add_handlers
-from dmls_core.web.middleware import BodyLimit, SameOrigin, SecurityHeaders
-from dmls_core.web.pages import job_details, job_table, site
-from dmls_core.web.problem_details import PROBLEM_RESPONSE
-from dmls_core.web.routers import artifact_proxy, commands, jobs, platform, predictions, runs, submissions
+from dmls_core.web.middleware import PROBLEM_RESPONSE, BodyLimit, SameOrigin, SecurityHeaders
+from dmls_core.web.routers import commands, jobs, platform, predictions, submissions
 
 API = "/api/v1"
 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
-    runs.router,
-    artifact_proxy.router,
+    jobs.runs_router,
+    jobs.reports_router,
     commands.router,
     predictions.router,
     submissions.router,
@@ -25,7 +24,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 """Routers of the REST API, in the order of its reference. Add a new router here."""
 
-PAGES: tuple[APIRouter, ...] = (job_table.router, job_details.router, site.router)
+PAGES: tuple[APIRouter, ...] = (pages.router, pages.job_router)
 """Routers of the pages. Add a new page here."""
 
 DESCRIPTION = """\

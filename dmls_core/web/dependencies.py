@@ -14,7 +14,7 @@ from dmls_core.airflow.auth import CurrentUser, DagAccessEntity, ResourceMethod,
 from dmls_core.store import layout
 from dmls_core.web import AIRFLOW
 from dmls_core.web.services.airflow_api import AirflowApi
-from dmls_core.web.services.job_table import JobQuery, Sort
+from dmls_core.web.services.job_index import JobQuery, Sort
 
 NAME = f"^{layout.NAME_PATTERN}$"
 MAX_ROWS = 500

@@ -23,8 +23,7 @@ from dmls_core.errors import (
     ValidationIssue,
 )
 from dmls_core.serving.locks import BusyError
-from dmls_core.web.middleware import HEADERS
-from dmls_core.web.problem_details import MEDIA_TYPE, problem_details
+from dmls_core.web.middleware import HEADERS, MEDIA_TYPE, problem_details
 
 log = logging.getLogger(__name__)
 

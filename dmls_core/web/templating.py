@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,6 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from dmls_core.html import create_environment
-from dmls_core.web.filters import FILTERS
 from dmls_core.web.services.charts import sparkline
 
 HERE = Path(__file__).parent
@@ -56,3 +57,112 @@ def base_path(request: Request) -> str:
 def _digest(name: str) -> str:
     """Return a hash of a static file, so that browsers can cache it under its URL."""
     return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+
+
+STATE_KINDS = {
+    "waiting": "warn",
+    "rejected": "bad",
+    "accepted": "",
+    "running": "busy",
+    "awaiting approval": "wait",
+    "deployed": "good",
+    "failed": "bad",
+    "retired": "",
+    "registered": "",
+    # States of runs and tasks in Airflow
+    "success": "good",
+    "queued": "warn",
+    "scheduled": "warn",
+    "deferred": "wait",
+    "awaiting_input": "wait",
+    "upstream_failed": "bad",
+    "up_for_retry": "warn",
+    # States of trials, drift, and services
+    "finished": "good",
+    "complete": "good",
+    "pruned": "",
+    "drifted": "bad",
+    "steady": "good",
+    "too few rows": "",
+    "ok": "good",
+    "missing": "warn",
+    "broken": "bad",
+    "slow": "warn",
+}
+"""CSS class of each state's badge; the badge always shows the state as text, too."""
+
+UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
+
+
+def state_kind(state: str) -> str:
+    """Return the CSS class of a state's badge."""
+    return STATE_KINDS.get(state, "")
+
+
+def ago(value: str | datetime | None) -> str:
+    """Return a time relative to now: ``3 minutes ago``, ``in 2 hours``; empty for no time."""
+    if not value:
+        return ""
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    seconds = (datetime.now(UTC) - (when if when.tzinfo else when.replace(tzinfo=UTC))).total_seconds()
+    for unit, size in UNITS:
+        if abs(seconds) >= size:
+            count = int(abs(seconds) // size)
+            length = f"{count} {unit}{'s' if count > 1 else ''}"
+            return f"{length} ago" if seconds > 0 else f"in {length}"
+    return "just now" if seconds >= 0 else "in a moment"
+
+
+def timestamp(value: str | datetime | None) -> str:
+    """Return a time as ``2026-01-31 14:05:09 UTC``; empty for no time."""
+    if not value:
+        return ""
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def number(value: object) -> str:
+    """Return a number with four decimals, or with four significant digits if it is very large or small."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{value:.4g}"
+
+
+def parameter(value: object) -> str:
+    """Return the value of a hyperparameter as in a spec."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """Return a value as readable JSON."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def file_size(count: float) -> str:
+    """Return a number of bytes as ``3.2 MiB``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration as ``42 s``, ``3 min``, or ``2.5 h``; empty for ``None``."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+FILTERS = {
+    function.__name__: function
+    for function in (ago, as_json, duration, file_size, number, parameter, state_kind, timestamp)
+}

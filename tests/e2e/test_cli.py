@@ -8,7 +8,6 @@ import json
 
 import pytest
 
-from dmls_core.cli.demo import iris
 from tests.e2e import data
 from tests.services.demo_platform import NO_ENGINE, Demo, dmls
 from tests.services.platform_client import PlatformClient
@@ -41,7 +40,7 @@ def test_logs(demo: Demo, platform: PlatformClient):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_predict_in_the_users_columns_and_labels(demo: Demo, platform: PlatformClient, tmp_path, protocol):
-    rows = iris.write_csv(tmp_path / "iris.csv")
+    rows = demo.write_csv(tmp_path / "iris.csv")
     done = demo.dmls("predict", "demo/iris", str(tmp_path / "iris.csv"), "--protocol", protocol)
     assert done.returncode == 0, done.stderr
     answers = list(csv.DictReader(io.StringIO(done.stdout)))

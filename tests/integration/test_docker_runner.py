@@ -17,8 +17,7 @@ from docker.errors import APIError
 from moto.server import ThreadedMotoServer
 
 from dmls_core.airflow.runners import docker as docker_runner
-from dmls_core.airflow.runners import docker_gpus
-from dmls_core.airflow.runners.docker_gpus import create_on_gpu, least_used
+from dmls_core.airflow.runners.docker import create_on_gpu, least_used
 from dmls_core.airflow.runners.trainer import ROOT_LABEL
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.testing.runners import PROGRAM, RunnerSuite
@@ -90,11 +89,11 @@ def engine(docker_engine, monkeypatch):
         docker_engine.docker("pull", PYTHON_IMAGE)
     # The engine may be one that trains already.
     mark = uuid.uuid4().hex[:8]
-    monkeypatch.setattr(docker_gpus, "NAME_PREFIX", f"dmls-gpu-{mark}-")
-    monkeypatch.setattr(docker_gpus, "LABEL", f"dmls.gpu.{mark}")
+    monkeypatch.setattr(docker_runner, "GPU_NAME_PREFIX", f"dmls-gpu-{mark}-")
+    monkeypatch.setattr(docker_runner, "GPU_LABEL", f"dmls.gpu.{mark}")
     with docker.APIClient(base_url=docker_engine.host, version="auto") as client:
         yield client
-        for found in client.containers(all=True, filters={"label": docker_gpus.LABEL}):
+        for found in client.containers(all=True, filters={"label": docker_runner.GPU_LABEL}):
             client.remove_container(found["Id"], force=True)
 
 
@@ -117,7 +116,7 @@ def held(found):
     (request,) = found["HostConfig"]["DeviceRequests"]
     assert (request["Count"], request["Capabilities"]) == (0, [["gpu"]])
     assert found["Config"]["Labels"]["dmls.run"] == "one"
-    assert request["DeviceIDs"] == [found["Config"]["Labels"][docker_gpus.LABEL]]
+    assert request["DeviceIDs"] == [found["Config"]["Labels"][docker_runner.GPU_LABEL]]
     return int(request["DeviceIDs"][0])
 
 
@@ -134,12 +133,12 @@ def test_trainers_that_start_at_once_get_a_gpu_each(engine):
 
 
 def test_a_container_that_has_ended_holds_no_gpu(engine):
-    name = f"{docker_gpus.NAME_PREFIX}0"
+    name = f"{docker_runner.GPU_NAME_PREFIX}0"
     ended = engine.create_container(
         PYTHON_IMAGE,
         ["true"],
         name=name,
-        labels={docker_gpus.LABEL: "0"},
+        labels={docker_runner.GPU_LABEL: "0"},
         host_config=engine.create_host_config(),
     )["Id"]
     assert held(create(engine, 2)) == 1  # it has not begun yet
@@ -158,7 +157,7 @@ def test_the_operator_asks_for_one_gpu(engine, docker_engine, gpus, asked, monke
     )
     monkeypatch.setattr(docker_runner, "airflow_settings", lambda: settings)
     operator = docker_runner.DockerTrainerOperator(task_id="search", plan={"engine": "gpu", "worker": 0})
-    operator.labels, operator.command = {docker_gpus.LABEL: ""}, ["true"]
+    operator.labels, operator.command = {docker_runner.GPU_LABEL: ""}, ["true"]
     operator._request_gpu(gpus)
     with suppress(APIError):  # the engine cannot start it without NVIDIA's toolkit
         operator._run_image()
@@ -172,14 +171,14 @@ def test_only_what_a_try_of_the_same_run_left_is_removed(engine, docker_engine, 
     monkeypatch.setattr(docker_runner, "airflow_settings", lambda: settings)
     # Two teams that drop the same spec and data have the same run key.
     own = {ROOT_LABEL: "s3://one", "dmls.dag": "dmls.a.iris", "dmls.run_key": uuid.uuid4().hex}
-    own |= {"dmls.worker": "0", docker_gpus.LABEL: ""}
+    own |= {"dmls.worker": "0", docker_runner.GPU_LABEL: ""}
     others = [{"dmls.dag": "dmls.b.iris"}, {ROOT_LABEL: "s3://two"}, {"dmls.worker": "1"}]
     _, *foreign = (
         engine.create_container(PYTHON_IMAGE, ["true"], labels=own | other)["Id"] for other in ({}, *others)
     )
     operator = docker_runner.DockerTrainerOperator(task_id="search", plan={"engine": "cpu", "worker": 0})
     operator._remove_earlier_tries(own)
-    left = engine.containers(all=True, filters={"label": docker_gpus.LABEL})
+    left = engine.containers(all=True, filters={"label": docker_runner.GPU_LABEL})
     assert {found["Id"] for found in left} == set(foreign)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dmls_core.airflow.notifications import notify
+from dmls_core.airflow.notifiers import notify
 from dmls_core.cli.main import main
 from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from dmls_core.cli.demo import iris
+from dmls_core.cli import demo
 from tests.services.docker_engine import DockerEngine, EngineMissingError, apt_install
 from tests.services.postgres_server import PostgresServer
 
@@ -204,8 +204,8 @@ def test_airflow_finds_a_name_for_its_user():
 @pytest.fixture(scope="module")
 def submission(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("submission")
-    iris.write_csv(folder / "iris.csv")
-    spec = iris.SPEC.read_text().replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 2")
+    demo.write_csv(folder / "iris.csv")
+    spec = demo.SPEC.read_text().replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 2")
     (folder / "spec.toml").write_text(spec)
     folder.chmod(0o755)
     return folder

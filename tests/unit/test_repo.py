@@ -264,7 +264,7 @@ def test_the_wheel_holds_what_the_package_reads(tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert names >= {
         "dmls_core/py.typed",
-        "dmls_core/cli/demo/spec.toml",
+        "dmls_core/cli/demo.toml",
         "dmls_core/airflow/dags/dmls_intake.py",
         "dmls_core/devstack/requirements/triton.txt",
     }

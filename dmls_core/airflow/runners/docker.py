@@ -1,10 +1,18 @@
-"""The runner ``docker``: the trainer in a container without privileges."""
+"""The runner ``docker``: the trainer in a container without privileges, on a GPU of its own if needed.
+
+Asked for a number of GPUs, Docker gives every container the first ones. So each container requests one GPU by
+its number and takes a name that contains the number. The engine refuses a second container of that name: two
+trainers that start at once cannot both get the lease, and removing the container returns it.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,11 +24,9 @@ from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest
 
-from dmls_core.airflow.runners.docker_gpus import create_on_gpu
-from dmls_core.airflow.runners.runner import IsActive, Runner, TrainerExit, TrainerOperator
-from dmls_core.airflow.runners.trainer import ROOT_LABEL, Trainer
+from dmls_core.airflow.runners import IsActive, Runner, TrainerExit, TrainerOperator
+from dmls_core.airflow.runners.trainer import ROOT_LABEL, Trainer, check_reachable
 from dmls_core.airflow.settings import airflow_settings
-from dmls_core.airflow.study_database import check_reachable
 from dmls_core.errors import RunnerError
 
 USER = "10001:10001"
@@ -203,3 +209,69 @@ class DockerRunner(Runner):
     def _engine(self) -> APIClient:
         url = self.settings.docker_url or os.environ.get("DOCKER_HOST") or "unix://var/run/docker.sock"
         return APIClient(base_url=url, version="auto")
+
+
+log = logging.getLogger(__name__)
+
+GPU_NAME_PREFIX = "dmls-gpu-"
+"""Start of the name of a container that leases a GPU; the GPU's number follows."""
+
+GPU_LABEL = "dmls.gpu"
+"""Label with the number of a container's GPU, leased or shared."""
+
+EXITED = ("exited", "dead")
+
+CONFLICT = 409
+"""HTTP status of the engine if a name is taken."""
+
+
+def create_on_gpu(
+    engine: APIClient, create: Callable[..., dict[str, Any]], gpus: int, **options: Any
+) -> dict[str, Any]:
+    """Create a container on a GPU that no other trainer leases, else on that with the fewest trainers.
+
+    All are leased if the pool has more slots than the engine has GPUs, or another platform uses the engine.
+    ``create`` is the engine's ``create_container``; ``options`` include ``labels`` and ``host_config``.
+    """
+    for gpu in range(gpus):
+        for _ in range(2):
+            try:
+                return create(**_on(gpu, options), name=f"{GPU_NAME_PREFIX}{gpu}")
+            except APIError as error:
+                if error.status_code != CONFLICT:
+                    raise
+                if not _free_name(engine, f"{GPU_NAME_PREFIX}{gpu}"):
+                    break
+    listed = engine.containers(all=True, filters={"label": GPU_LABEL})
+    gpu = least_used(gpus, (found["Labels"][GPU_LABEL] for found in listed if found["State"] not in EXITED))
+    log.warning("all %d GPUs are leased: this trainer shares GPU %d", gpus, gpu)
+    return create(**_on(gpu, options))
+
+
+def least_used(gpus: int, used: Iterable[str]) -> int:
+    """Return the GPU with the fewest containers, given their GPU labels; of several, the lowest number."""
+    count = Counter(used)
+    return min(range(gpus), key=lambda gpu: count[str(gpu)])
+
+
+def _on(gpu: int, options: dict[str, Any]) -> dict[str, Any]:
+    request = DeviceRequest(device_ids=[str(gpu)], capabilities=[["gpu"]])
+    return {key: value for key, value in options.items() if key != "name"} | {
+        "labels": {**options["labels"], GPU_LABEL: str(gpu)},
+        "host_config": {**options["host_config"], "DeviceRequests": [request]},
+    }
+
+
+def _free_name(engine: APIClient, name: str) -> bool:
+    """Rename the container of this name if it has exited; return whether the name is free now."""
+    try:
+        holder = engine.inspect_container(name)
+        if holder["State"]["Status"] not in EXITED:
+            return False
+        # Its operator still reads its exit code, by its id.
+        engine.rename(holder["Id"], f"{name}-{holder['Id'][:12]}")
+    except NotFound:
+        return True
+    except APIError as error:
+        log.info("container %s: %s", name, error.explanation)  # another trainer was faster
+    return True

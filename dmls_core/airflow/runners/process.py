@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from dmls_core import sandbox
-from dmls_core.airflow.runners.runner import IsActive, Runner, TrainerExit, TrainerOperator
+from dmls_core.airflow.runners import IsActive, Runner, TrainerExit, TrainerOperator
 from dmls_core.airflow.runners.trainer import ROOT_LABEL, Trainer, worker_environment
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.settings import ProcessSettings

@@ -1,4 +1,4 @@
-"""The command line and environment of a trainer, the same for every runner."""
+"""Where and how trainers run: engine, pool, command line and environment, the same for every runner."""
 
 from __future__ import annotations
 
@@ -7,17 +7,119 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from airflow.sdk import Context
+from airflow.sdk import Connection, Context
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dmls_core.airflow.job import Job
-from dmls_core.airflow.placement import trainer_engine
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.airflow.study_database import study_environment
+from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory
-from dmls_core.settings import QUEUE_VARIABLE, DataLimits, ProcessSettings
+from dmls_core.models import CATALOGUE, for_engine
+from dmls_core.settings import QUEUE_VARIABLE, STUDY_VARIABLE, DataLimits, ProcessSettings
+from dmls_core.spec import ModelSearch, Spec
 from dmls_core.store import Store, layout
 from dmls_core.store.waiting_queue import dequeue
+
+CPU_POOL = "dmls_cpu"
+GPU_POOL = "dmls_gpu"
+
+
+def choose_engine(spec: Spec, gpus: int) -> str:
+    """Return the engine for ``spec`` on a platform that offers ``gpus`` GPUs: ``gpu`` or ``cpu``.
+
+    ``auto`` means ``gpu`` if there is a GPU and its engine supports a model with all its hyperparameters.
+    """
+    if spec.resources.engine != "auto":
+        return spec.resources.engine
+    return "gpu" if gpus and any(map(_runs_on_gpu, spec.models)) else "cpu"
+
+
+def trainer_engine(spec: Spec, engine: str) -> str:
+    """Return the trainer's ``--engine``; with several models and ``auto`` on a GPU it chooses for each."""
+    return "auto" if engine == "gpu" and len(spec.models) > 1 and spec.resources.engine == "auto" else engine
+
+
+def choose_pool(spec: dict[str, Any], gpus: int) -> str:
+    """Return the Airflow pool for the search of ``spec`` (JSON)."""
+    engine = spec["resources"]["engine"]
+    if engine == "auto" and gpus > 0:
+        engine = choose_engine(Spec.from_json(spec), gpus)
+    return GPU_POOL if engine == "gpu" else CPU_POOL
+
+
+def _runs_on_gpu(search: ModelSearch) -> bool:
+    definition = CATALOGUE[search.name]
+    if "gpu" not in definition.engines:
+        return False
+    try:
+        for_engine(definition, search.hyperparameters, "gpu")
+    except SpecError:
+        return False
+    return True
+
+
+STUDY_CONNECTION = "dmls_study"
+"""Id of the Airflow connection, of type Postgres."""
+
+LOCALHOST = ("localhost", "127.0.0.1", "::1")
+
+
+def study_environment(job: Job) -> dict[str, str]:
+    """Return the trainers' variables for a shared study; raise ``SpecError`` without a connection to it."""
+    if job.spec.search.workers == 1:
+        return {}
+    try:
+        connection = Connection.get(STUDY_CONNECTION)
+    except AirflowNotFoundException as error:
+        raise SpecError(
+            ValidationIssue(
+                "this platform has no database for a search with several workers",
+                key="search.workers",
+                found=str(job.spec.search.workers),
+                expected="1",
+                hint=f"or ask the platform team to add the Airflow connection {STUDY_CONNECTION}, a "
+                "PostgreSQL database",
+            )
+        ) from error
+    return {STUDY_VARIABLE: study_url(connection)}
+
+
+def check_reachable(environment: dict[str, str], network: str) -> None:
+    """Raise ``RunnerError`` if a container on ``network`` cannot reach the study, as far as its URL shows."""
+    if STUDY_VARIABLE not in environment:
+        return
+    address = urlsplit(environment[STUDY_VARIABLE])
+    if not address.hostname:
+        folder = parse_qs(address.query).get("host", ["its default folder"])[0]
+        raise RunnerError(
+            f"the connection {STUDY_CONNECTION} uses a unix socket ({folder}), which containers cannot see: "
+            "give it a host and a port"
+        )
+    if network != "host" and address.hostname in LOCALHOST:
+        raise RunnerError(
+            f"the connection {STUDY_CONNECTION} names {address.hostname}, which on the network {network!r} "
+            "is the container itself: give it the host by which containers reach the database, or set "
+            "docker_network to a network on which they do"
+        )
+
+
+def study_url(connection: Connection) -> str:
+    """Return a connection as an SQLAlchemy URL for psycopg; its extra becomes query parameters."""
+    options = {name: str(value) for name, value in connection.extra_dejson.items()}
+    host = connection.host or ""
+    if host.startswith("/"):
+        # The folder of a unix socket.
+        options, host = {"host": host} | options, ""
+    user = quote(connection.login or "", safe="")
+    password = quote(connection.password or "", safe="")
+    port = f":{connection.port}" if connection.port and host else ""
+    if connection.port and not host:
+        options["port"] = str(connection.port)
+    query = f"?{urlencode(options)}" if options else ""
+    return f"postgresql+psycopg://{user}:{password}@{host}{port}/{quote(connection.schema or '')}{query}"
+
 
 ROOT_LABEL = "dmls.root"
 """Label with the root of the platform that a trainer belongs to; several may share a Docker engine."""

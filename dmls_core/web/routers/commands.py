@@ -8,8 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from dmls_core.web.dependencies import Deployer, Editor, JobViewer, Remover, Submitter, airflow_api
-from dmls_core.web.services import commands
-from dmls_core.web.services.store_access import open_store
+from dmls_core.web.services import commands, open_store
 
 router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"])
 

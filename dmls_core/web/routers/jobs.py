@@ -1,18 +1,50 @@
-"""REST API of jobs: the table, one job, its versions and its history."""
+"""REST API of jobs: the table, one job with its versions and its history, its runs, and its reports."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from dmls_core.airflow.metadata import LogEvent, SessionDep
-from dmls_core.web.dependencies import AuditViewer, Caller, JobQueryParameters, JobViewer
-from dmls_core.web.services import audit
-from dmls_core.web.services.job_details import JobDetails, JobVersion, read_job, read_versions
+from dmls_core.airflow.task_id import TaskId
+from dmls_core.errors import NotFoundError, ValidationIssue
+from dmls_core.store import layout
+from dmls_core.web.dependencies import (
+    AuditViewer,
+    Caller,
+    JobCaller,
+    JobQueryParameters,
+    JobViewer,
+    LogViewer,
+    RunId,
+    RunViewer,
+    airflow_api,
+)
+from dmls_core.web.services import open_store
+from dmls_core.web.services.airflow_api import read_log_tail
+from dmls_core.web.services.job_details import (
+    Comparison,
+    JobDetails,
+    JobVersion,
+    compare_runs,
+    read_events,
+    read_job,
+    read_versions,
+)
 from dmls_core.web.services.job_index import find_jobs
-from dmls_core.web.services.store_access import open_store
+from dmls_core.web.services.runs import (
+    MAX_RUNS,
+    PAGES,
+    Run,
+    RunDetails,
+    read_run,
+    read_run_details,
+    read_runs,
+)
 
 router = APIRouter(prefix="/jobs", tags=["Jobs"])
 
@@ -84,4 +116,87 @@ def list_versions(caller: JobViewer) -> list[JobVersion]:
 @router.get("/{team}/{name}/events", summary="List the events of a job")
 def list_events(caller: AuditViewer, session: SessionDep) -> list[LogEvent]:
     """Return who did what with the job and when, from Airflow's audit log, latest first."""
-    return audit.read_events(session, caller.dag_id)
+    return read_events(session, caller.dag_id)
+
+
+runs_router = APIRouter(prefix="/jobs/{team}/{name}/runs", tags=["Runs"])
+
+
+@runs_router.get("", summary="List a job's runs")
+def list_runs(
+    caller: RunViewer,
+    session: SessionDep,
+    limit: Annotated[int, Query(ge=1, le=MAX_RUNS, description="Runs to return at most.")] = 50,
+) -> list[Run]:
+    """Return the latest runs, newest first."""
+    return read_runs(session, caller.team, caller.name, limit=limit)
+
+
+@runs_router.get("/compare", summary="Compare runs")
+def show_comparison(
+    caller: RunViewer,
+    session: SessionDep,
+    run: Annotated[list[str], Query(min_length=2, max_length=8, description="Runs, by `run_id`.")],
+) -> Comparison:
+    """Return the scores of some runs, and what differs between them."""
+    return compare_runs(session, open_store(), caller.team, caller.name, run)
+
+
+@runs_router.get("/{run_id}", summary="Show a run")
+def show_run(caller: RunViewer, session: SessionDep, run_id: RunId) -> RunDetails:
+    """Return a run with its tasks, the trials that have ended, and its result once it has one."""
+    return read_run_details(session, open_store(), caller.team, caller.name, run_id)
+
+
+@runs_router.get("/{run_id}/log", summary="Read the end of a task's log")
+async def show_log(
+    caller: LogViewer,
+    request: Request,
+    run_id: RunId,
+    task: Annotated[str, Query(max_length=100, description="ID of the task.")] = TaskId.SEARCH.value,
+    lines: Annotated[int, Query(ge=1, le=1000, description="Lines to return at most.")] = 200,
+) -> list[str]:
+    """Return the last lines of a task's latest try, as Airflow has them."""
+    return await read_log_tail(airflow_api(request), caller.dag_id, run_id, task, lines)
+
+
+reports_router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Reports"], default_response_class=Response)
+
+SANDBOX = "sandbox allow-scripts; frame-ancestors 'self'"
+"""The page runs its scripts in a separate origin; its own policy blocks everything else."""
+
+
+@reports_router.get("/drift", summary="Show a drift report")
+def show_drift_report(
+    caller: JobViewer,
+    source: Annotated[Literal["requests", "data"], Query(description="What was compared.")],
+) -> Response:
+    """Return the report of the latest comparison of `requests`, or of new `data`, as HTML."""
+    key = layout.latest_drift(caller.team, caller.name, source, "drift.html")
+    return _page(key, f"comparison of {source}", "the monitor compares them if the spec has [drift]")
+
+
+@reports_router.get("/runs/{run_id}/report", summary="Show a run's report")
+def show_report(caller: RunViewer, session: SessionDep, run_id: RunId) -> Response:
+    """Return the report of a finished run as HTML."""
+    return _run_page(caller, session, run_id, "report")
+
+
+@reports_router.get("/runs/{run_id}/validation", summary="Show the validation of a run's data")
+def show_validation(caller: RunViewer, session: SessionDep, run_id: RunId) -> Response:
+    """Return Great Expectations' Data Docs of a run as HTML."""
+    return _run_page(caller, session, run_id, "validation")
+
+
+def _run_page(caller: JobCaller, session: SessionDep, run_id: str, page: str) -> Response:
+    run = read_run(session, caller.team, caller.name, run_id)
+    key = layout.run_folder(caller.team, caller.name, run.run_key or "none") + PAGES[page]
+    return _page(key, f"{page} of this run", "it is written when the run finishes")
+
+
+def _page(key: str, what: str, hint: str) -> Response:
+    store = open_store()
+    if store.head(key) is None:
+        raise NotFoundError(ValidationIssue(f"there is no {what} yet", hint=hint))
+    headers = {"Content-Security-Policy": SANDBOX}
+    return Response(store.get(key), media_type="text/html; charset=utf-8", headers=headers)

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from dmls_core.airflow.metadata import SessionDep
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.web.dependencies import ClusterViewer, OpenApi, check_doctor_access
-from dmls_core.web.services.health import run_doctor
-from dmls_core.web.services.platform_overview import Platform, read_platform
+from dmls_core.web.services.platform_overview import Platform, read_platform, run_doctor
 
 router = APIRouter(tags=["Platform"])
 

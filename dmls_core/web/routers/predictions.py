@@ -52,7 +52,7 @@ async def score(
     Rows and columns keep their order. An error in the first rows has its own response; a later one cuts the
     response off.
     """
-    from dmls_core.web.services.csv_scoring import score_csv
+    from dmls_core.web.services.predictions import score_csv
 
     chunks = await score_csv(request.stream(), layout.model_name(caller.team, caller.name), file)
     return StreamingResponse(chunks, media_type="text/csv; charset=utf-8")

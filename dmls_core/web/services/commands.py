@@ -11,19 +11,18 @@ from starlette.concurrency import run_in_threadpool
 
 from dmls_core.airflow import approval, metadata
 from dmls_core.airflow.approval import Answer
-from dmls_core.airflow.connections import open_repository
 from dmls_core.airflow.job import PARAM
-from dmls_core.airflow.settings import AirflowSettings, airflow_settings
+from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_repository
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ConflictError, NotFoundError, StoreError, ValidationIssue
 from dmls_core.intake import add_note, read_status
 from dmls_core.intake.admission import admit
 from dmls_core.serving import DeployedVersion
 from dmls_core.store import Registry, Store, layout
-from dmls_core.web.services import audit
+from dmls_core.web.services import open_store
 from dmls_core.web.services.airflow_api import AirflowApi, quoted
+from dmls_core.web.services.job_details import CHANGED_SPEC, RETIRED, ROLLED_BACK
 from dmls_core.web.services.job_index import job_index
-from dmls_core.web.services.store_access import open_store
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedV
     except StoreError as error:
         log.warning("the status of %s/%s does not mention the rollback: %s", team, name, error)
     extra = {"version": done.version, "previous": done.previous}
-    metadata.record_event(audit.ROLLED_BACK, layout.dag_id(team, name), user, extra)
+    metadata.record_event(ROLLED_BACK, layout.dag_id(team, name), user, extra)
     job_index().refresh()
     return done
 
@@ -146,7 +145,7 @@ def retire(store: Store, team: str, name: str, user: str) -> None:
         raise NotFoundError(ValidationIssue(f"{team}/{name} has no spec", hint="it is retired already"))
     store.delete(key)
     admit(store, team, name)
-    metadata.record_event(audit.RETIRED, layout.dag_id(team, name), user, {})
+    metadata.record_event(RETIRED, layout.dag_id(team, name), user, {})
     job_index().refresh()
 
 
@@ -168,7 +167,7 @@ def replace_spec(store: Store, team: str, name: str, text: str, *, etag: str, us
         raise ConflictError(
             f"the spec of {team}/{name} has changed since you opened it: open it again"
         ) from error
-    metadata.record_event(audit.CHANGED_SPEC, layout.dag_id(team, name), user, {})
+    metadata.record_event(CHANGED_SPEC, layout.dag_id(team, name), user, {})
     job_index().refresh()
 
 

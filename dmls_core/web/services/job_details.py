@@ -1,20 +1,22 @@
-"""Read one job: its state, its spec, and its versions."""
+"""Read one job: its state, its versions, its history, and what differs between its runs."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from dmls_core.airflow import metadata
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
-from dmls_core.airflow.metadata import Session
+from dmls_core.airflow.job import PARAM
+from dmls_core.airflow.metadata import LogEvent, Session
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, Store, layout
-from dmls_core.web.services.comparison import differences
 from dmls_core.web.services.job_index import job_index
-from dmls_core.web.services.runs import read_json
+from dmls_core.web.services.runs import Run, read_json, read_run, read_run_files
 
 
 class Rights(BaseModel):
@@ -143,3 +145,125 @@ def _document(registry: Registry, version: JobRecord) -> dict[str, Any]:
     """Return what versions are compared by: the spec, and the data files by name."""
     data = {item.key.rpartition("/")[2]: f"{item.size:,} bytes, ETag {item.etag}" for item in version.data}
     return {**registry.spec(version.spec_sha256), "data file": data}
+
+
+class ComparisonRow(BaseModel):
+    """One key, with its value in each run."""
+
+    key: str
+    values: list[Any]
+
+
+class Comparison(BaseModel):
+    """Runs side by side."""
+
+    runs: list[Run]
+    scores: list[ComparisonRow] = Field(description="All metrics on the holdout.")
+    differences: list[ComparisonRow] = Field(description="Parameters, data, and versions that differ.")
+
+
+def compare_runs(session: Session, store: Store, team: str, name: str, run_ids: list[str]) -> Comparison:
+    """Return the scores of runs and what differs between them; raise ``NotFoundError`` for an unknown run."""
+    runs = [read_run(session, team, name, run_id) for run_id in run_ids]
+    results = [read_run_files(store, team, name, run.run_key).result or {} for run in runs]
+    metrics = [result.get("holdout", {}).get("metrics", {}) for result in results]
+    documents = [
+        {
+            "version": run.version,
+            "interval": " to ".join(run.interval) if run.interval else None,
+            **{key: result.get(key) for key in ("model", "engine", "n_trials", "seed")},
+            "parameters": result.get("best_params", {}),
+            "data": {key: result.get("data", {}).get(key) for key in ("rows", "hash")},
+            "versions": result.get("versions", {}),
+        }
+        for run, result in zip(runs, results, strict=True)
+    ]
+    names = sorted(set().union(*metrics))
+    return Comparison(
+        runs=runs,
+        scores=[ComparisonRow(key=name, values=[found.get(name) for found in metrics]) for name in names],
+        differences=[ComparisonRow(key=row.key, values=list(row.values)) for row in differences(*documents)],
+    )
+
+
+class Difference(NamedTuple):
+    """A key whose values differ; a value is ``None`` in documents that lack the key."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+def differences(*documents: Mapping[str, Any]) -> list[Difference]:
+    """Return the leaves that are not the same in all ``documents``, sorted by key."""
+    leaves = [flatten(document) for document in documents]
+    keys = sorted(set().union(*leaves))
+    rows = [Difference(key, tuple(found.get(key) for found in leaves)) for key in keys]
+    return [row for row in rows if any(value != row.values[0] for value in row.values[1:])]
+
+
+def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of a document by dotted key.
+
+    Named tables in a list, such as a spec's models, are keyed by name: a new entry changes no other keys.
+    """
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found |= flatten(value, f"{path}.")
+        elif isinstance(value, Sequence) and value and all(_is_named(entry) for entry in value):
+            for entry in value:
+                rest = {name: part for name, part in entry.items() if name != "name"}
+                found |= flatten(rest, f"{path}.{entry['name']}.") or {f"{path}.{entry['name']}": True}
+        else:
+            found[path] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _is_named(entry: object) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
+
+
+ROLLED_BACK, RETIRED, CHANGED_SPEC = "dmls_rollback", "dmls_retire", "dmls_respec"
+"""Events of commands that do not go through Airflow's own REST API."""
+
+EVENTS = {
+    ROLLED_BACK: "rolled back",
+    RETIRED: "retired the job",
+    CHANGED_SPEC: "submitted a changed spec",
+    "dmls_submit": "submitted",
+    "trigger_dag_run": "started a run",
+    "update_hitl_detail": "answered the approval",
+    "patch_dag": "changed the DAG",
+    "clear_dag_run": "cleared a run",
+    "post_clear_task_instances": "cleared tasks",
+}
+"""Events that users cause, in words; the audit log holds many others of a DAG."""
+
+
+def describe_event(event: LogEvent) -> tuple[str, str]:
+    """Return what a user did, in words, and details such as the changed parameters."""
+    words = EVENTS.get(event.event, event.event)
+    try:
+        extra = json.loads(event.extra or "{}")
+    except ValueError:
+        extra = {}
+    if not isinstance(extra, dict):
+        return words, ""
+    match event.event:
+        case "trigger_dag_run":
+            changes = (extra.get("conf") or {}).get(PARAM) or {}
+            return words, ", ".join(f"{key} = {json.dumps(value)}" for key, value in changes.items())
+        case "update_hitl_detail":
+            chosen = extra.get("chosen_options") or [""]
+            return {"Approve": "approved the model", "Reject": "declined the model"}.get(chosen[0], words), ""
+        case "patch_dag" if "is_paused" in extra:
+            return "paused the job" if extra.get("is_paused") else "resumed the job", ""
+        case "dmls_rollback":
+            return words, f"to version {extra.get('version')}, from {extra.get('previous')}"
+    return words, ""
+
+
+def read_events(session: Session, dag_id: str, limit: int = 50) -> list[LogEvent]:
+    """Return the user actions on a job, latest first."""
+    return metadata.audit_events(session, dag_id, EVENTS, limit)

@@ -20,8 +20,8 @@ from dmls_core.airflow.metadata import DagRun, Session
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.store import JobRecord, ObjectInfo, Store, layout
+from dmls_core.web.services import open_store
 from dmls_core.web.services.queue import Lease, read_leases
-from dmls_core.web.services.store_access import open_store
 
 RESULT_TASKS = tuple(
     task.value for task in (TaskId.VALIDATE, TaskId.PLAN, TaskId.EVALUATE, TaskId.REGISTER, TaskId.PROMOTE)

@@ -19,7 +19,7 @@ from dmls_core.intake.submissions import check_data_name
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, layout
 from dmls_core.store.base import MAX_PARTS
-from dmls_core.web.services.store_access import open_store, open_store_for_uploads
+from dmls_core.web.services import open_store, open_store_for_uploads
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dmls_core.airflow.job import Job
-from dmls_core.airflow.tasks.plan import PlanOperator
+from dmls_core.airflow.job_tasks import PlanOperator
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
 

@@ -6,7 +6,7 @@ import json
 import re
 import time
 
-from dmls_core.airflow.dag_files import dag_ids
+from dmls_core.airflow.bundle import dag_ids
 from dmls_core.errors import StoreError
 from dmls_core.store import Registry, layout, open_store
 from dmls_core.store.local import LocalStore

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from airflow.serialization.serialized_objects import DagSerialization
 
 from dmls_core.airflow import job_dag
-from dmls_core.airflow.dag_files import shard_file
+from dmls_core.airflow.bundle import shard_file
 from dmls_core.airflow.priority import LEADER_WEIGHT, WORKER_WEIGHT, LeaderPriorityStrategy
 
 

@@ -10,8 +10,13 @@ from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow.utils.types import DagRunType
 
 from dmls_core.airflow import timetables
-from dmls_core.airflow.intervals import Intervals, intervals_of
-from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable, make_timetable
+from dmls_core.airflow.timetables import (
+    Intervals,
+    IntervalTimetable,
+    SubmissionTimetable,
+    intervals_of,
+    make_timetable,
+)
 
 ADMITTED = "2026-03-04T05:06:07.123456+00:00"  # a Wednesday
 ANY = TimeRestriction(earliest=None, latest=None, catchup=False)

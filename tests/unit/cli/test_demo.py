@@ -6,25 +6,25 @@ import csv
 from pathlib import Path
 
 import dmls_core
-from dmls_core.cli.demo import iris
+from dmls_core.cli import demo
+from dmls_core.cli.platform_commands import DOCKERFILE, SOURCES, source_revision
 from dmls_core.cli.spec_commands import check_files
-from dmls_core.cli.trainer_image import DOCKERFILE, SOURCES, source_revision
 
 ROOT = Path(dmls_core.__file__).parents[1]
 
 
 def test_the_demo_drops_the_example():
-    assert iris.SPEC.read_bytes() == (ROOT / "examples/iris/spec.toml").read_bytes()
+    assert demo.SPEC.read_bytes() == (ROOT / "examples/iris/spec.toml").read_bytes()
 
 
 def test_its_data_fits_its_spec(tmp_path):
     table = tmp_path / "iris.csv"
-    rows = iris.write_csv(table)
+    rows = demo.write_csv(table)
     assert len(rows) == 150
     assert rows[0] == ["5.1", "3.5", "1.4", "0.2", "setosa"]
     with table.open() as file:
-        assert list(csv.reader(file)) == [list(iris.COLUMNS), *rows]
-    assert check_files(iris.SPEC, [table]).columns.target == "species"
+        assert list(csv.reader(file)) == [list(demo.COLUMNS), *rows]
+    assert check_files(demo.SPEC, [table]).columns.target == "species"
 
 
 def test_an_image_is_as_old_as_its_sources(tmp_path):

@@ -1,4 +1,4 @@
-"""What a runner starts: the trainer's command line, labels and queue."""
+"""Engine, command line and environment of trainers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
+from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowFailException
 
-from dmls_core.airflow.runners.runner import raise_failure, runner_file
-from dmls_core.airflow.runners.trainer import leave_queue, trainer_arguments, trainer_labels
+from dmls_core.airflow.runners import raise_failure, runner_file
+from dmls_core.airflow.runners.trainer import (
+    check_reachable,
+    choose_engine,
+    leave_queue,
+    study_environment,
+    study_url,
+    trainer_arguments,
+    trainer_engine,
+    trainer_labels,
+)
 from dmls_core.errors import RunnerError
-from dmls_core.settings import QUEUE_VARIABLE
+from dmls_core.settings import QUEUE_VARIABLE, STUDY_VARIABLE
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import has_waiting_run
 
@@ -53,3 +63,67 @@ def test_the_error_of_an_earlier_try_is_not_reported_for_a_killed_trainer(job, t
 
 def test_each_worker_has_a_runner_file_of_its_own():
     assert (runner_file(0), runner_file(1)) == ("runner.json", "runner-1.json")
+
+
+def test_each_of_several_models_chooses_its_engine_if_there_is_a_gpu(job):
+    both, forest = job(1, "random-forest-classifier", "lightgbm-classifier").spec, job(1).spec
+    assert choose_engine(both, gpus=1) == "gpu"
+    assert trainer_engine(both, "gpu") == "auto"
+    assert trainer_engine(both, "cpu") == "cpu"
+    assert trainer_engine(forest, "gpu") == "gpu"
+    assert choose_engine(both, gpus=0) == "cpu"
+
+
+def test_only_a_search_with_several_workers_gets_the_url(job, connection):
+    environment = study_environment(job(2))
+    assert environment == {STUDY_VARIABLE: "postgresql+psycopg://me:secret@db.example.com:5433/studies"}
+    assert study_environment(job(1)) == {}
+
+
+@pytest.mark.parametrize(
+    ("connection", "url"),
+    [
+        (
+            {"host": "db", "login": "a@b", "password": "p/w:x", "schema": "s"},
+            "postgresql+psycopg://a%40b:p%2Fw%3Ax@db/s",
+        ),
+        (
+            {"host": "/run/pg", "port": 5433, "login": "u", "password": "p", "schema": "s"},
+            "postgresql+psycopg://u:p@/s?host=%2Frun%2Fpg&port=5433",
+        ),
+        (
+            {"host": "db", "login": "u", "password": "p", "schema": "s", "extra": '{"sslmode": "require"}'},
+            "postgresql+psycopg://u:p@db/s?sslmode=require",
+        ),
+    ],
+)
+def test_a_connection_becomes_a_url_that_sqlalchemy_reads(connection, url):
+    import sqlalchemy
+
+    made = study_url(Connection(conn_id="dmls_study", conn_type="postgres", **connection))
+
+    assert made == url
+    read = sqlalchemy.make_url(made)
+    assert (read.username, read.password) == (connection["login"], connection["password"])
+
+
+@pytest.mark.parametrize(
+    ("address", "network", "reason"),
+    [
+        ("u:secret@db.example.com:5432/s", "bridge", ""),
+        ("u:secret@127.0.0.1:5432/s", "host", ""),
+        ("u:secret@127.0.0.1:5432/s", "bridge", "is the container itself"),
+        ("u:secret@localhost/s", "dmls_default", "is the container itself"),
+        ("u:secret@/s?host=%2Frun%2Fpg", "host", "/run/pg"),
+    ],
+)
+def test_a_url_that_no_container_reaches_is_refused(address: str, network: str, reason: str):
+    environment = {STUDY_VARIABLE: f"postgresql+psycopg://{address}"}
+
+    if not reason:
+        check_reachable(environment, network)
+        check_reachable({}, network)
+        return
+    with pytest.raises(RunnerError, match=reason) as caught:
+        check_reachable(environment, network)
+    assert "secret" not in str(caught.value)

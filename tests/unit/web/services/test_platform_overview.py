@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from dmls_core.web.services.health import probe_all
+from dmls_core.web.services.platform_overview import probe_all
 
 
 def test_each_service_has_a_health_and_a_hanging_one_is_probed_once():

@@ -1,11 +1,22 @@
-"""Events of the audit log in words."""
+"""What differs between documents, and events in words."""
 
 from __future__ import annotations
 
 import pytest
 
 from dmls_core.airflow.metadata import LogEvent
-from dmls_core.web.services.audit import describe_event
+from dmls_core.web.services.job_details import Difference, describe_event, differences, flatten
+
+
+def test_tables_in_a_list_are_compared_by_name():
+    before = {"models": [{"name": "forest", "depth": {"max": 4}}], "n": 5, "tags": ["a"]}
+    after = {"models": [{"name": "boost", "rate": 1}, {"name": "forest", "depth": {"max": 8}}], "n": 5}
+    assert flatten(before) == {"models.forest.depth.max": 4, "n": 5, "tags": ["a"]}
+    assert differences(before, after) == [
+        Difference("models.boost.rate", (None, 1)),
+        Difference("models.forest.depth.max", (4, 8)),
+        Difference("tags", (["a"], None)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ import pytest
 from aiosmtpd.smtp import SMTP
 
 from dmls_core.airflow import intake_dag, status
-from dmls_core.airflow import notifications as module
-from dmls_core.airflow.dag_files import shard_file
+from dmls_core.airflow import notifiers as module
+from dmls_core.airflow.bundle import shard_file
 from dmls_core.airflow.deadlines import notify_missed_deadline
-from dmls_core.airflow.notifications import connection_id, notify
+from dmls_core.airflow.notifiers import connection_id, notify
 from dmls_core.errors import PlatformError, SpecError, StoreError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec

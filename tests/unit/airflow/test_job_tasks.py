@@ -1,4 +1,4 @@
-"""The first task of a run: chooses the interval's data, or leaves the worker until it is there."""
+"""The tasks ``validate`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, TaskDeferred
 
+from dmls_core.airflow import job_tasks
 from dmls_core.airflow.job import job_of
+from dmls_core.airflow.job_tasks import ValidateOperator
 from dmls_core.airflow.runners.trainer import trainer_arguments
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.airflow.tasks import base
-from dmls_core.airflow.tasks.validate import ValidateOperator
+from dmls_core.errors import SpecError
 from dmls_core.intake import admit, read_status
 from dmls_core.store import open_store
 
@@ -51,7 +53,7 @@ class Task:
 def begin(root, bundle, monkeypatch):
     """Admit the job with some days, and make the context of one of its runs."""
     settings = AirflowSettings(root=str(root), runner="process")
-    monkeypatch.setattr(base, "airflow_settings", lambda: settings)
+    monkeypatch.setattr(job_tasks, "airflow_settings", lambda: settings)
     store = open_store(str(root))
 
     def _begin(*days: str, run_type: str = "scheduled", start: str = "2026-01-05", end: str = "2026-01-12"):
@@ -130,3 +132,22 @@ def test_a_backfill_does_not_change_the_status(begin) -> None:
     job = job_of(context)
     assert (job.backfill, bool(job.inputs)) == (True, True)
     assert read_status(store, "lab", "weekly") == before
+
+
+def test_the_plan_has_an_entry_for_each_worker_but_none_without_a_trial(job, plan, connection):
+    assert plan(job(2)) == [{"worker": 0, "engine": "cpu"}, {"worker": 1, "engine": "cpu"}]
+    assert len(plan(job(50))) == 3
+
+
+def test_several_workers_without_a_study_database_are_a_spec_error(job, plan, monkeypatch):
+    def missing(_: str) -> Connection:
+        raise AirflowNotFoundException("no such connection")
+
+    monkeypatch.setattr(Connection, "get", missing)
+
+    assert plan(job(1)) == [{"worker": 0, "engine": "cpu"}]
+    with pytest.raises(SpecError, match="no database for a search with several workers") as caught:
+        plan(job(2))
+    (issue,) = caught.value.issues
+    assert (issue.key, issue.found, issue.expected) == ("search.workers", "2", "1")
+    assert "dmls_study" in issue.hint

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from dmls_core.airflow.deployment_tasks import candidate_of, comparison_table
 from dmls_core.airflow.job import Job
+from dmls_core.airflow.job_tasks import JobRun
 from dmls_core.airflow.run_inputs import RunInputs
-from dmls_core.airflow.tasks.approve import candidate_of, comparison_table
-from dmls_core.airflow.tasks.base import JobRun
 from dmls_core.models import load_spec
 from dmls_core.tracking import Candidate, Champion
 

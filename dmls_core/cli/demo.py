@@ -1,7 +1,8 @@
-"""The steps of ``dmls demo``: upload, train, approve and predict, on real services."""
+"""The steps of ``dmls demo``: upload the iris example, train, approve and predict, on real services."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import tempfile
@@ -14,12 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.markup import escape
 
-from dmls_core.cli.console import facts, out, say
-from dmls_core.cli.demo import iris
+from dmls_core.cli.console import JobName, facts, out, say
 from dmls_core.cli.job_commands import follow, print_step, raise_for, upload
-from dmls_core.cli.job_runs import JobRuns
-from dmls_core.cli.job_view import JobView, describe_job, runner_facts
-from dmls_core.cli.options import JobName
+from dmls_core.cli.job_view import JobRuns, JobView, describe_job, runner_facts
 from dmls_core.cli.platform_commands import print_addresses, start
 from dmls_core.errors import PlatformError, ServingError
 from dmls_core.settings import STATE_FILE, Settings
@@ -30,10 +28,30 @@ if TYPE_CHECKING:
     from dmls_core.intake import Status
     from dmls_core.store import Store
 
+
+JOB = JobName("demo", "iris")
+
+COLUMNS = ("sepal_length", "sepal_width", "petal_length", "petal_width", "species")
+
+SPEC = Path(__file__).with_name("demo.toml")
+
+
+def write_csv(target: Path) -> list[list[str]]:
+    """Write the 150 flowers as CSV, and return their rows (four lengths in cm, species)."""
+    from sklearn.datasets import load_iris
+
+    data = load_iris()
+    rows = [
+        [*(f"{length:.1f}" for length in lengths), str(data.target_names[species])]
+        for lengths, species in zip(data.data, data.target, strict=True)
+    ]
+    with target.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    return rows
+
+
 RUN_SECONDS = 600.0
 """Longest wait for the run to need approval, and for the deployment after it."""
-
-JOB = JobName(iris.TEAM, iris.JOB)
 
 SHOWN = (0, 50, 100)
 """Rows to predict: one flower of each species."""
@@ -51,9 +69,9 @@ def run_demo(platform: Platform, *, stays: bool) -> None:
     store = open_store(settings.root)
     with tempfile.TemporaryDirectory(prefix="dmls-demo-") as scratch:
         table = Path(scratch) / "iris.csv"
-        rows = iris.write_csv(table)
+        rows = write_csv(table)
         _heading(f"Uploading spec.toml and iris.csv to {store.url}/{layout.incoming_folder(*JOB)}")
-        fingerprint = upload(store, iris.SPEC, [table], *JOB)
+        fingerprint = upload(store, SPEC, [table], *JOB)
     status = _follow(store, fingerprint, pause=True)
     if status.state == "awaiting approval":
         _heading("Approving the deployment, as a user does on Airflow's page")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dmls_core.airflow import approval
-from dmls_core.cli import job_runs
-from dmls_core.cli.job_runs import JobRuns
+from dmls_core.cli import job_view
+from dmls_core.cli.job_view import JobRuns
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.settings import Settings
 
@@ -178,7 +178,7 @@ def test_a_task_that_has_not_paused_yet_is_not_answered(airflow):
 
 
 def test_no_approval_is_asked(airflow, monkeypatch):
-    monkeypatch.setattr(job_runs, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(job_view, "REQUEST_SECONDS", 0.2)
     airflow.asked = False
     with pytest.raises(NotFoundError, match="waits for no approval"):
         runs(airflow).approve_latest(str)

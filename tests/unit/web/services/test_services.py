@@ -7,8 +7,7 @@ import socket
 
 import pytest
 
-from dmls_core.airflow.connections import open_root
-from dmls_core.airflow.settings import AirflowSettings
+from dmls_core.airflow.settings import AirflowSettings, open_root
 from dmls_core.errors import StoreError
 from dmls_core.store import s3_client
 

@@ -1,1 +1,0 @@
-"""The tasks of a job's DAG except the search; each module is named after its task id."""

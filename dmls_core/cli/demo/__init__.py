@@ -1,1 +1,0 @@
-"""``dmls demo``: the iris example from an upload to a served model, on real services."""

@@ -1,0 +1,267 @@
+"""HTML pages of what the services return, and static files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse
+
+from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
+from dmls_core.airflow.metadata import Session, SessionDep
+from dmls_core.airflow.task_id import TaskId
+from dmls_core.models.metrics import METRICS
+from dmls_core.web.dependencies import (
+    Caller,
+    ClusterViewer,
+    JobCaller,
+    JobQueryParameters,
+    JobViewer,
+    OpenApi,
+    RunId,
+    job_access,
+)
+from dmls_core.web.services import open_store
+from dmls_core.web.services.charts import rank_trials, trial_chart
+from dmls_core.web.services.job_details import (
+    JobDetails,
+    compare_runs,
+    describe_event,
+    read_events,
+    read_job,
+    read_versions,
+)
+from dmls_core.web.services.job_index import JobQuery, Page, find_jobs, job_index
+from dmls_core.web.services.platform_overview import read_platform
+from dmls_core.web.services.runs import RunDetails, read_run_details, read_runs
+from dmls_core.web.templating import STATIC, base_path, render
+
+router = APIRouter()
+
+COLUMNS = (
+    ("Job", "job"),
+    ("State", "state"),
+    ("Model", "model"),
+    ("Score", "score"),
+    ("Champion", "champion"),
+    ("Drift", "drift"),
+    ("Next run", "next"),
+    ("Owner", "owner"),
+    ("Updated", "updated"),
+)
+"""(Heading, sort column)."""
+
+DESCENDING_FIRST = frozenset({"score", "champion", "updated"})
+
+
+@router.get("/")
+def jobs_page(request: Request, caller: Caller, query: JobQueryParameters, part: str = "") -> HTMLResponse:
+    """Show the jobs; with ``part``, only the table, which the page's script inserts."""
+    page, snapshot = find_jobs(caller, query)
+    return render(
+        request,
+        "jobs_table.html" if part else "jobs.html",
+        columns=COLUMNS,
+        query=query,
+        page=page,
+        snapshot=snapshot,
+        sort_url=lambda column: _url(request, query, sort=column, descending=_direction(query, column)),
+        pages=_neighbors(request, query, page),
+    )
+
+
+def _direction(query: JobQuery, column: str) -> bool:
+    return not query.descending if query.sort == column else column in DESCENDING_FIRST
+
+
+def _neighbors(request: Request, query: JobQuery, page: Page) -> dict[str, str]:
+    """Return the URLs of the previous and the next page."""
+    found = {}
+    if query.offset:
+        found["previous"] = _url(request, query, offset=max(0, query.offset - query.limit))
+    if query.offset + query.limit < page.total:
+        found["next"] = _url(request, query, offset=query.offset + query.limit)
+    return found
+
+
+def _url(request: Request, query: JobQuery, **changes: object) -> str:
+    """Return the URL of the table with changes to the query; without ``offset``, of its first page."""
+    values: dict[str, object] = {
+        "q": query.text,
+        "state": list(query.states),
+        "team": query.team,
+        "model": query.model,
+        "sort": query.sort,
+        "descending": query.descending,
+        "limit": query.limit,
+        **changes,
+    }
+    kept = {name: value for name, value in values.items() if value not in ("", [], None)}
+    return f"{base_path(request)}/?{urlencode(kept, doseq=True)}"
+
+
+job_router = APIRouter(prefix="/jobs/{team}/{name}")
+
+MAX_TRIALS = 100
+
+SEES_RUNS = [Depends(job_access("GET", DagAccessEntity.RUN))]
+SEES_EVENTS = [Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
+"""Access that pages with runs or events need in addition to the job, as in the REST API."""
+
+
+@job_router.get("", dependencies=SEES_RUNS)
+def overview_page(caller: JobViewer, session: SessionDep, request: Request, part: str = "") -> HTMLResponse:
+    """Show the job with its latest run; with ``part``, only what changes during the run."""
+    job = _read(session, caller)
+    runs = read_runs(session, caller.team, caller.name, limit=1)
+    details = _run_details(session, caller, runs[0].run_id) if runs else None
+    template = "job_live.html" if part else "job.html"
+    return _render(request, caller, job, template, "overview", **_run_values(job, details))
+
+
+@job_router.get("/runs", dependencies=SEES_RUNS)
+def runs_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
+    """List the job's runs."""
+    runs = read_runs(session, caller.team, caller.name)
+    return _render(request, caller, _read(session, caller), "job_runs.html", "runs", runs=runs)
+
+
+@job_router.get("/compare", dependencies=SEES_RUNS)
+def compare_page(
+    caller: JobViewer,
+    session: SessionDep,
+    request: Request,
+    run: Annotated[list[str] | None, Query(max_length=8)] = None,
+) -> HTMLResponse:
+    """Show runs side by side."""
+    job, run_ids = _read(session, caller), run or []
+    found = (
+        compare_runs(session, open_store(), caller.team, caller.name, run_ids) if len(run_ids) > 1 else None
+    )
+    return _render(request, caller, job, "job_compare.html", "runs", comparison=found)
+
+
+@job_router.get("/runs/{run_id}", dependencies=SEES_RUNS)
+def run_page(
+    caller: JobViewer, session: SessionDep, request: Request, run_id: RunId, part: str = ""
+) -> HTMLResponse:
+    """Show one run; with ``part``, only what changes during the run."""
+    job, details = _read(session, caller), _run_details(session, caller, run_id)
+    template = "job_live.html" if part else "job_run.html"
+    return _render(request, caller, job, template, "runs", **_run_values(job, details))
+
+
+@job_router.get("/versions")
+def versions_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
+    """Show the versions of spec and data with their changes."""
+    versions = read_versions(open_store(), caller.team, caller.name)
+    job = _read(session, caller)
+    return _render(request, caller, job, "job_versions.html", "versions", versions=versions)
+
+
+@job_router.get("/history", dependencies=SEES_EVENTS)
+def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
+    """Show the user actions on the job."""
+    found = read_events(session, caller.dag_id)
+    events = [(event, *describe_event(event)) for event in found]
+    job = _read(session, caller)
+    return _render(request, caller, job, "job_history.html", "history", events=events)
+
+
+@job_router.get("/try")
+def try_page(caller: JobViewer, request: Request) -> HTMLResponse:
+    """Show the form that sends rows to the served model."""
+    return render(request, "try.html", team=caller.team, name=caller.name)
+
+
+def _read(session: Session, caller: JobCaller) -> JobDetails:
+    return read_job(session, open_store(), caller.user, caller.team, caller.name)
+
+
+def _run_details(session: Session, caller: JobCaller, run_id: str) -> RunDetails:
+    return read_run_details(session, open_store(), caller.team, caller.name, run_id)
+
+
+def _render(
+    request: Request, caller: JobCaller, job: JobDetails, template: str, tab: str, **values: Any
+) -> HTMLResponse:
+    return render(request, template, job=job, caller=caller, tab=tab, **values)
+
+
+def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
+    """Return the template variables of one run."""
+    if view is None:
+        return {"view": None}
+    result, spec = view.result or {}, job.spec or {}
+    metric = view.run.metric or result.get("metric") or spec.get("search", {}).get("metric", "")
+    direction = view.run.direction or result.get("direction") or _metric_direction(metric)
+    state_of = _task_states(view)
+    return {
+        "view": view,
+        "metric": metric,
+        "steps": [(task, state_of(task)) for task in TaskId],
+        "trials": rank_trials(view.trials, direction)[:MAX_TRIALS],
+        "chart": trial_chart(view.trials, direction),
+        "live": view.run.state in {"queued", "running"},
+        "parameters": sorted({name for trial in view.trials for name in trial.get("params") or {}}),
+    }
+
+
+def _metric_direction(metric: str) -> str:
+    return METRICS[metric].direction if metric in METRICS else "maximize"
+
+
+def _task_states(view: RunDetails) -> Callable[[str], str]:
+    """Return a function from a task to its state; for a mapped task, the first one without success."""
+    by_task: dict[str, list[str]] = {}
+    for task in view.tasks:
+        by_task.setdefault(task.task_id, []).append(task.state)
+
+    def state_of(task_id: str) -> str:
+        found = by_task.get(task_id, ["none"])
+        return next((state for state in found if state not in {"success", "skipped"}), found[0])
+
+    return state_of
+
+
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+ICONS = ("icon.svg", "icon-dark.svg")
+
+
+@router.get("/submit")
+def submit_page(request: Request) -> HTMLResponse:
+    """Show the form that submits a job."""
+    return render(request, "submit.html")
+
+
+@router.get("/platform")
+def platform_page(request: Request, session: SessionDep, user: ClusterViewer, part: str = "") -> HTMLResponse:
+    """Show the platform; with ``part``, only what changes."""
+    template = "platform_live.html" if part else "platform.html"
+    return render(request, template, platform=read_platform(session, user), doctor=may_view_connections(user))
+
+
+@router.get("/api")
+def api_page(request: Request, document: OpenApi) -> HTMLResponse:
+    """Show the reference of the REST API, from its OpenAPI document."""
+    groups: dict[str, list[tuple[str, str, Any]]] = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            groups.setdefault(operation["tags"][0], []).append((method, path, operation))
+    return render(request, "api.html", document=document, groups=groups)
+
+
+@router.get("/static/{name}")
+def static_file(name: str, request: Request) -> FileResponse:
+    """Return a static file; browsers may cache it if the URL contains its hash."""
+    found = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}.get(name)
+    if found is None:
+        raise HTTPException(404, f"there is no file {name}")
+    if name in ICONS:
+        # Airflow's page loads the icon: the rows are in memory when a user opens the Jobs page.
+        job_index().start()
+    cache = "private, max-age=31536000, immutable" if request.url.query else "no-cache"
+    return FileResponse(found, media_type=MEDIA_TYPES[found.suffix], headers={"Cache-Control": cache})

@@ -1,1 +1,0 @@
-"""HTML pages of what the services return."""
