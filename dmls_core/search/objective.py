@@ -1,14 +1,17 @@
-"""The objective of a search: it scores trials of any sampler in any worker."""
+"""The objective of a search scores trials; cross-validation is the objective that every engine supports."""
 
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dmls_core.search.space import Space
-from dmls_core.search.task import SearchTask
+import numpy as np
+
+from dmls_core.errors import DataError
+from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
 
@@ -79,3 +82,65 @@ class HalvingObjective(Objective):
     @abstractmethod
     def held(self) -> frozenset[int]:
         """Return the trials that this worker can promote without repeating earlier rungs."""
+
+
+class CrossValidation(Objective):
+    """Fits and scores every fold; each fold is a step. See ``Objective``."""
+
+    def evaluate(
+        self,
+        number: int,
+        params: Mapping[str, Scalar],
+        *,
+        should_prune: ShouldPrune,
+        stop: Callable[[], bool],
+    ) -> Trial | None:
+        """Score one trial; see ``Objective.evaluate``."""
+        started = time.monotonic()
+        task, space = self.task, self.space
+        engine = task.engine
+        values: list[float] = []
+        intermediate_values: list[float] = []
+        pruned = False
+        try:
+            for fold in task.folds:
+                if values and (pruned := should_prune(len(values), intermediate_values[-1])):
+                    break
+                if values and stop():
+                    return None
+                train, test = engine.place(fold.train), engine.place(fold.test)
+                fitted = engine.fit(
+                    task.model,
+                    {**space.fixed, **params},
+                    task.features[train],
+                    task.target[train],
+                    n_classes=task.n_classes,
+                    seed=task.seed,
+                    threads=task.threads,
+                )
+                prediction = fitted.predict(task.features[test])
+                values.append(task.score(task.truth[fold.test], prediction))
+                intermediate_values.append(float(np.mean(values)))
+        except DataError as error:
+            seconds = time.monotonic() - started
+            return Trial(
+                number,
+                "failed",
+                engine.device,
+                params,
+                seconds=seconds,
+                message=str(error),
+                intermediate_values=tuple(intermediate_values),
+            )
+        return Trial(
+            number,
+            "pruned" if pruned else "complete",
+            engine.device,
+            params,
+            value=intermediate_values[-1],
+            values=tuple(values),
+            seconds=time.monotonic() - started,
+            message=f"pruned after {len(values)} of {len(task.folds)} folds" if pruned else "",
+            steps=len(values),
+            intermediate_values=tuple(intermediate_values),
+        )

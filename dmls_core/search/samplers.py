@@ -1,4 +1,4 @@
-"""Optuna's samplers and distributions for a spec's hyperparameters."""
+"""Optuna's samplers, pruners and distributions for a spec's search."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from dmls_core.search.space import Space
-from dmls_core.search.strategies import Sampler
+from dmls_core.search.objective import REDUCTION
+from dmls_core.search.strategies import Pruner, Sampler
+from dmls_core.search.task import Space
 from dmls_core.spec.definitions import Scalar
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter
 
@@ -78,3 +79,19 @@ def _distribution(wanted: Hyperparameter, labels: dict[str, Scalar]) -> BaseDist
         if wanted.integer
         else FloatDistribution(wanted.min, high, step=step)
     )
+
+
+def make_pruner(kind: Pruner) -> optuna.pruners.BasePruner:
+    """Return the pruner of a study."""
+    if kind == "halving":
+        return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
+    return optuna.pruners.NopPruner()
+
+
+def report(trial: optuna.Trial, steps: int, value: float) -> bool:
+    """Report a trial's score after ``steps`` steps; return whether to prune the trial.
+
+    Each step is one rung of successive halving; Optuna's rungs are powers of the reduction factor.
+    """
+    trial.report(value, REDUCTION ** (steps - 1))
+    return trial.should_prune()

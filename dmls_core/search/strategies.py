@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from dmls_core.models.engines import BoostingEngine, ForestEngine
 from dmls_core.search.boosting import BoostingObjective
-from dmls_core.search.cross_validation import CrossValidation
-from dmls_core.search.forest import ForestObjective
+from dmls_core.search.forest.objective import ForestObjective
+from dmls_core.search.objective import CrossValidation
 
 if TYPE_CHECKING:
     from dmls_core.search.objective import Objective
-    from dmls_core.search.space import Space
-    from dmls_core.search.task import SearchTask
+    from dmls_core.search.task import SearchTask, Space
 
 Strategy = Literal["auto", "tpe", "random", "grid", "halving", "cma-es"]
 Sampler = Literal["tpe", "random", "grid", "cma-es"]

@@ -15,11 +15,15 @@ import optuna
 
 from dmls_core.search.allocation import Entry, next_turn
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, never_stop
-from dmls_core.search.candidate_study import CandidateStudy, TrialRecord, scored_values
-from dmls_core.search.claims import TrialClaims
+from dmls_core.search.candidate_study import (
+    CandidateStudy,
+    Promotions,
+    TrialRecord,
+    promotions_of,
+    scored_values,
+)
 from dmls_core.search.forest.halving import Decision, Promotion
-from dmls_core.search.promotions import Promotions, promotions_of
-from dmls_core.search.storage import StudyStorage
+from dmls_core.search.storage import StudyStorage, TrialClaims
 from dmls_core.search.strategies import ModelCandidate
 from dmls_core.search.trial import Trial
 

@@ -10,7 +10,8 @@ from dmls_core.hardware import available_cpus
 from dmls_core.models import METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import Engine
-from dmls_core.search import ModelCandidate, SearchTask, Space, make_candidate, make_folds
+from dmls_core.search import SearchTask, Space, make_folds
+from dmls_core.search.strategies import ModelCandidate, make_candidate
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.training.champion import fetch_champion
 from dmls_core.training.prepare import Prepared, prepare

@@ -13,9 +13,11 @@ import numpy as np
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
-from dmls_core.search import Fold, ModelCandidate, Objective, SearchStrategy, SearchTask, Space, Trial
+from dmls_core.search import Fold, SearchTask, Space, Trial
 from dmls_core.search.database import StudyDatabase
+from dmls_core.search.objective import Objective
 from dmls_core.search.optimize import Worker, optimize
+from dmls_core.search.strategies import ModelCandidate, SearchStrategy
 from dmls_core.search.study import SearchStudy, remove_studies
 from dmls_core.spec.hyperparameters import Choice, Range
 from dmls_core.store import layout, open_store
@@ -90,7 +92,8 @@ def forest(n_trials: int) -> ModelCandidate:
     """Return a real forest whose whole space is tried, so that nothing depends on the clock."""
     from dmls_core.evaluate import scorer
     from dmls_core.models.catalogue import load_engine
-    from dmls_core.search import make_candidate, make_folds
+    from dmls_core.search import make_folds
+    from dmls_core.search.strategies import make_candidate
 
     model = CATALOGUE["random-forest-classifier"]
     generator = np.random.default_rng(0)

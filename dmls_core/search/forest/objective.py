@@ -4,29 +4,194 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
+from dmls_core.models.engines import Fitted, GrowingForestEngine
+from dmls_core.models.engines.base import useful_threads
+from dmls_core.search.forest.growing import BlockForest, IncrementalForest
 from dmls_core.search.forest.halving import (
     Promotion,
     Rung,
     SuccessiveHalving,
+    converged,
+    extrapolate,
     first_rung_trees,
     max_survivors,
+    standard_error,
 )
-from dmls_core.search.forest.space import TREES, partition_space
+from dmls_core.search.forest.scoring import ScoringData, prepare_scoring
+from dmls_core.search.forest.space import TREES, PartitionedSpace, partition_space
+from dmls_core.search.forest.trees import best_limits, prune_forest
 from dmls_core.search.objective import HalvingObjective, ShouldPrune
-from dmls_core.search.space import Space
-from dmls_core.search.task import SearchTask
-from dmls_core.search.trial import Trial
+from dmls_core.search.task import SearchTask, Space
+from dmls_core.search.trial import State, Surface, Trial
 from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.spec.hyperparameters import space_size
 
-if TYPE_CHECKING:
-    from dmls_core.models.engines import Fitted, GrowingForestEngine
-    from dmls_core.search.forest.configuration import Configuration
-    from dmls_core.search.forest.scoring import ScoringData
+GROUPS = 16
+"""Groups of rows of the jackknife."""
+
+
+class Configuration:
+    """A structural configuration and the forests that grow for it.
+
+    ``intermediate_values`` holds the extrapolated score after each rung.
+    """
+
+    def __init__(
+        self,
+        task: SearchTask,
+        parts: PartitionedSpace,
+        data: ScoringData,
+        number: int,
+        params: dict[str, Scalar],
+    ) -> None:
+        self.number = number
+        self.params = params
+        self.seconds = 0.0
+        self.intermediate_values: list[float] = []
+        self._task = task
+        self._parts = parts
+        self._data = data
+        self._scores: dict[int, tuple[tuple[float, ...], ...]] = {}
+        self._forests: list[IncrementalForest | BlockForest] = []
+        # Sizes that its forests went through: the blocks of a ``BlockForest`` depend on them.
+        self._stages: list[int] = []
+        generator = np.random.default_rng(task.seed)
+        self._groups = [generator.permutation(len(split.truth)) % GROUPS for split in data.splits]
+
+    @property
+    def forests(self) -> list[IncrementalForest | BlockForest]:
+        """Its forests; freed forests grow again with the same trees."""
+        if not self._forests:
+            task = self._task
+            threads = useful_threads(task.features, task.threads)
+            kind = IncrementalForest if isinstance(task.engine, GrowingForestEngine) else BlockForest
+            self._forests = [
+                kind(task, self._parts, split, self.params, threads=threads) for split in self._data.splits
+            ]
+            for size in self._stages:
+                for forest in self._forests:
+                    forest.grow(size)
+        return self._forests
+
+    @property
+    def trees(self) -> int:
+        """Number of trees of each forest."""
+        return self._stages[-1] if self._stages else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate memory of its forests in bytes."""
+        return sum(forest.nbytes for forest in self._forests)
+
+    def free(self) -> None:
+        """Free the memory of its forests; their scores are kept."""
+        self._forests = []
+
+    def grow(self, trees: int) -> None:
+        """Grow to ``trees`` trees; score every pruning there and at each smaller size of the space.
+
+        Raise ``DataError`` if the library refuses the configuration, or the metric is undefined for the rows.
+        """
+        if trees <= self.trees:
+            return
+        started = time.monotonic()
+        try:
+            self._grow(trees)
+        finally:
+            self.seconds += time.monotonic() - started
+
+    def _grow(self, trees: int) -> None:
+        # The score is extrapolated from the gain of the first trees.
+        early = 0 if self.trees else max(1, trees // 3)
+        sizes = {early, trees, *self._parts.sizes}
+        for size in sorted(size for size in sizes if self.trees < size <= trees):
+            for forest in self.forests:
+                forest.grow(size)
+            self._stages.append(size)
+            try:
+                self._scores[size] = tuple(forest.scores() for forest in self.forests)
+            except DataError:
+                # Few trees leave rows without a prediction, and perhaps a metric without a class.
+                if size != early or size == trees:
+                    raise
+        self.intermediate_values.append(self.extrapolated_score())
+
+    def means(self) -> NDArray[np.float64]:
+        """Return the mean scores over forests, (n_sizes, n_limits), with ascending sizes."""
+        return np.array([np.mean(self._scores[size], axis=0) for size in sorted(self._scores)])
+
+    def scores_by_size(self) -> dict[int, float]:
+        """Return number of trees -> score of the best pruning, ascending."""
+        means = self.means()
+        best = best_limits(means, self._task.direction)
+        return dict(zip(sorted(self._scores), means[:, best].tolist(), strict=True))
+
+    def extrapolated_score(self) -> float:
+        """Return the expected score at the largest size of the space; see ``extrapolate``."""
+        return extrapolate(self.scores_by_size(), self._parts.sizes[-1])
+
+    def rung(self) -> Rung:
+        """Return the rung that successive halving compares."""
+        scores, last = self.scores_by_size(), self._parts.sizes[-1]
+        parts = self._jackknife()
+        share = float(np.mean([forest.voting_share() for forest in self.forests]))
+        signed = {trees: self._task.sign * score for trees, score in scores.items()}
+        return Rung(
+            self.trial("pruned", f"{self.trees} trees"),
+            # The gain so far is the same without each group: it is part of the error.
+            tuple(extrapolate({**scores, self.trees: float(part)}, last) for part in parts),
+            converged(signed, last, standard_error(parts), share),
+        )
+
+    def _jackknife(self) -> NDArray[np.float64]:
+        """Return the score of the best pruning without each group of rows: (``GROUPS``,)."""
+        best = best_limits(self.means(), self._task.direction)
+        found = [
+            forest.scores_without(best, groups, GROUPS)
+            for forest, groups in zip(self.forests, self._groups, strict=True)
+        ]
+        mean: NDArray[np.float64] = np.mean(found, axis=0)
+        return mean
+
+    def failed(self, error: DataError) -> Trial:
+        """Return the trial of a configuration that cannot be grown or scored."""
+        name = self._task.engine.device
+        return Trial(self.number, "failed", name, self.params, seconds=self.seconds, message=str(error))
+
+    def trial(self, state: State, message: str = "") -> Trial:
+        """Return the trial so far; its parameters are the best setting of the largest size reached."""
+        parts = self._parts
+        sizes = sorted(self._scores)
+        means = self.means()
+        reached = [row for row, size in enumerate(sizes) if size in parts.sizes]
+        best = best_limits(means[reached or slice(None)], self._task.direction)
+        size = sizes[reached[-1]] if reached else sizes[-1]
+        values = tuple(float(scores[best]) for scores in self._scores[size])
+        chosen = {TREES: size if reached else parts.sizes[0]} if parts.sizes_searched else {}
+        many = len(sizes) > 1 or len(parts.limits) > 1
+        surface = Surface({TREES: tuple(sizes), **parts.axes}, tuple(means.ravel().tolist()))
+        return Trial(
+            number=self.number,
+            state=state,
+            engine=self._task.engine.device,
+            params={**self.params, **chosen, **parts.limits[best]},
+            value=float(np.mean(values)),
+            values=values,
+            seconds=self.seconds,
+            message=message,
+            steps=self.trees,
+            surface=surface if many else None,
+            intermediate_values=tuple(self.intermediate_values),
+        )
+
 
 FIRST_RUNG_BYTES = 256 * 2**20
 """Memory for the forests of the first rung that may be promoted; others are grown again if promoted."""
@@ -119,10 +284,6 @@ class ForestObjective(HalvingObjective):
         data = self._scoring_data()
         if not data.out_of_bag:
             return None
-        from dmls_core.models.engines.base import useful_threads
-        from dmls_core.search.forest.incremental_forest import IncrementalForest
-        from dmls_core.search.forest.tree_pruning import prune_forest
-
         task, parts = self.task, self._parts
         engine = cast("GrowingForestEngine", task.engine)
         settings = engine.effective(task.model, {**self.space.fixed, **best.params})
@@ -147,15 +308,10 @@ class ForestObjective(HalvingObjective):
 
     def _scoring_data(self) -> ScoringData:
         if self._data is None:
-            # Imported here, since it needs scikit-learn.
-            from dmls_core.search.forest.scoring import prepare_scoring
-
             self._data = prepare_scoring(self.task, self.space, len(self._parts.limits))
         return self._data
 
     def _configuration(self, number: int, params: dict[str, Scalar]) -> Configuration:
-        from dmls_core.search.forest.configuration import Configuration
-
         return Configuration(self.task, self._parts, self._scoring_data(), number, params)
 
     def _beyond(self, room: int, limit: int) -> list[Configuration]:

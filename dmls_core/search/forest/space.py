@@ -9,8 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from dmls_core.search.space import Space
-from dmls_core.search.task import SearchTask
+from dmls_core.search.task import SearchTask, Space
 from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
 

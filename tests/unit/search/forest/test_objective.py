@@ -13,7 +13,7 @@ from dmls_core.models.metrics import metrics_of
 from dmls_core.search import Space, Trial
 from dmls_core.search.callbacks import SearchProgress
 from dmls_core.search.forest import scoring
-from dmls_core.search.forest.configuration import Configuration
+from dmls_core.search.forest.objective import Configuration
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, SPACE, make_task, search
@@ -116,7 +116,7 @@ def test_a_resumed_search_ends_as_an_uninterrupted_one(model, n_trials, monkeypa
                 grown.append(self.number)
                 super().grow(trees)
 
-        monkeypatch.setattr("dmls_core.search.forest.configuration.Configuration", Watched)
+        monkeypatch.setattr("dmls_core.search.forest.objective.Configuration", Watched)
         resumed, again = search(task, n_trials=n_trials, done=restart(kept)[::-1])
 
         assert comparable(resumed.trials) == comparable(whole.trials)
@@ -141,7 +141,7 @@ def test_forests_beyond_the_memory_limit_grow_again(model, monkeypatch):
             super().free()
             assert not self.nbytes
 
-    monkeypatch.setattr("dmls_core.search.forest.configuration.Configuration", Watched)
+    monkeypatch.setattr("dmls_core.search.forest.objective.Configuration", Watched)
     monkeypatch.setattr("dmls_core.search.forest.objective.FIRST_RUNG_BYTES", 0)
     monkeypatch.setattr("dmls_core.search.forest.objective.GROWN_BYTES", 0)
     tight, again = search(task)
@@ -268,7 +268,7 @@ def test_synonymous_configurations_grow_one_forest(monkeypatch):
             super().__init__(*options)
             grown.append(self.params)
 
-    monkeypatch.setattr("dmls_core.search.forest.configuration.Configuration", Watched)
+    monkeypatch.setattr("dmls_core.search.forest.objective.Configuration", Watched)
     space = {
         "criterion": Choice(values=("gini", "entropy", "log_loss")),
         # Of five columns: two, two, two, five and five.

@@ -16,13 +16,14 @@ from dmls_core.models.engines import ForestEngine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.forests import RANDOM_FORESTS, SklearnForestEngine
 from dmls_core.models.trees import read_trees
-from dmls_core.search import Space, make_candidate
-from dmls_core.search.forest import block_forest
-from dmls_core.search.forest.block_forest import BlockForest, seed_of_block
+from dmls_core.search import Space
+from dmls_core.search.forest import growing
+from dmls_core.search.forest.growing import BlockForest, seed_of_block
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space, structural
-from dmls_core.search.forest.tree_pruning import prune_tree
+from dmls_core.search.forest.trees import prune_tree
 from dmls_core.search.optimize import search
+from dmls_core.search.strategies import make_candidate
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, make_task
 
@@ -90,7 +91,7 @@ def test_predictions_tree_by_tree_equal_those_of_pruned_trees(model, monkeypatch
         for trees in groups:
             mine = real.estimators_[first : first + len(trees.roots)]
             first += len(trees.roots)
-            for cut, found in block_forest.sum_predictions(trees, parts.limits, probe, rows, task.engine):
+            for cut, found in growing.sum_predictions(trees, parts.limits, probe, rows, task.engine):
                 smaller = [prune_tree(one.tree_, parts.limits[cut], rows, None) for one in mine]
                 expected = np.sum([tree.predict(probe) for tree in smaller], axis=0)
                 assert found == pytest.approx(expected.reshape(found.shape), abs=1e-9)

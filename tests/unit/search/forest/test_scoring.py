@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.ensemble import RandomForestClassifier
 
-from dmls_core.search.forest import bins
-from dmls_core.search.forest.bins import Bins
-from dmls_core.search.forest.tree_pruning import prune_tree
+from dmls_core.search.forest import scoring
+from dmls_core.search.forest.scoring import Bins
+from dmls_core.search.forest.trees import prune_tree
 
 FLOATS = st.floats(-(2.0**126), 2.0**126, width=32) | st.sampled_from(
     [float(np.float32(value)) for value in (0.0, 1.0, 1.0000001, -1e-40, 3.0)]
@@ -35,8 +35,8 @@ def test_many_values_share_bins_of_about_equal_size():
     values = np.random.default_rng(0).exponential(size=(20_000, 1)).astype(np.float32)
     counts = np.unique(Bins.of(values, seed=0).encode(values), return_counts=True)[1]
 
-    assert len(counts) == bins.BINS
-    assert counts.max() < 1.3 * len(values) / bins.BINS
+    assert len(counts) == scoring.BINS
+    assert counts.max() < 1.3 * len(values) / scoring.BINS
 
 
 def test_one_frequent_value_takes_no_bin_from_the_others():
@@ -44,7 +44,7 @@ def test_one_frequent_value_takes_no_bin_from_the_others():
     values[:500, 0] = np.random.default_rng(0).normal(size=500)
     found = Bins.of(values, seed=0)
 
-    assert 5 < len(found.edges[0]) < bins.BINS
+    assert 5 < len(found.edges[0]) < scoring.BINS
     assert (found.encode(values)[500:] == found.encode(values)[-1]).all()
 
 

@@ -1,21 +1,61 @@
-"""Score a trial of boosted trees in growing steps: rounds on the first fold, then the other folds."""
+"""Boosted trees: boosters grow step by step, and also yield the scores of all smaller numbers of rounds."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 from dmls_core.errors import DataError
-from dmls_core.models.engines import Growing
-from dmls_core.search.boosting.binned_folds import BinnedFolds
-from dmls_core.search.boosting.learning_curve import Curve, loss_share
-from dmls_core.search.boosting.rounds import ROUNDS, has_plateaued, rung_rounds, scored_rounds
+from dmls_core.models.engines import Binned, BoostingEngine, Growing
+from dmls_core.search.learning_curve import (
+    ROUNDS,
+    Curve,
+    has_plateaued,
+    loss_share,
+    rung_rounds,
+    scored_rounds,
+)
 from dmls_core.search.objective import Objective, ShouldPrune
-from dmls_core.search.space import Space
-from dmls_core.search.task import SearchTask
+from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
+
+KEPT = 6
+"""Maximum number of binned folds in memory. Each takes about a byte per cell, a quarter of the matrix."""
+
+
+class BinnedFolds:
+    """Bins each fold at its first use; keeps the ``KEPT`` most recently used ones."""
+
+    def __init__(self, task: SearchTask) -> None:
+        self._task = task
+        self._kept: OrderedDict[tuple[Scalar, ...], Binned] = OrderedDict()
+
+    def get(self, number: int, params: Mapping[str, Scalar]) -> Binned:
+        """Return the fold ``number`` in the bins of ``params``."""
+        task = self._task
+        engine = cast("BoostingEngine", task.engine)
+        key = (number, *engine.binning(task.model, params))
+        if key not in self._kept:
+            while len(self._kept) >= KEPT:
+                self._kept.popitem(last=False)
+            fold = task.folds[number]
+            train, test = engine.place(fold.train), engine.place(fold.test)
+            self._kept[key] = engine.bin(
+                task.model,
+                params,
+                task.features[train],
+                task.target[train],
+                task.features[test],
+                n_classes=task.n_classes,
+                seed=task.seed,
+                threads=task.threads,
+            )
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
 
 EARLY_STEPS = 2
 """Steps on the first fold before its booster grows to the end."""
