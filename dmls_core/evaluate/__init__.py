@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dmls_core.evaluate.checks import Evidence
 from dmls_core.evaluate.comparison import Comparison, compare
-from dmls_core.evaluate.diagnostics import Diagnostics, diagnose
-from dmls_core.evaluate.holdout import HoldoutScores, score_holdout
+from dmls_core.evaluate.diagnostics import Diagnostics, HoldoutScores, diagnose, score_holdout
 from dmls_core.models.metrics import compute, scorer
 
 __all__ = [

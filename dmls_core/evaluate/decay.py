@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate.bootstrap import CONFIDENCE, score_interval
+from dmls_core.evaluate.comparison import CONFIDENCE, score_interval
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Direction
 

@@ -1,18 +1,178 @@
-"""Diagnostics of a model on its holdout: interval, baseline, permutation importance, curves and warnings."""
+"""Scores, curves and diagnostics of a model on its holdout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.evaluate import holdout
-from dmls_core.evaluate.bootstrap import score_interval
 from dmls_core.evaluate.checks import Evidence, baseline_score, find_warnings
-from dmls_core.models.metrics import compute
+from dmls_core.evaluate.comparison import score_interval
+from dmls_core.models.metrics import compute, metrics_of, scorer
+from dmls_core.spec.definitions import Task
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+"""Quantiles of the residuals."""
+
+MAX_CURVES = 10
+"""Classes up to which each class has its own curve."""
+
+MAX_POOLED = 1_000_000
+"""Probabilities in the pooled curve of all classes at most; more rows are thinned out evenly."""
+
+MAX_POINTS = 200
+"""Points of one curve at most."""
+
+MAX_SCATTER = 1_500
+
+BINS = 10
+"""Bins of the calibration curve."""
+
+MAX_BARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class HoldoutScores:
+    """Scores on the holdout.
+
+    Attributes:
+        score: by the metric of the search.
+        metrics: each metric of the task that is defined for these rows, by name.
+        confusion: rows are true classes, columns predicted classes; ``None`` for a regression.
+        residuals: predicted minus true value at ``QUANTILES``; ``None`` for a classification.
+    """
+
+    score: float
+    metrics: dict[str, float]
+    confusion: list[list[int]] | None = None
+    residuals: list[float] | None = None
+
+
+def score_holdout(task: Task, metric: str, truth: NDArray[Any], prediction: NDArray[Any]) -> HoldoutScores:
+    """Score a prediction by every metric of the task.
+
+    ``truth``: (n_rows,) class codes or values. ``prediction``: (n_rows, n_classes) probabilities or (n_rows,)
+    values.
+
+    Raises:
+        DataError: ``metric`` is not defined for these rows.
+    """
+    score = scorer(metric)(truth, prediction)
+    found = {name: compute(name, truth, prediction) for name in metrics_of(task)}
+    defined = {name: value for name, value in found.items() if np.isfinite(value)}
+    if task == "regression":
+        residuals = np.quantile(np.asarray(prediction, dtype=np.float64) - truth, QUANTILES)
+        return HoldoutScores(score, defined, residuals=residuals.tolist())
+    classes = prediction.shape[1]
+    pairs = truth * classes + prediction.argmax(axis=1)
+    confusion = np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+    return HoldoutScores(score, defined, confusion=confusion.tolist())
+
+
+class Curve(TypedDict):
+    """A curve of one class (``code``), or of all classes pooled (code -1), and the area under it."""
+
+    code: int
+    x: list[float]
+    y: list[float]
+    area: float
+
+
+class Calibration(TypedDict):
+    """Mean prediction, mean true value (or share) and number of rows of each bin."""
+
+    predicted: list[float]
+    observed: list[float]
+    rows: list[int]
+
+
+def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Curve], list[Curve]]:
+    """Return the ROC curves and the precision-recall curves, one class against the rest.
+
+    With two classes there is only the ROC curve of the second one: the first one's mirrors it. With more than
+    ``MAX_CURVES`` classes there is only one ROC curve, of all classes pooled. ``truth``: (n_rows,) class
+    codes. ``prediction``: (n_rows, n_classes) probabilities.
+    """
+    from sklearn import metrics
+
+    classes = prediction.shape[1]
+    if classes > MAX_CURVES:
+        rows = np.linspace(0, len(truth) - 1, min(len(truth), MAX_POOLED // classes)).astype(int)
+        pooled = (truth[rows, None] == np.arange(classes)).ravel()
+        rate = metrics.roc_curve(pooled, prediction[rows].ravel())
+        return [_curve(-1, rate[0], rate[1], metrics.auc(rate[0], rate[1]))], []
+    roc, recalls = [], []
+    for code in range(classes):
+        member = truth == code
+        if member.all() or not member.any():
+            continue
+        if classes > 2 or code == 1:
+            false, true, _ = metrics.roc_curve(member, prediction[:, code])
+            roc.append(_curve(code, false, true, metrics.auc(false, true)))
+        precision, recall, _ = metrics.precision_recall_curve(member, prediction[:, code])
+        area = metrics.average_precision_score(member, prediction[:, code])
+        recalls.append(_curve(code, recall[::-1], precision[::-1], area))
+    return roc, recalls
+
+
+def _curve(code: int, x: NDArray[Any], y: NDArray[Any], area: float) -> Curve:
+    kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).astype(int))
+    return Curve(code=code, x=_rounded(x[kept]), y=_rounded(y[kept]), area=float(area))
+
+
+def class_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
+    """Compare predicted probabilities with observed frequencies, in bins of equal width.
+
+    With two classes this uses the probability of the second one, otherwise that of the predicted class.
+    """
+    if prediction.shape[1] == 2:
+        predicted, right = prediction[:, 1], truth == 1
+    else:
+        predicted, right = prediction.max(axis=1), prediction.argmax(axis=1) == truth
+    return _calibration(predicted, right, np.minimum((predicted * BINS).astype(int), BINS - 1))
+
+
+def value_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
+    """Compare mean predicted and mean true values, in bins with about the same number of rows."""
+    order = np.argsort(np.argsort(prediction, kind="stable"), kind="stable")
+    return _calibration(prediction, truth, order * min(BINS, len(truth)) // len(truth))
+
+
+def _calibration(predicted: NDArray[Any], observed: NDArray[Any], bins: NDArray[Any]) -> Calibration:
+    rows = np.bincount(bins)
+    held = rows > 0
+    return Calibration(
+        predicted=_rounded(np.bincount(bins, predicted)[held] / rows[held]),
+        observed=_rounded(np.bincount(bins, observed)[held] / rows[held]),
+        rows=rows[held].tolist(),
+    )
+
+
+def scatter(truth: NDArray[Any], prediction: NDArray[Any], *, seed: int) -> dict[str, list[float]]:
+    """Return true and predicted values of at most ``MAX_SCATTER`` rows."""
+    picked = np.arange(len(truth))
+    if len(picked) > MAX_SCATTER:
+        picked = np.sort(np.random.default_rng(seed).choice(len(truth), MAX_SCATTER, replace=False))
+    return {"truth": _rounded(truth[picked]), "predicted": _rounded(prediction[picked])}
+
+
+def histogram(values: NDArray[Any]) -> dict[str, list[float]]:
+    """Return a histogram: middles and widths of the bars, and their numbers of rows."""
+    counts, edges = np.histogram(values, bins=int(np.clip(np.sqrt(len(values)), 5, MAX_BARS)))
+    return {
+        "middle": _rounded((edges[1:] + edges[:-1]) / 2),
+        "width": _rounded(np.diff(edges)),
+        "rows": counts.tolist(),
+    }
+
+
+def _rounded(values: NDArray[Any]) -> list[float]:
+    """Round values to six digits, which keeps the page small."""
+    return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).tolist()]
+
 
 Predict = Callable[[NDArray[np.float32]], NDArray[Any]]
 """(n_rows, n_features) float32 -> predictions, as ``Fitted.predict`` returns them."""
@@ -46,9 +206,9 @@ class Diagnostics:
     baseline: float | None
     permutation: dict[str, tuple[float, float]]
     warnings: tuple[str, ...]
-    calibration: holdout.Calibration
-    roc: list[holdout.Curve] = field(default_factory=list)
-    recalls: list[holdout.Curve] = field(default_factory=list)
+    calibration: Calibration
+    roc: list[Curve] = field(default_factory=list)
+    recalls: list[Curve] = field(default_factory=list)
     scatter: dict[str, list[float]] | None = None
     residuals: dict[str, list[float]] | None = None
 
@@ -77,14 +237,14 @@ def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics
     charts: dict[str, Any]
     if evidence.labels is None:
         charts = {
-            "calibration": holdout.value_calibration(truth, prediction),
-            "scatter": holdout.scatter(truth, prediction, seed=evidence.seed),
-            "residuals": holdout.histogram(prediction - truth),
+            "calibration": value_calibration(truth, prediction),
+            "scatter": scatter(truth, prediction, seed=evidence.seed),
+            "residuals": histogram(prediction - truth),
         }
     else:
-        roc, recalls = holdout.class_curves(truth, prediction)
+        roc, recalls = class_curves(truth, prediction)
         charts = {
-            "calibration": holdout.class_calibration(truth, prediction),
+            "calibration": class_calibration(truth, prediction),
             "roc": roc,
             "recalls": recalls,
         }

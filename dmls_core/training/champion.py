@@ -1,14 +1,14 @@
-"""Fetch the champion and predict the challenger's held-out rows with it."""
+"""Fetch the champion, predict the challenger's held-out rows with it, and compare both."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,17 @@ from numpy.typing import NDArray
 from dmls_core.data import CategoryFeature, Encoder, Table, content_hash, encode_table
 from dmls_core.data.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
+from dmls_core.evaluate import Comparison, compare
 from dmls_core.evaluate.comparison import Freshness
 from dmls_core.hardware import available_cpus
+from dmls_core.models import METRICS
 from dmls_core.serving import checkpoint
+from dmls_core.spec import Spec
 from dmls_core.store import layout, open_store
 from dmls_core.training.request import Job
+
+if TYPE_CHECKING:
+    from dmls_core.training.prepare import Prepared
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
 FEWEST_FRESH = 30
@@ -204,3 +210,48 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
         parts = [np.full(height, flag) for height, flag in zip(table.heights, new, strict=True)]
     rows = np.concatenate(parts)
     return rows if table.kept is None else rows[table.kept]
+
+
+def compare_with_champion(
+    spec: Spec, data: Prepared, served: NDArray[Any], predicted: ChampionPredictions | None
+) -> dict[str, Any] | None:
+    """Return ``comparison`` of ``result.json``; ``None`` if there is no champion.
+
+    ``served`` holds the predictions of the challenger's written files for the held-out rows. A class that
+    only one of the models knows has probability 0 in the predictions of the other.
+    """
+    if predicted is None:
+        return None
+    metric = spec.search.metric
+    direction = METRICS[metric].direction
+    if predicted.values is None or predicted.rows is None:
+        reason = f"not comparable: {predicted.problem}"
+        return Comparison(
+            metric, direction, predicted.version, predicted.run_key, comparable=False, reason=reason
+        ).as_json()
+    champion, challenger = predicted.values, served[predicted.rows]
+    if data.labels is not None:
+        labels = [*data.labels, *(label for label in predicted.labels or () if label not in data.labels)]
+        champion = _widened(champion, predicted.labels or (), labels)
+        challenger = _widened(challenger, data.labels, labels)
+    return compare(
+        metric,
+        direction,
+        data.test_target[predicted.rows],
+        champion,
+        challenger,
+        version=predicted.version,
+        run_key=predicted.run_key,
+        min_improvement=spec.deploy.min_improvement,
+        fresh=predicted.fresh,
+        seed=spec.search.seed,
+    ).as_json()
+
+
+def _widened(probabilities: NDArray[Any], own: Sequence[str], labels: Sequence[str]) -> NDArray[Any]:
+    """Add columns of zeros for the classes of ``labels`` that ``own`` lacks."""
+    if tuple(own) == tuple(labels):
+        return probabilities
+    wide = np.zeros((len(probabilities), len(labels)), dtype=probabilities.dtype)
+    wide[:, [labels.index(label) for label in own]] = probabilities
+    return wide

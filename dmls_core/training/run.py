@@ -20,9 +20,16 @@ from dmls_core.models import CATALOGUE
 from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.spec import Spec
 from dmls_core.store import layout, open_store, run_key
-from dmls_core.training.inputs import cut_data, fetch_data, read_spec
 from dmls_core.training.progress import Progress, format_score
-from dmls_core.training.request import Job, RequestedModel, TrainRequest, choose_engine
+from dmls_core.training.request import (
+    Job,
+    RequestedModel,
+    TrainRequest,
+    choose_engine,
+    cut_data,
+    fetch_data,
+    read_spec,
+)
 from dmls_core.training.run_folder import RunFolder
 
 

@@ -16,7 +16,7 @@ from dmls_core.search.strategies import ModelCandidate
 from dmls_core.settings import QUEUE_VARIABLE
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import has_waiting_run
-from dmls_core.training.candidates import PreparedModel
+from dmls_core.training.prepare import PreparedModel
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import Job
 from dmls_core.training.run_folder import RunFolder, SearchClock

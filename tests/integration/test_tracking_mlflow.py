@@ -208,9 +208,9 @@ def test_requests_for_thirty_trials(mlflow_uri, tmp_path, job, requests):
 def test_many_trials_cost_a_bounded_number_of_requests(
     mlflow_uri, client, tmp_path, job, requests, monkeypatch
 ):
-    from dmls_core.tracking import trials
+    from dmls_core.tracking import runs
 
-    monkeypatch.setattr(trials, "MAX_CHILDREN", 5)
+    monkeypatch.setattr(runs, "MAX_CHILDREN", 5)
     run = log(mlflow_uri, trained_run(tmp_path / "run", job=job, n_trials=1500), tmp_path / "run")
     assert requests.total() < 3 * 5 + 50
     assert [child.data.tags["dmls.trial"] for child in children(client, run)] == [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dmls_core.evaluate.diagnostics import Diagnostics
-from dmls_core.evaluate.holdout import QUANTILES, Curve
+from dmls_core.evaluate.diagnostics import QUANTILES, Curve, Diagnostics
 from dmls_core.evaluate.report.figures import COLORS, Figure, Figures, Trace, bar_figure, label
 from dmls_core.html import Matrix, Table
 from dmls_core.html.formats import shorten

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_core.errors import EngineUnavailableError
 from dmls_core.models.engines.base import Array, Engine, Reader
 
 if TYPE_CHECKING:
+    import cudf
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -56,6 +61,77 @@ class CudaEngine(Engine):
         """Return cuDF's reader, if cuDF is installed."""
         if find_spec("cudf") is None:
             return None
-        from dmls_core.models.engines.cudf_reader import CudfReader
+        from dmls_core.models.engines.cuda import CudfReader
 
         return CudfReader()
+
+
+Kind = Literal["float32", "float64", "str"]
+"""The type of a column."""
+
+FAILURES = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
+"""Exceptions of cuDF if it cannot read a file; the last two also if the GPU's memory is full."""
+
+log = logging.getLogger(__name__)
+
+
+class CudfReader(Reader):
+    """Reads columns of a file with cuDF."""
+
+    def csv(
+        self, path: Path, kinds: Mapping[int, Kind], *, header_lines: int, columns: int
+    ) -> pa.Table | None:
+        """Read columns of a CSV file, given ``header_lines`` above the first record of ``columns`` fields.
+
+        Returns:
+            Columns named by their positions (``"3"``), without columns of numbers that have a gap; ``None``
+            if a record has too many or too few fields, or cuDF cannot read the file.
+        """
+        import cudf
+
+        # A record has the right number of fields if its last column has a value and the next one has none.
+        probes = {columns - 1: "str", columns: "str"} | dict(kinds)
+        try:
+            frame = cudf.read_csv(
+                str(path),
+                header=None,
+                skiprows=header_lines,
+                names=[str(position) for position in range(columns + 1)],
+                usecols=[str(position) for position in sorted(probes)],
+                # Read in double precision and rounded: cuDF's own single precision may be a digit off.
+                dtype={str(at): "str" if kind == "str" else "float64" for at, kind in probes.items()},
+                # The encoder decides which texts are missing values.
+                keep_default_na=False,
+                na_values=[""],
+                skip_blank_lines=False,
+            )
+            if frame[str(columns)].notnull().any() or frame[str(columns - 1)].isnull().any():
+                return None
+            found = {str(position): _clean(frame[str(position)], kind) for position, kind in kinds.items()}
+            kept = {name: column for name, column in found.items() if column is not None}
+            return cudf.DataFrame(kept).to_arrow(preserve_index=False)
+        except FAILURES as error:
+            log.info("cuDF cannot read %s: %s", path.name, error)
+            return None
+
+    def parquet(self, path: Path, kinds: Mapping[str, Kind]) -> pa.Table | None:
+        """Read columns of a Parquet file; return ``None`` if cuDF cannot read it."""
+        import cudf
+
+        try:
+            frame = cudf.read_parquet(str(path), columns=list(kinds))
+            typed = {name: frame[name].astype(kind) for name, kind in kinds.items() if kind != "str"}
+            return frame.assign(**typed)[list(kinds)].to_arrow(preserve_index=False)
+        except FAILURES as error:
+            log.info("cuDF cannot read %s: %s", path.name, error)
+            return None
+
+
+def _clean(column: cudf.Series, kind: Kind) -> cudf.Series | None:
+    """Return a column as its type; None for numbers with a gap, which may be an invalid value."""
+    if kind == "str":
+        return column
+    # NaN is not null in cuDF, but differs from itself.
+    if column.isnull().any() or (column != column).any():
+        return None
+    return column.astype(kind)

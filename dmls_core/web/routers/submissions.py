@@ -65,7 +65,7 @@ class SpecFile(BaseModel):
 @router.get("/catalogue", summary="List models and hyperparameters")
 def show_catalogue() -> dict[str, Any]:
     """Return the models with their metrics and hyperparameters, each with a suggested range."""
-    from dmls_core.models.form import catalogue_form
+    from dmls_core.models.catalogue import catalogue_form
 
     return dict(submissions.mark_floats(catalogue_form()))
 

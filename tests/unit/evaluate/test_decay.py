@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmls_core.evaluate.bootstrap import score_interval
+from dmls_core.evaluate.comparison import score_interval
 from dmls_core.evaluate.decay import MIN_ROWS, TrainingScore, evaluate_decay
 from dmls_core.models.metrics import compute
 

@@ -1,4 +1,4 @@
-"""Diagnostics of a model: permutation importances and curves agree with scikit-learn."""
+"""Scores, curves and diagnostics on the holdout."""
 
 from __future__ import annotations
 
@@ -7,10 +7,27 @@ import pytest
 from sklearn import datasets
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.inspection import permutation_importance
+from sklearn.metrics import roc_auc_score
 
-from dmls_core.evaluate import diagnose
+from dmls_core.evaluate import diagnose, diagnostics
 from dmls_core.evaluate.diagnostics import permutation_importances
 from tests.unit.evaluate.evidence import Case, evidence
+
+
+def test_many_classes_have_one_pooled_curve_with_a_bounded_number_of_rows(monkeypatch):
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, 12, 3_000)
+    prediction = generator.random((3_000, 12))
+    prediction[np.arange(3_000), truth] += 0.3
+    expected = roc_auc_score(np.eye(12)[truth], prediction, average="micro")
+
+    ((whole,), _) = diagnostics.class_curves(truth, prediction)
+    monkeypatch.setattr(diagnostics, "MAX_POOLED", 12 * 1_000)
+    ((part,), _) = diagnostics.class_curves(truth, prediction)
+
+    assert whole["area"] == pytest.approx(expected)
+    assert part["area"] == pytest.approx(expected, abs=0.03)
+    assert part["area"] != whole["area"]
 
 
 def test_permutation_importances_agree_with_scikit_learn():

@@ -17,14 +17,11 @@ from dmls_core.data import content_hash
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.spec import Spec
-from dmls_core.training.candidates import make_task
-from dmls_core.training.champion import fetch_champion
-from dmls_core.training.compare import compare_with_champion
-from dmls_core.training.inputs import cut_data, fetch_data
+from dmls_core.training.champion import compare_with_champion, fetch_champion
 from dmls_core.training.model_folder import export_model
-from dmls_core.training.prepare import prepare
-from dmls_core.training.request import Job, RequestedModel, TrainRequest
-from dmls_core.training.result import describe_data
+from dmls_core.training.pipeline import describe_data
+from dmls_core.training.prepare import make_task, prepare
+from dmls_core.training.request import Job, RequestedModel, TrainRequest, cut_data, fetch_data
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1

@@ -9,8 +9,8 @@ from dmls_core.hardware import Gpu
 from dmls_core.models import CATALOGUE, engine_class
 from dmls_core.spec import Choice
 from dmls_core.training import request
+from dmls_core.training.pipeline import versions
 from dmls_core.training.request import choose_engine
-from dmls_core.training.result import versions
 
 FOREST = CATALOGUE["random-forest-classifier"]
 H200 = Gpu(0, "NVIDIA H200", 140 << 30, (9, 0))

@@ -12,7 +12,7 @@ from dmls_core.errors import DataError, SpecError, SubmissionError, UserError
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
 from dmls_core.training import TrainRequest
-from dmls_core.training.inputs import fetch_data, read_spec
+from dmls_core.training.request import fetch_data, read_spec
 
 SPEC = b'model = "random-forest-classifier"\nn_trials = 2\n[columns]\ntarget = "y"\n'
 

@@ -1,3 +1,5 @@
+"""Trials in MLflow."""
+
 from __future__ import annotations
 
 import threading
@@ -5,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmls_core.tracking import trials
-from dmls_core.tracking.trials import log_trials
+from dmls_core.tracking import runs
+from dmls_core.tracking.runs import log_trials
 
 PARENT = SimpleNamespace(info=SimpleNamespace(run_id="parent", experiment_id="1", start_time=1_000_000))
 
@@ -66,7 +68,7 @@ def test_trials_follow_each_other_from_the_parents_start_on():
 
 @pytest.mark.parametrize(("direction", "kept"), [("maximize", {"2", "3"}), ("minimize", {"0", "1"})])
 def test_only_the_best_trials_get_child_runs(monkeypatch, direction, kept):
-    monkeypatch.setattr(trials, "MAX_CHILDREN", 2)
+    monkeypatch.setattr(runs, "MAX_CHILDREN", 2)
     client = Played()
     log_trials(client, PARENT, [*(trial(n, n / 10) for n in range(4)), trial(4, None)], direction)
     assert {run.data.tags["dmls.trial"] for run in client.runs.values()} == kept

@@ -10,7 +10,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.monitoring import Profile
 from dmls_core.search import Space
 from dmls_core.spec.hyperparameters import Choice, Range
-from dmls_core.training.cost_estimate import estimate_largest_fit, sizes_of
+from dmls_core.training.plan import estimate_largest_fit, sizes_of
 from dmls_core.training.prepare import Prepared
 
 ROWS, TREES = 12_000, 30
