@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
     from dmls_core.data.encoding import encode_in_place, encode_table, fit_encoder
     from dmls_core.data.sources import content_hash
-    from dmls_core.data.split import split_holdout
-    from dmls_core.data.table import Table, TableColumn
+    from dmls_core.data.table import Table, TableColumn, split_holdout
     from dmls_core.data.table_reader import read_table
     from dmls_core.data.validation import Validation, ValidationProcess
 
@@ -48,7 +47,7 @@ _MODULES = {
     "encode_table": "encoding",
     "fit_encoder": "encoding",
     "read_table": "table_reader",
-    "split_holdout": "split",
+    "split_holdout": "table",
 }
 
 

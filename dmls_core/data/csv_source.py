@@ -13,8 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.csv_dialect import Header, read_header
-from dmls_core.data.csv_records import check_structure, find_records
+from dmls_core.data.csv_dialect import Header, check_structure, find_records, read_header
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.sources import Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
 from dmls_core.errors import DataError, ValidationIssue

@@ -10,18 +10,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data.column_roles import ColumnRoles, assign_roles, missing_column
-from dmls_core.data.features import (
+from dmls_core.data.columns import (
     EXACT_INTEGERS,
     Feature,
     date_issue,
     find_merged_integers,
     nested_issue,
     read_feature,
+    read_target,
 )
 from dmls_core.data.files import DataFiles
 from dmls_core.data.sources import ColumnIssue, ColumnType, DeviceReader, locate_issues
 from dmls_core.data.table import Table
-from dmls_core.data.targets import read_target
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns

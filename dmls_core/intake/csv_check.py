@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dmls_core.data.csv_dialect import decode_head, separator_issue
-from dmls_core.data.csv_records import Row, is_number, read_rows
+from dmls_core.data.csv_dialect import Row, decode_head, is_number, read_rows, separator_issue
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:

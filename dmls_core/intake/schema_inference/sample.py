@@ -11,8 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.data.csv_dialect import decode_head
-from dmls_core.data.csv_records import Row, read_rows
+from dmls_core.data.csv_dialect import Row, decode_head, read_rows
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names
 from dmls_core.settings import IntakeLimits

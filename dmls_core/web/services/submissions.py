@@ -183,7 +183,7 @@ def write_spec(document: Mapping[str, Any], columns: list[str]) -> CheckedSpec:
 
 def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
     """Return the errors that admission would find in a spec, each with its line, column, and a hint."""
-    from dmls_core.data.csv_records import Row
+    from dmls_core.data.csv_dialect import Row
     from dmls_core.intake.csv_check import check_columns
     from dmls_core.models import load_spec
 

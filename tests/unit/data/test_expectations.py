@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_core.data.validation.expectations import plan_expectations
-from dmls_core.data.validation.frame import read_frame
+from dmls_core.data.validation.expectations import plan_expectations, read_frame
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 
