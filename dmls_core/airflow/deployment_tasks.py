@@ -196,7 +196,7 @@ class PromoteOperator(JobTask):
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return the served version, the rows that agreed over HTTP and gRPC, and the latency of one row."""
-        from dmls_core.monitoring.counters import count
+        from dmls_core.monitoring.prometheus import count
         from dmls_core.serving import choose_scaling
 
         version = run.result_of(TaskId.STAGE)["version"]

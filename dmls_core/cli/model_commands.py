@@ -103,7 +103,7 @@ def rollback(
 
     With the served version, it repairs differences between Triton and MLflow.
     """
-    from dmls_core.monitoring.counters import count
+    from dmls_core.monitoring.prometheus import count
     from dmls_core.serving import Deployment, Repository, triton_servers
     from dmls_core.store import layout, open_store
     from dmls_core.tracking import promote_served

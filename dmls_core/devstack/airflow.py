@@ -17,7 +17,7 @@ from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
-from dmls_core.devstack.service import Service, http_answers, http_text, last_lines
+from dmls_core.devstack.supervisor import Service, http_answers, http_text, last_lines
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import available_cpus, find_gpus
 from dmls_core.settings import ENVIRONMENT, METRICS_TOKEN

@@ -10,7 +10,7 @@ from pathlib import Path
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder
-from dmls_core.devstack.service import Service, http_answers, last_lines
+from dmls_core.devstack.supervisor import Service, http_answers, last_lines
 from dmls_core.errors import PlatformError
 
 PORTS = ("mlflow",)

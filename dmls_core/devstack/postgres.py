@@ -16,7 +16,7 @@ from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder, write_private
 from dmls_core.devstack.processes import TITLE
 from dmls_core.devstack.programs import find_program, package_folder
-from dmls_core.devstack.service import Service, last_lines
+from dmls_core.devstack.supervisor import Service, last_lines
 from dmls_core.errors import PlatformError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def postgres_service(context: Context) -> Service:
         folder=data.parent,
         ready=lambda _: _accepts(context),
         url=f"postgresql://{context.address('postgres')}",
-        # exec_service has ended its processes: the pid in it may be another process's by now.
+        # processes.main has ended its processes: the pid in it may be another process's by now.
         stale=(
             glob.escape(str(data / "postmaster.pid")),
             glob.escape(str(context.runtime)) + "/.s.PGSQL.*",

@@ -1,15 +1,25 @@
-"""Find and end processes by the marks that the platform leaves on them.
+"""Start the processes of services, and find and end them by the marks that the platform leaves on them.
 
 The environment of every process of a platform holds its id in ``DMLS_PLATFORM_ID`` and its service's name
 in ``DMLS_SERVICE``. PostgreSQL overwrites its environment with its title, which holds the id.
+
+The supervisor runs ``python -m dmls_core.devstack.processes FILE``, which ends processes that a killed
+predecessor left and replaces itself by the service. FILE (mode 600) holds the service's command, environment
+and working directory, so that no secret is an argument.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
+import json
+import os
 import re
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -96,3 +106,26 @@ def _service_of(process: psutil.Process, platform_id: str) -> str | None:
         return None
     mark = re.escape(TITLE.format(id=platform_id))
     return TITLED_SERVICE if re.match(rf"(\S*/)?postgres\b.*\b{mark}\b", title) else None
+
+
+def main(file: Path) -> None:
+    """End stale processes, remove stale files, and replace this process by the service."""
+    service = json.loads(file.read_text())
+    os.environ.update(service["environment"])
+    os.chdir(service["folder"])
+    end_marked(os.environ[ID_VARIABLE], os.environ[SERVICE_VARIABLE])
+    clear_stale(service)
+    command = service["command"]
+    os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+def clear_stale(service: dict[str, Any]) -> None:
+    """Remove the files that a killed process of the service may have left."""
+    for pattern in service.get("stale", ()):
+        for stale in glob.glob(pattern):  # noqa: PTH207 - patterns are absolute
+            with contextlib.suppress(OSError):
+                Path(stale).unlink()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

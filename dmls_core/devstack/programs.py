@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from dmls_core.devstack.service import last_lines
+from dmls_core.devstack.supervisor import last_lines
 from dmls_core.errors import PlatformError
 
 INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform]'"
@@ -64,14 +64,8 @@ def make_environment(
             [uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *options],
         ]
     else:
-        pip = [
-            str(folder / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
+        python_program = str(folder / "bin" / "python")
+        pip = [python_program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         commands = [[sys.executable, "-m", "venv", "--clear", str(folder)], [*pip, *options]]
     with log.open("ab") as stream:
         for command in commands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmls_core.devstack.context import BUCKET, Context
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.programs import find_program
-from dmls_core.devstack.service import Service, http_answers
+from dmls_core.devstack.supervisor import Service, http_answers
 from dmls_core.errors import PlatformError
 
 PORTS = ("s3", "s3_grpc", "master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc")

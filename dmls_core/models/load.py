@@ -12,9 +12,8 @@ from dmls_core.models.engines.base import SAME, Argument
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import Choice, Hyperparameter, IssueCollector, ModelDefinition, Range, Spec, parse_spec
 from dmls_core.spec.definitions import HyperparameterDefinition
-from dmls_core.spec.parse import Changes, changed_document, check_document
+from dmls_core.spec.parse import Changes, changed_document, check_document, read_table
 from dmls_core.spec.positions import Path
-from dmls_core.spec.table_parser import read_table
 from dmls_core.spec.toml_io import inspect_values
 
 

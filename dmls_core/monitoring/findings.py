@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_core.intake import add_note
-from dmls_core.monitoring.counters import count
 from dmls_core.monitoring.drift import now
+from dmls_core.monitoring.prometheus import count
 from dmls_core.store import Store, layout
 
 if TYPE_CHECKING:

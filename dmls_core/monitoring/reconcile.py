@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import DmlsError
-from dmls_core.monitoring.counters import count
+from dmls_core.monitoring.prometheus import count
 from dmls_core.store import Store
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Surface
-from dmls_core.spec.definitions import ModelDefinition
-from dmls_core.spec.hyperparameters import Choice
+from dmls_core.spec.definitions import Choice, ModelDefinition
 
 ROUNDS = "n_estimators"
 

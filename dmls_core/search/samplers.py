@@ -17,8 +17,7 @@ from optuna.distributions import (
 from dmls_core.search.objective import REDUCTION
 from dmls_core.search.strategies import Pruner, Sampler
 from dmls_core.search.task import Space
-from dmls_core.spec.definitions import Scalar
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter
+from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from dmls_core.errors import DataError
 from dmls_core.models.engines import Engine, Fitted
 from dmls_core.search.trial import Trial
-from dmls_core.spec.definitions import Direction, ModelDefinition, Scalar
-from dmls_core.spec.hyperparameters import Hyperparameter, Range, fixed
+from dmls_core.spec.definitions import Direction, Hyperparameter, ModelDefinition, Range, Scalar, fixed
 
 POINTS = 5
 """Grid points of a range without a step: both ends, and points spread evenly between them."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dmls_core.spec.definitions import (
+    Choice,
+    Hyperparameter,
     HyperparameterDefinition,
     MetricDefinition,
     ModelDefinition,
+    Range,
     Scalar,
+    fixed,
+    space_size,
 )
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed, space_size
 from dmls_core.spec.issues import IssueCollector
 from dmls_core.spec.json_schema import json_schema
 from dmls_core.spec.parse import parse_spec

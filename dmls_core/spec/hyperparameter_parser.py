@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_core.settings import SpecLimits
-from dmls_core.spec.definitions import HyperparameterDefinition, Scalar
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
+from dmls_core.spec.definitions import Choice, Hyperparameter, HyperparameterDefinition, Range, Scalar
 from dmls_core.spec.issues import IssueCollector, describe, dotted, looks_bare, quoted
 from dmls_core.spec.positions import Path
 from dmls_core.spec.tables import KEYS as TOP_KEYS

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dmls_core import extensions
 from dmls_core.settings import SpecLimits
 from dmls_core.spec.cron import cron_issue
-from dmls_core.spec.definitions import ModelDefinition
-from dmls_core.spec.hyperparameters import Range, space_size
+from dmls_core.spec.definitions import ModelDefinition, Range, space_size
 from dmls_core.spec.issues import IssueCollector, looks_bare
 from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path

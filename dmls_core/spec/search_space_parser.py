@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_core.settings import SpecLimits
-from dmls_core.spec.definitions import ModelDefinition
+from dmls_core.spec.definitions import Choice, Hyperparameter, ModelDefinition
 from dmls_core.spec.hyperparameter_parser import read_hyperparameter
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter
 from dmls_core.spec.issues import IssueCollector, closest
 from dmls_core.spec.positions import Path
 from dmls_core.spec.spec import ModelSearch

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from dmls_core.errors import SpecError, ValidationIssue
-from dmls_core.spec.definitions import Scalar, Task
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range, fixed
+from dmls_core.spec.definitions import Choice, Hyperparameter, Range, Scalar, Task, fixed
 from dmls_core.spec.issues import describe, dotted
 from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_names, parse_pattern
 from dmls_core.spec.tables import (

@@ -22,8 +22,7 @@ from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.models.engines.base import TREELITE
 from dmls_core.search import Space
 from dmls_core.spec import ModelDefinition, Spec
-from dmls_core.spec.definitions import Scalar
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter
+from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
 from dmls_core.spec.spec import ModelSearch
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import choose_engine, missing_for_gpu

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmls_core.devstack.service import wait_until
+from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Repository, choose_scaling
 from dmls_core.serving.model_config import SIMPLEST

@@ -23,7 +23,7 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
-from dmls_core.devstack.service import http_text
+from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import PlatformError
 from tests.support.platform_home import PlatformHome, platform_home
 

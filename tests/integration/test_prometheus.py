@@ -16,11 +16,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from dmls_core.devstack.service import http_answers, wait_until
+from dmls_core.devstack.supervisor import http_answers, wait_until
 from dmls_core.monitoring import Values, compare, drift_metrics
-from dmls_core.monitoring.counters import count
 from dmls_core.monitoring.profile import profile_of
-from dmls_core.monitoring.prometheus import decay_file, decay_metrics, drift_file
+from dmls_core.monitoring.prometheus import count, decay_file, decay_metrics, drift_file
 from dmls_core.serving import Deployment, ServingOptions
 from dmls_core.store import open_store
 from tests.services.prometheus_server import Prometheus

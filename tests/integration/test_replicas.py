@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.devstack.service import wait_until
+from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Repository, TritonClient, choose_scaling
 from dmls_core.serving.model_config import table_name

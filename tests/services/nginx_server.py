@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from getpass import getuser
 from pathlib import Path
 
-from dmls_core.devstack.service import wait_until
+from dmls_core.devstack.supervisor import wait_until
 from tests.services.debian import find_program
 from tests.services.seaweed import free_ports
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from dmls_core.devstack.context import Context, ensure_runtime_folder, load_identity
-from dmls_core.devstack.ports import choose_ports
+from dmls_core.devstack.platform import choose_ports
 from dmls_core.devstack.postgres import (
     PORTS,
     database_url,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dmls_core.devstack.service import http_answers, wait_until
+from dmls_core.devstack.supervisor import http_answers, wait_until
 from tests.services.debian import find_program
 from tests.services.seaweed import free_ports
 

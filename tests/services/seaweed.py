@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dmls_core.devstack.ports import choose_ports
+from dmls_core.devstack.platform import choose_ports
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dmls_core.devstack.context import Context, Identity
-from dmls_core.devstack.service import Service, wait_until
+from dmls_core.devstack.supervisor import Service, wait_until
 from dmls_core.devstack.triton import PORTS, find_server, triton_service
 from dmls_core.serving import Repository, TritonClient
 from tests.services.seaweed import free_ports

@@ -19,7 +19,7 @@ from dmls_core.search.objective import Objective
 from dmls_core.search.optimize import Worker, optimize
 from dmls_core.search.strategies import ModelCandidate, SearchStrategy
 from dmls_core.search.study import SearchStudy, remove_studies
-from dmls_core.spec.hyperparameters import Choice, Range
+from dmls_core.spec.definitions import Choice, Range
 from dmls_core.store import layout, open_store
 from dmls_core.training.run_folder import RunFolder
 

@@ -115,27 +115,8 @@ def _observed(kind: Kind, found: ExpectationValidationResult) -> str:
 
 
 _KEPT = frozenset(
-    {
-        "a",
-        "b",
-        "br",
-        "code",
-        "div",
-        "em",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "i",
-        "li",
-        "nav",
-        "ol",
-        "p",
-    }
-    | {"pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"}
+    {"a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "nav", "ol"}
+    | {"p", "pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"}
 )
 _WITHOUT_CONTENT = frozenset(["head", "script", "style", "title"])
 _ATTRIBUTES = frozenset(["class", "colspan", "id", "rowspan"])

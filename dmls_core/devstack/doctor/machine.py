@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from packaging.requirements import Requirement
 
 from dmls_core import extensions
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version, has_trainer_image
-from dmls_core.devstack.doctor.check import Check
 from dmls_core.devstack.programs import find_uv
 from dmls_core.devstack.triton import find_genuine
 from dmls_core.errors import PlatformError
@@ -27,6 +28,20 @@ EXTRAS = {
 
 GIB = 2**30
 LITTLE_DISK, TOO_LITTLE_DISK = 5 * GIB, 1 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Result of one check: ``missing`` is optional or not needed here, ``broken`` needs a fix."""
+
+    name: str
+    state: Literal["ok", "missing", "broken"]
+    message: str
+    hint: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """Return the check as JSON."""
+        return asdict(self)
 
 
 def check_python() -> Check:

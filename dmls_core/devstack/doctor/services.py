@@ -12,9 +12,9 @@ from typing import Any
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
 from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context
-from dmls_core.devstack.doctor.check import Check
+from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.postgres import STUDY
-from dmls_core.devstack.service import http_text
+from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError
 from dmls_core.serving.client import split_addresses
 from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings

@@ -1,14 +1,25 @@
-"""Infer the schema of a data file from its first rows, and draft a spec for it."""
+"""Infer the schema of a data file from its first rows: columns, a likely target, a spec to start from."""
 
 from __future__ import annotations
 
-from dmls_core.intake.schema_inference.columns import Column, Kind
-from dmls_core.intake.schema_inference.draft_spec import draft_spec
-from dmls_core.intake.schema_inference.inferred_schema import (
-    InferredSchema,
-    infer_file_schema,
-    infer_parquet_schema,
-    infer_schema,
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dmls_core import sandbox
+from dmls_core.data.encoder import is_missing
+from dmls_core.errors import DataError, PlatformError, ValidationIssue
+from dmls_core.intake.schema_inference.draft import (
+    SHOWN,
+    Column,
+    Kind,
+    describe,
+    draft_spec,
+    guess_target,
+    guess_task,
 )
 from dmls_core.intake.schema_inference.sample import (
     HEAD,
@@ -18,6 +29,7 @@ from dmls_core.intake.schema_inference.sample import (
     read_sample,
     sample_file,
 )
+from dmls_core.spec.definitions import Task
 
 __all__ = [
     "HEAD",
@@ -34,3 +46,136 @@ __all__ = [
     "read_sample",
     "sample_file",
 ]
+
+PREVIEW = 8
+"""Rows in the preview."""
+
+PREVIEW_COLUMNS = 100
+"""Columns in the preview."""
+
+
+@dataclass(frozen=True, slots=True)
+class InferredSchema:
+    """The inferred schema of a data file.
+
+    Attributes:
+        document: a spec to start from, as ``tomllib`` reads it.
+        seen: number of rows in the sample.
+        rows: number of rows in the file, if known.
+        preview: the first rows as text; None for a missing value.
+    """
+
+    file: str
+    columns: tuple[Column, ...]
+    target: str
+    task: Task
+    document: Mapping[str, Any]
+    seen: int
+    rows: int | None
+    preview: tuple[tuple[str | None, ...], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the schema as JSON data."""
+        return {
+            "file": self.file,
+            "columns": [column.as_json() for column in self.columns],
+            "target": self.target,
+            "task": self.task,
+            "document": self.document,
+            "seen": self.seen,
+            "rows": self.rows,
+            "preview": self.preview,
+        }
+
+
+def infer_schema(file: str, sample: Sample) -> InferredSchema:
+    """Infer the schema of a sample of ``file``.
+
+    Raises:
+        DataError: no column can be the target, or no column is left as a feature.
+    """
+    types = sample.types or ("",) * len(sample.names)
+    columns = tuple(map(describe, sample.names, sample.columns, types))
+    target = guess_target(columns)
+    if target is None:
+        raise DataError(
+            ValidationIssue(
+                "no column can be the target",
+                hint="a target has numbers, or text with few distinct values, and at least two values",
+                file=file,
+                found=", ".join(f"{column.name} ({column.kind})" for column in columns[:20]),
+            )
+        )
+    task = guess_task(target)
+    preview = zip(*(values[:PREVIEW] for values in sample.columns[:PREVIEW_COLUMNS]), strict=True)
+    return InferredSchema(
+        file=file,
+        columns=columns,
+        target=target.name,
+        task=task,
+        document=draft_spec(columns, target, task, file),
+        seen=sample.seen,
+        rows=sample.rows,
+        preview=tuple(tuple(map(_shown, row)) for row in preview),
+    )
+
+
+def _shown(value: Any) -> str | None:  # noqa: ANN401 - any value of a column
+    return None if is_missing(value) else str(value)[:SHOWN]
+
+
+BY_HAND = f"{sandbox.HINT}; if it is intact, write the spec by hand"
+
+TURN_SECONDS = 10.0
+"""Longest wait of a call for its turn in seconds: a server has few threads."""
+
+_turns = threading.BoundedSemaphore(2)
+"""Files that are read at the same time."""
+
+
+def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]:
+    """Infer the schema of a Parquet file in the sandbox, and return it as JSON data.
+
+    ``content`` is the whole file of ``size`` bytes, or its end.
+
+    Raises:
+        DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
+        PlatformError: too many files are being read, or no process can be started.
+    """
+    if not _turns.acquire(timeout=TURN_SECONDS):
+        raise PlatformError("too many Parquet files are being read: try again in a moment")
+    try:
+        with tempfile.NamedTemporaryFile() as copy:
+            copy.write(content)
+            copy.flush()
+            found: dict[str, Any] = sandbox.run(
+                read_parquet_schema, copy.name, file, size, file=file, hint=BY_HAND
+            )
+            return found
+    finally:
+        _turns.release()
+
+
+def infer_file_schema(path: Path) -> dict[str, Any]:
+    """Infer the schema of a file on disk as JSON data; a Parquet file is read in the sandbox.
+
+    Raises:
+        DataError: as in ``infer_schema``, or the file cannot be read.
+    """
+    if path.suffix.lower() != ".parquet":
+        return read_file_schema(str(path))
+    found: dict[str, Any] = sandbox.run(read_file_schema, str(path.absolute()), file=path.name, hint=BY_HAND)
+    return found
+
+
+def read_file_schema(path: str) -> dict[str, Any]:
+    """Infer the schema of a file on disk; runs in the sandbox for a Parquet file."""
+    return infer_schema(Path(path).name, sample_file(Path(path))).as_json()
+
+
+def read_parquet_schema(path: str, file: str, size: int) -> dict[str, Any]:
+    """Infer the schema of a Parquet file, or of the end of a larger one; runs in the sandbox."""
+    content = Path(path).read_bytes()
+    whole = len(content) >= size
+    sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
+    return infer_schema(file, sample).as_json()

@@ -31,8 +31,7 @@ from dmls_core.search.forest.trees import best_limits, prune_forest
 from dmls_core.search.objective import HalvingObjective, ShouldPrune
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import State, Surface, Trial
-from dmls_core.spec.definitions import NONE, Scalar
-from dmls_core.spec.hyperparameters import space_size
+from dmls_core.spec.definitions import NONE, Scalar, space_size
 
 GROUPS = 16
 """Groups of rows of the jackknife."""

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from dmls_core.errors import DataError
 from dmls_core.models.engines.base import Array
 from dmls_core.search.task import SearchTask, Space
-from dmls_core.spec.definitions import Scalar
-from dmls_core.spec.hyperparameters import Choice
+from dmls_core.spec.definitions import Choice, Scalar
 
 BINS = 255
 """Maximum bins of a feature; a feature with no more values than this loses none."""

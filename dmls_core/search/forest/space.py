@@ -10,8 +10,7 @@ from itertools import product
 import numpy as np
 
 from dmls_core.search.task import SearchTask, Space
-from dmls_core.spec.definitions import NONE, Scalar
-from dmls_core.spec.hyperparameters import Choice, Hyperparameter, Range
+from dmls_core.spec.definitions import NONE, Choice, Hyperparameter, Range, Scalar
 
 TREES = "n_estimators"
 

@@ -105,7 +105,7 @@ def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedV
     ``version`` is the one in Triton; ``None`` selects the previous verified one. MLflow and the audit log
     record ``user``. If the version cannot be served, the served one stays.
     """
-    from dmls_core.monitoring.counters import count
+    from dmls_core.monitoring.prometheus import count
     from dmls_core.serving import Deployment, triton_servers
     from dmls_core.tracking import promote_served
 

@@ -116,8 +116,7 @@ class Submitted(BaseModel):
 
 def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
     """Infer a data file's schema from a part of its ``size`` bytes; raise ``DataError`` if it is no table."""
-    from dmls_core.intake.schema_inference import infer_schema, read_sample
-    from dmls_core.intake.schema_inference.inferred_schema import infer_parquet_schema
+    from dmls_core.intake.schema_inference import infer_parquet_schema, infer_schema, read_sample
     from dmls_core.spec.toml_io import toml_text
 
     if file.lower().endswith(".parquet"):

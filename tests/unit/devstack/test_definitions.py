@@ -10,9 +10,9 @@ import pytest
 
 from dmls_core.devstack import airflow, mlflow, postgres, seaweedfs, triton
 from dmls_core.devstack.context import Context, base_environment
-from dmls_core.devstack.exec_service import clear_stale
 from dmls_core.devstack.platform import platform_settings, write_state
-from dmls_core.devstack.service import Service
+from dmls_core.devstack.processes import clear_stale
+from dmls_core.devstack.supervisor import Service
 from dmls_core.hardware import Gpu
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.settings import load_settings

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import treelite
 
-from dmls_core.devstack.triton.install import STAND_IN
+from dmls_core.devstack.triton import STAND_IN
 
 
 class TritonModelException(Exception):  # noqa: N818 - Triton's own name

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from dmls_core.devstack.task_graph import Step, run_steps
+from dmls_core.devstack.startup import Step, run_steps
 from dmls_core.errors import PlatformError
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.devstack.context import Context
-from dmls_core.devstack.triton import find_genuine, triton_service
-from dmls_core.devstack.triton.install import find_requirements
+from dmls_core.devstack.triton import find_genuine, find_requirements, triton_service
 from dmls_core.errors import PlatformError
 
 
@@ -23,7 +22,7 @@ def make_server(folder: Path, *, fil: bool) -> Path:
 @pytest.fixture(autouse=True)
 def no_server_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DMLS_TRITON_SERVER", raising=False)
-    monkeypatch.setattr("dmls_core.devstack.triton.server.USUAL_PLACE", "/nonexistent")
+    monkeypatch.setattr("dmls_core.devstack.triton.USUAL_PLACE", "/nonexistent")
     monkeypatch.setenv("PATH", "/nonexistent")
 
 
