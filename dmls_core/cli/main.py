@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from dmls_core.cli.console import debugging, print_crash, print_error
+from dmls_core.cli.export_command import export
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
 from dmls_core.cli.model_commands import canary, deploy, drift, predict, rollback
 from dmls_core.cli.platform_commands import demo, doctor, down, env, up
@@ -37,6 +38,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "predict": predict,
         "rollback": rollback,
         "canary": canary,
+        "export": export,
         "drift": drift,
     },
 }
