@@ -46,7 +46,9 @@ def test_an_earlier_version_is_exported_by_its_number(repository, tmp_path):
 
 def test_the_kubernetes_manifests_are_valid_and_unprivileged(repository, tmp_path):
     export_version(repository, NAME, "triton", tmp_path / "out", uri=URI)
-    deployment, service = yaml.safe_load_all((tmp_path / "out" / "kubernetes.yaml").read_text())
+    text = (tmp_path / "out" / "kubernetes.yaml").read_text()
+    assert "&id" not in text
+    deployment, service = yaml.safe_load_all(text)
     for manifest in (deployment, service):
         kubernetes_validate.validate(manifest, "1.33", strict=True)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
