@@ -1,4 +1,4 @@
-"""``dmls deploy``, ``rollback``, ``canary``, ``predict``, ``drift`` and ``export``: serve a model and use it."""
+"""``dmls deploy``, ``rollback``, ``canary``, ``predict``, ``drift``, ``export``: serve a model and use it."""
 
 from __future__ import annotations
 
