@@ -1,4 +1,4 @@
-"""The example engine installs from its folder, passes the suite, and trains a job."""
+"""The example engine trains jobs, and Triton serves its models."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+from sklearn.datasets import load_iris
+
+from dmls_core.data.encoder import Encoder
+from dmls_core.serving import Deployment, Predictor
+from dmls_core.serving.model_config import table_name
+from tests.services.triton_server import TritonProcess
+from tests.support.table_endpoint import post, request_body
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "plugins" / "dmls-hist-gradient-boosting"
@@ -57,32 +67,81 @@ def run(installed: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProc
     )
 
 
-def test_the_example_passes_the_suite(installed: Path, tmp_path: Path):
-    shutil.copy(EXAMPLE / f"test_{MODULE}.py", tmp_path)
-    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path)]
-    done = run(installed, "-m", "pytest", *options, str(tmp_path), cwd=tmp_path)
-    assert done.returncode == 0, done.stdout[-3000:]
-
-
-def test_a_job_trains_with_the_engine_and_a_metric_of_another_package(installed: Path, tmp_path: Path):
-    from sklearn.datasets import load_iris
-
-    data = load_iris()
-    rows = zip(data.data.tolist(), data.target, strict=True)
-    lines = ["a,b,c,d,species", *(",".join(map(str, [*row, data.target_names[code]])) for row, code in rows)]
-    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
-    (tmp_path / "spec.toml").write_text(SPEC)
-
+def train(installed: Path, folder: Path, spec: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
+    """Train a job in ``folder`` and return its result; the model is in ``out/model``."""
+    folder.mkdir(exist_ok=True)
+    pl.DataFrame(columns).write_csv(folder / "data.csv")
+    (folder / "spec.toml").write_text(spec)
     command = ["-m", "dmls_core.cli", "train", "spec.toml", "data.csv", "--out", "out", "--json"]
-    done = run(installed, *command, cwd=tmp_path)
-
+    done = run(installed, *command, cwd=folder)
     assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def iris() -> dict[str, list[Any]]:
+    data = load_iris()
+    features = {name: data.data[:, position].tolist() for position, name in enumerate("abcd")}
+    return features | {"species": [str(data.target_names[code]) for code in data.target]}
+
+
+def houses(rows: int = 300) -> dict[str, list[Any]]:
+    """Numbers with gaps and a category; the price depends on both."""
+    rng = np.random.default_rng(0)
+    area, town = rng.uniform(20, 200, rows), rng.choice(["north", "south", "west"], rows)
+    price = 1_000 * area * np.where(town == "south", 2.0, 1.0) + rng.normal(0, 500, rows)
+    area[::17] = np.nan
+    return {
+        "area": [None if np.isnan(value) else float(value) for value in area],
+        "town": town.tolist(),
+        "price": price.tolist(),
+    }
+
+
+def test_a_job_with_the_engine_and_a_metric_of_another_package_is_trained_deployed_and_queried(
+    installed: Path, triton: TritonProcess, tmp_path: Path
+):
+    result = train(installed, tmp_path, SPEC, iris())
     assert result["model"] == "hist-gradient-boosting-classifier"
     assert result["metric"] == "correct_share"
     assert result["score"] > 0.8
     assert result["best_params"]["max_iter"] == result["best_params"]["n_estimators"]
-    assert (tmp_path / "out" / "model" / "checkpoint.tl").is_file()
+
+    with triton.client() as client:
+        deployed = Deployment(triton.repository, client, "lab.plugin-classes").deploy(tmp_path / "out/model")
+        assert (deployed.version, client.versions("lab.plugin-classes")) == (1, (1,))
+        rows = iris()
+        species = rows.pop("species")
+        answers = Predictor(triton.repository, client, "lab.plugin-classes").predict(rows)
+    assert np.mean(np.asarray(answers.values) == species) > 0.9
+    assert answers.probabilities.shape == (len(species), 3)
+    assert np.allclose(answers.probabilities.sum(axis=1), 1.0, atol=1e-5)
+
+
+def test_a_regressor_of_the_engine_answers_named_columns_over_plain_http(
+    installed: Path, triton: TritonProcess, tmp_path: Path
+):
+    spec = """
+model = "hist-gradient-boosting-regressor"
+n_trials = 2
+[columns]
+target = "price"
+[n_estimators]
+min = 50
+max = 100
+"""
+    assert train(installed, tmp_path, spec, houses())["score"] > 0.8
+
+    with triton.client() as client:
+        Deployment(triton.repository, client, "lab.plugin-values").deploy(tmp_path / "out/model")
+    rows = {"area": [100.0, 100.0, None], "town": ["south", "north", "elsewhere"]}
+    encoder = Encoder.from_json(json.loads((tmp_path / "out/model/encoder.json").read_text()))
+    address = triton.context.address("triton_http")
+    status, answer = post(address, table_name("lab.plugin-values"), request_body(encoder, rows))
+    assert status == 200, answer
+    values = {output["name"]: output["data"] for output in answer["outputs"]}["value"]
+    assert values[0] == pytest.approx(200_000, rel=0.15)
+    assert values[1] == pytest.approx(100_000, rel=0.15)
+    assert np.isfinite(values[2])
 
 
 def test_a_misspelled_metric_names_the_one_of_the_package(installed: Path, tmp_path: Path):
