@@ -1,7 +1,7 @@
-"""The pictures of the page in README and docs, made by a real run: ``python -m docs.screenshots``.
+"""Take the screenshots in README and docs from a real run: ``python -m docs.screenshots``.
 
-A browser goes a newcomer's whole way on a running platform (``dmls up``): log in, drop a CSV, submit, watch,
-read the report, deploy, try, run again, roll back. Pictures are written to ``docs/images/``.
+A browser does what a new user does on a running platform (``dmls demo``): log in, upload a CSV, submit, watch,
+read the report, deploy, try, run again, roll back. Screenshots are written to ``docs/images/``.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).parent / "images"
 TEAM, NAME = "shop", "customers"
 PICTURES = ("columns", "training", "trained", "report", "try", "rolling back")
-"""Steps of the way that are kept as pictures."""
+"""Steps with a screenshot."""
 
 ROWS = 1_500
 
 
 def main() -> int:
-    """Make the pictures; return the exit code."""
+    """Take the screenshots; return the exit code."""
     from playwright.sync_api import sync_playwright
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--home", type=Path, default=Path(".dmls"), help="state folder of the platform")
-    parser.add_argument("--out", type=Path, default=IMAGES, help="where the pictures go")
+    parser.add_argument("--out", type=Path, default=IMAGES, help="folder of the screenshots")
     arguments = parser.parse_args()
     state = arguments.home / "platform.json"
     chromium = find_chromium()
     if not state.exists() or not chromium:
-        sys.stderr.write("start a platform first (dmls up), and have Chromium installed\n")
+        sys.stderr.write("start a platform (dmls demo) and install Chromium\n")
         return 1
     settings = json.loads(state.read_text())["settings"]
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path) -> None:
-    """Go the way once, and then look at its pages in dark and on a telephone."""
+    """Take the steps once, then open the pages in dark mode and on a phone."""
 
     def look(page: Page, step: str) -> None:
         if step == "training":
@@ -82,7 +82,7 @@ def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path
 
 
 def look_around(newcomer: Newcomer, out: Path) -> None:
-    """Take pictures of the pages that show what was done: all jobs, runs side by side, the platform."""
+    """Take screenshots of the pages that show what was done: jobs, compared runs, the platform, Airflow."""
     page = newcomer.page
     page.goto(f"{newcomer.home}/jobs/{TEAM}/{NAME}/runs")
     for run in page.get_by_role("checkbox").all():
@@ -97,10 +97,15 @@ def look_around(newcomer: Newcomer, out: Path) -> None:
     page.get_by_role("link", name="DMLS").first.click()
     page.frame_locator("iframe").get_by_role("link", name=f"{TEAM}/{NAME}").wait_for()
     page.screenshot(path=out / "page-jobs.png")
+    page.set_viewport_size({"width": 1500, "height": 807})
+    page.goto(f"{newcomer.settings['airflow_url']}/dags/dmls.demo.iris")
+    page.get_by_text("promote").first.wait_for()
+    page.wait_for_timeout(3_000)  # the chart draws itself
+    page.screenshot(path=out / "airflow-run.png")
 
 
 def show(newcomer: Newcomer, table: Path, out: Path, name: str) -> None:
-    """Take pictures of the form and the job."""
+    """Take screenshots of the form and the job."""
     page = newcomer.page
     page.goto(f"{newcomer.home}/submit")
     newcomer.choose(table, team=TEAM, name="another")

@@ -146,7 +146,7 @@ class Platform:
             return self._state(context, supervisor)
 
     def down(self) -> list[int]:
-        """Stop every process, keep the data, and return the pids of strays that had to be ended.
+        """Stop every process, keep the data, and return the pids of strays: marked, but of no service.
 
         Raises:
             PlatformError: a process could not be ended.
@@ -180,7 +180,8 @@ class Platform:
                     with ThreadPoolExecutor(len(group)) as pool:
                         list(pool.map(supervisor.stop_program, group))
             supervisor.shut_down(SHUTDOWN_SECONDS)
-        strays = end_marked(context.identity.id)
+        # A service's own process may outlive it for a moment, such as a task the scheduler: it is no stray.
+        strays = [m.process.pid for m in end_marked(context.identity.id) if not m.service]
         remove_containers(context.identity.id)
         if left := find_marked(context.identity.id):
             raise PlatformError(f"processes that could not be ended: {[m.process.pid for m in left]}")

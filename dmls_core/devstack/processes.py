@@ -59,22 +59,22 @@ def find_marked(platform_id: str) -> list[Marked]:
     return found
 
 
-def end_marked(platform_id: str, service: str | None = None) -> list[int]:
-    """End the platform's processes (only those of ``service``, if given) and return their pids.
+def end_marked(platform_id: str, service: str | None = None) -> list[Marked]:
+    """End and return the platform's processes (only those of ``service``, if given).
 
     SIGTERM first, then SIGKILL, also for processes that were started meanwhile.
     """
-    ended: dict[int, None] = {}
+    ended: dict[int, Marked] = {}
     for kill in (False, True, True):
-        found = [m.process for m in find_marked(platform_id) if service in (None, m.service)]
+        found = [marked for marked in find_marked(platform_id) if service in (None, marked.service)]
         if not found:
             break
-        for process in found:
-            ended[process.pid] = None
+        for marked in found:
+            ended[marked.process.pid] = marked
             with contextlib.suppress(psutil.Error):
-                process.kill() if kill else process.terminate()
-        _wait(found, KILL_SECONDS if kill else TERM_SECONDS)
-    return list(ended)
+                marked.process.kill() if kill else marked.process.terminate()
+        _wait([marked.process for marked in found], KILL_SECONDS if kill else TERM_SECONDS)
+    return list(ended.values())
 
 
 def _wait(processes: list[psutil.Process], seconds: float) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dmls_core.devstack.processes import ID_VARIABLE
+from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
 from tests.support.platform_home import PlatformHome, eventually, platform_home
 
 SERVICES = (
@@ -98,12 +98,12 @@ def test_up_after_everything_was_killed(home: PlatformHome):
 
 
 def test_down_ends_a_stray_that_carries_the_mark_and_no_other(home: PlatformHome):
-    def sleeper(mark: str) -> subprocess.Popen[bytes]:
+    def sleeper(mark: str, **variables: str) -> subprocess.Popen[bytes]:
         # Deaf to SIGTERM, in a session of its own.
         code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
         process = subprocess.Popen(
             [sys.executable, "-c", code],
-            env=os.environ | {ID_VARIABLE: mark},
+            env=os.environ | {ID_VARIABLE: mark} | variables,
             start_new_session=True,
             stdout=subprocess.PIPE,
         )
@@ -112,12 +112,13 @@ def test_down_ends_a_stray_that_carries_the_mark_and_no_other(home: PlatformHome
         return process
 
     ours, other = sleeper(home.identity["id"]), sleeper("of-another-platform")
+    task = sleeper(home.identity["id"], **{SERVICE_VARIABLE: "airflow-scheduler"})
     try:
-        assert ours.pid in home.platform.down()
-        assert ours.wait(5) == -signal.SIGKILL
+        assert home.platform.down() == [ours.pid]  # a task in flight is ended, too, but is no stray
+        assert ours.wait(5) == task.wait(5) == -signal.SIGKILL
         assert other.poll() is None
     finally:
-        for process in (ours, other):
+        for process in (ours, other, task):
             process.kill()
             process.wait()
     assert_nothing_is_left(home)

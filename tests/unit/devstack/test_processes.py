@@ -70,11 +70,11 @@ def test_the_deaf_are_killed_and_others_left_alone(herd: Herd):
     meek = herd.start(**{ID_VARIABLE: herd.id, SERVICE_VARIABLE: "a"})
     other = herd.start(**{ID_VARIABLE: herd.id, SERVICE_VARIABLE: "b"})
     trainer = herd.start(**{ID_VARIABLE: herd.id})
-    assert sorted(end_marked(herd.id, "a")) == sorted([deaf.pid, meek.pid])
+    assert {m.process.pid for m in end_marked(herd.id, "a")} == {deaf.pid, meek.pid}
     assert (deaf.wait(5), meek.wait(5)) == (-9, -15)
     assert other.poll() is None
     assert trainer.poll() is None
-    assert sorted(end_marked(herd.id)) == sorted([other.pid, trainer.pid])
+    assert {m.process.pid: m.service for m in end_marked(herd.id)} == {other.pid: "b", trainer.pid: ""}
     assert end_marked(herd.id) == []
 
 
