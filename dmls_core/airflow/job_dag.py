@@ -87,11 +87,7 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         max_active_runs=1,
         tags={"dmls", f"team:{record['team']}", *models},
         description=f"Version {record['version']}: {spec['n_trials']} trials of {', '.join(models)}",
-        default_args={
-            "owner": record["team"],
-            "retries": RETRIES,
-            "retry_delay": RETRY_DELAY,
-        },
+        default_args={"owner": record["team"], "retries": RETRIES, "retry_delay": RETRY_DELAY},
         is_paused_upon_creation=False,
         render_template_as_native_obj=False,
         deadline=deadline_alert(record, spec),

@@ -123,12 +123,7 @@ def unfinished_runs(session: Session) -> list[tuple[str, str, bool]]:
 
 
 def task_instances(
-    session: Session,
-    *,
-    dag_id: str = "",
-    run_id: str = "",
-    task_id: str = "",
-    states: Collection[str] = (),
+    session: Session, *, dag_id: str = "", run_id: str = "", task_id: str = "", states: Collection[str] = ()
 ) -> list[TaskInstance]:
     """Return task instances of jobs in order of their start; empty arguments do not filter."""
     query = select(TaskInstance).where(

@@ -14,8 +14,5 @@ def get_provider_info() -> dict[str, Any]:
         "name": "DMLS",
         "description": "Tuned, validated, served models from a TOML spec and a CSV.",
         "versions": [__version__],
-        "extra-links": [
-            "dmls_core.airflow.links.MlflowRunLink",
-            "dmls_core.airflow.links.ReportLink",
-        ],
+        "extra-links": ["dmls_core.airflow.links.MlflowRunLink", "dmls_core.airflow.links.ReportLink"],
     }

@@ -51,12 +51,7 @@ def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
         )
     JobRuns(load_settings(), *name).approve_latest(say)
     status = follow(
-        store,
-        *name,
-        fingerprint=status.fingerprint,
-        seconds=DEPLOY_SECONDS,
-        show=print_step,
-        pause_at=(),
+        store, *name, fingerprint=status.fingerprint, seconds=DEPLOY_SECONDS, show=print_step, pause_at=()
     )
     if as_json:
         print_json(status.as_json())

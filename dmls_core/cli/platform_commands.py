@@ -31,9 +31,7 @@ CLIENT_SETTINGS = {
 """Setting of the platform -> the variable of ``dmls env``."""
 
 
-def demo(
-    once: Annotated[bool, typer.Option("--once", help="Stop the platform afterwards.")] = False,
-) -> None:
+def demo(once: Annotated[bool, typer.Option("--once", help="Stop the platform afterwards.")] = False) -> None:
     """Start the platform, and take the iris example from an upload to a served model."""
     from dmls_core.cli.demo import run_demo
     from dmls_core.devstack.platform import Platform

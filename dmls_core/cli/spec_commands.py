@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 
 def validate(
-    spec: SpecArgument,
-    data: Annotated[list[Path] | None, FilesArguments] = None,
-    as_json: JsonOption = False,
+    spec: SpecArgument, data: Annotated[list[Path] | None, FilesArguments] = None, as_json: JsonOption = False
 ) -> None:
     """Check a spec and its data as admission does, without any service."""
     try:
@@ -204,8 +202,7 @@ def train(
     name: Annotated[str, typer.Option(help="The job's name.")] = "model",
     run_key: Annotated[str, typer.Option(help="Key of the run. Default: derived from spec and data.")] = "",
     engine: Annotated[
-        Literal["auto", "cpu", "gpu"],
-        typer.Option(help="The engine, instead of the spec's."),
+        Literal["auto", "cpu", "gpu"], typer.Option(help="The engine, instead of the spec's.")
     ] = "auto",
     etag: Annotated[
         list[str] | None,
@@ -215,8 +212,7 @@ def train(
         str | None, typer.Option(metavar="TIME", help="Ignore rows before this time, by \\[columns] time.")
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Ignore rows from this time on, by \\[columns] time."),
+        str | None, typer.Option(metavar="TIME", help="Ignore rows from this time on, by \\[columns] time.")
     ] = None,
     champion: Annotated[
         str, typer.Option(metavar="DIR", help="Folder or s3:// URL of the champion's run, to compare with.")

@@ -168,8 +168,7 @@ SANDBOX = "sandbox allow-scripts; frame-ancestors 'self'"
 
 @reports_router.get("/drift", summary="Show a drift report")
 def show_drift_report(
-    caller: JobViewer,
-    source: Annotated[Literal["requests", "data"], Query(description="What was compared.")],
+    caller: JobViewer, source: Annotated[Literal["requests", "data"], Query(description="What was compared.")]
 ) -> Response:
     """Return the report of the latest comparison of `requests`, or of new `data`, as HTML."""
     key = layout.latest_drift(caller.team, caller.name, source, "drift.html")
