@@ -21,7 +21,8 @@ HEAD = """# Settings
 
 DMLS reads the environment variables on this page. Inside Airflow, the keyword arguments of the bundle entry
 replace the addresses; limits are variables of Airflow's processes as well. An empty variable counts as not set.
-A limit that is not a positive integer is an error that names the variable.
+A limit is a positive integer; underscores may separate its digits (`1_000`), as in TOML. Anything else is an error
+that names the variable.
 
 Client libraries read their own variables, such as `AWS_ACCESS_KEY_ID` and `AWS_ENDPOINT_URL`. `OMP_NUM_THREADS`
 limits the threads of `dmls train` and `dmls plan`.

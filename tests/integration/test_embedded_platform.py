@@ -81,7 +81,7 @@ def test_every_service_runs_and_the_doctor_finds_nothing_broken(home: PlatformHo
     assert {service.name for service in state.services} == SERVICES
     checks = home.platform.doctor()
     assert not [check for check in checks if check.state == "broken"]
-    assert {"store", "mlflow", "triton", "airflow", "airflow bundle"} <= {
+    assert {"store", "mlflow", "triton", "airflow", "airflow bundle", "runner"} <= {
         c.name for c in checks if c.state == "ok"
     }
 

@@ -32,7 +32,15 @@ def test_a_variable_sets_its_field_and_the_others_keep_their_defaults(monkeypatc
     assert DataLimits.from_environment() == DataLimits()
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1e3", "many", "1.5", "9" * 5000])
+@pytest.mark.parametrize(("text", "value"), [("1_000", 1_000), (" 5 ", 5)])
+def test_a_limit_may_have_underscores_as_in_toml_and_blanks_around_it(
+    text: str, value: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DMLS_SPEC_TRIALS", text)
+    assert SpecLimits.from_environment() == SpecLimits(trials=value)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1e3", "many", "1.5", "0x10", "1__0", "1 000", "9" * 5000])
 def test_a_wrong_limit_is_one_line_that_names_the_variable(text: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DMLS_SPEC_TRIALS", text)
     with pytest.raises(PlatformError) as error:

@@ -124,7 +124,7 @@ class Runner(ABC):
 
     @abstractmethod
     def check(self) -> list[str]:
-        """Return this machine's missing requirements, each with the remedy; empty if nothing is missing."""
+        """Return what this machine lacks, each with the remedy; ``dmls doctor`` calls it."""
 
     @abstractmethod
     def reap(self, is_active: IsActive) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.doctor import machine
 from dmls_core.devstack.doctor.machine import Check
-from dmls_core.devstack.doctor.services import check_own_study, service_checks
+from dmls_core.devstack.doctor.services import check_own_study, check_runner, service_checks
 from dmls_core.devstack.platform import State, is_free
 from dmls_core.errors import DmlsError
 from dmls_core.settings import load_settings
@@ -37,6 +37,7 @@ def examine(state: State, ports: dict[str, int]) -> list[Check]:
         lambda: _embedded(state),
         lambda: _ports(state, ports),
         lambda: [check_own_study(_context(state))] if embedded else [],
+        lambda: [check_runner(_context(state))] if embedded else [],
         *service_checks(settings, embedded=embedded),
     ]
     with ThreadPoolExecutor(len(checks)) as pool:

@@ -5,19 +5,32 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
 from dmls_core.devstack.airflow_client import AirflowClient
-from dmls_core.devstack.context import Context
+from dmls_core.devstack.context import Context, base_environment
 from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.postgres import STUDY
+from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError
 from dmls_core.serving.client import split_addresses
 from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
+
+RUNNER_SECONDS = 60
+
+_CHECK_RUNNER = """
+import json
+from dmls_core.airflow.runners import load_runner
+from dmls_core.airflow.settings import airflow_settings
+runner = load_runner(airflow_settings())
+print(json.dumps([runner.settings.runner, runner.check()]))
+"""
 
 INTAKE = "dmls.intake"
 """The DAG that the bundle always has."""
@@ -219,6 +232,25 @@ def check_own_study(context: Context) -> Check:
         hint = f"GRANT CREATE ON SCHEMA public TO {STUDY}"
         return Check(STUDY_CHECK, "broken", f"{where}: {STUDY} may create no tables", hint)
     return Check(STUDY_CHECK, "ok", f"{where}: trainers may share a search")
+
+
+def check_runner(context: Context) -> Check:
+    """Ask the runner of the embedded platform what it lacks, in a process with Airflow's configuration."""
+    service = read_json(context.state / "services" / "airflow-scheduler.json") or {"environment": {}}
+    environment = {**base_environment(context), **service["environment"]}
+    command = [sys.executable, "-P", "-c", _CHECK_RUNNER]
+    try:
+        done = subprocess.run(
+            command, check=True, env=environment, capture_output=True, text=True, timeout=RUNNER_SECONDS
+        )
+        name, lacking = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        reason = (getattr(error, "stderr", "") or str(error)).strip().rpartition("\n")[2][:500]
+        return Check("runner", "broken", f"it cannot be checked: {reason}", "see logs/airflow-scheduler.log")
+    if lacking:
+        hint = "no search starts until this is fixed"
+        return Check("runner", "broken", f"{name}: {'; '.join(lacking)}", hint)
+    return Check("runner", "ok", f"{name} can start trainers")
 
 
 def check_study_connection(rest: AirflowClient) -> Check:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from dmls_core.devstack.airflow import BUNDLE_CLASSPATH
+from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.doctor import Check, examine, machine
-from dmls_core.devstack.doctor.services import service_checks
+from dmls_core.devstack.doctor.services import check_runner, service_checks
 from dmls_core.devstack.platform import Platform, State
 from dmls_core.settings import Settings
 
@@ -198,3 +200,29 @@ def test_little_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     usage = type(shutil.disk_usage(tmp_path))
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10, 10, 2**20))
     assert machine.check_disk(tmp_path / "not" / "yet").state == "broken"
+
+
+@pytest.mark.parametrize(
+    ("runner", "message"),
+    [
+        (
+            {"runner": "process", "trainer_python": "/nonexistent"},
+            "process: trainer_python /nonexistent cannot be started",
+        ),
+        ({"runner": "none"}, "no installed package registers this runner"),
+    ],
+)
+def test_the_runner_of_the_embedded_platform_is_asked_what_it_lacks(
+    tmp_path: Path, runner: dict[str, str], message: str
+):
+    entry = {"name": "dmls", "classpath": BUNDLE_CLASSPATH, "kwargs": {"root": str(tmp_path), **runner}}
+    environment = {
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([entry]),
+    }
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services/airflow-scheduler.json").write_text(json.dumps({"environment": environment}))
+    check = check_runner(Context(tmp_path, Identity(id="0", runtime=str(tmp_path), credentials={}, ports={})))
+    assert (check.name, check.state) == ("runner", "broken"), check
+    assert message in check.message
+    assert check.hint
