@@ -17,7 +17,9 @@ import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +117,17 @@ def main(file: Path) -> None:
     os.chdir(service["folder"])
     end_marked(os.environ[ID_VARIABLE], os.environ[SERVICE_VARIABLE])
     clear_stale(service)
-    command = service["command"]
+    command = [*service["command"], *late_arguments(service.get("late_arguments", ()))]
     os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+def late_arguments(call: Sequence[str]) -> list[str]:
+    """Return what ``module:function``, the first item of ``call``, returns for the others."""
+    if not call:
+        return []
+    module, _, function = call[0].partition(":")
+    found: list[str] = getattr(import_module(module), function)(*call[1:])
+    return found
 
 
 def clear_stale(service: dict[str, Any]) -> None:

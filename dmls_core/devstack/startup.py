@@ -158,6 +158,7 @@ class Startup:
                 "environment": {**service.environment, SERVICE_VARIABLE: name},
                 "folder": str(service.folder),
                 "stale": service.stale,
+                "late_arguments": service.late_arguments,
             },
         )
         if changed and self.supervisor.info(name)["statename"] in RUNNING_STATES:

@@ -44,6 +44,8 @@ class Service:
         ready: whether the process that started at the given time (seconds since the epoch) responds.
         seconds: longest time until it responds.
         stale: files (glob patterns) of a killed predecessor to remove first.
+        late_arguments: ``module:function`` and its arguments, called at each start; it returns further
+            arguments of ``command``.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Service:
     seconds: float = 300.0
     url: str = ""
     stale: tuple[str, ...] = ()
+    late_arguments: tuple[str, ...] = ()
 
 
 def http_answers(url: str, status: int = 200) -> bool:

@@ -202,8 +202,6 @@ def triton_service(context: Context, server: TritonServer) -> Service:
     options = {
         "model-repository": context.model_repository,
         "model-control-mode": "explicit",
-        # With explicit control a restarted server would otherwise serve nothing.
-        "load-model": "*",
         "exit-on-error": "false",
         # One model that failed to load must not fail the readiness probe.
         "strict-readiness": "false",
@@ -231,5 +229,7 @@ def triton_service(context: Context, server: TritonServer) -> Service:
         environment={**server.environment, INFERENCE_LOG: str(make_private_folder(context.inference_log))},
         ready=lambda _: http_answers(f"{context.url('triton_http')}/v2/health/ready"),
         url=context.url("triton_http"),
+        # With explicit control a restarted server would otherwise serve nothing.
+        late_arguments=("dmls_core.serving.startup:load_arguments", str(context.model_repository)),
         stale=(f"/dev/shm/{prefix}*",),  # noqa: S108 - the Python backend's shared memory
     )

@@ -72,6 +72,7 @@ def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
                 own.infer(candidate, row)
                 own.infer_tensors(table_name(candidate), table)
 
+            repository.check_copy(model, version, CANDIDATE)
             repository.configure_candidate(model, version, scaling)
             loader = client.again(timeout=seconds)
             try:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dmls_core.errors import DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
+from dmls_core.serving.checkpoint_check import check_checkpoint
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.forest_size import check_size
 from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.options import Canary, ServingOptions
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.triton_loading import load_version, restore_version, unload
+from dmls_core.serving.triton_loading import load_version, serve_again, unload
 from dmls_core.serving.verification import GoldenRows, Proof
 
 KEEP = 3
@@ -75,10 +76,15 @@ class Deployment:
 
         Raises:
             UserError: the model exceeds the size limit.
-            ServingError: the version could not be written or loaded; the candidate is removed then.
+            ServingError: the checkpoint is damaged and nothing was loaded, or the version could not be
+                written or loaded; the candidate is removed then.
         """
         check_size(self.model, folder)
         with self.repository.lock(self.model):
+            try:
+                check_checkpoint(folder, self.model)
+            except ServingError as error:
+                raise ServingError(f"{error}. {self._serve_again()}") from error
             version = self.repository.add(self.model, folder)
             candidate = self.repository.stage(self.model, version, folder)
             try:
@@ -114,7 +120,7 @@ class Deployment:
                     return DeployedVersion(self.model, version, previous)
                 raise ServingError(
                     f"version {version} of {self.model} is no longer the candidate: another publisher "
-                    f"replaced it. {self._still_served()}"
+                    f"replaced it. {self._serve_again()}"
                 )
             golden, proof = self._verify_candidate(version, max_latency_ms)
             had_canary = self.repository.options(self.model).canary is not None
@@ -145,10 +151,16 @@ class Deployment:
                 raise NotFoundError(
                     ValidationIssue(f"{self.model} has no verified {which} to roll back to", hint=hint)
                 )
-            self.repository.check(self.model, wanted)
+            self.check_version(wanted)
             self.serve(GoldenRows.read(self.repository, self.model, wanted), now, finish)
             self.repository.confirm(self.model, wanted)
             return DeployedVersion(self.model, wanted, now)
+
+    def check_version(self, version: int) -> None:
+        """Check a version's files, its checkpoint in a child process; raise ServingError for damage."""
+        self.repository.check(self.model, version)
+        with self.repository.local_copy(self.model, version) as folder:
+            check_checkpoint(folder, f"{self.model} version {version}")
 
     def take_down(self) -> None:
         """Stop serving the model; its versions stay in the repository.
@@ -203,7 +215,7 @@ class Deployment:
         except DmlsError as error:
             self.repository.set_options(self.model, options_before)
             self.repository.serve(self.model, before, previous=version)
-            outcome = restore_version(switched, self.model, before)
+            outcome = serve_again(switched, self.model, before)
             raise ServingError(f"{error}. {outcome}") from error
         # Until this, the table endpoint also accepts the columns of the previous version.
         with suppress(ServingError):
@@ -283,6 +295,7 @@ class Deployment:
         candidate = self.model + CANDIDATE
         try:
             self.repository.check(self.model, version)
+            self.repository.check_copy(self.model, version, CANDIDATE)
             golden = GoldenRows.read(self.repository, self.model, version)
             proofs = []
             for client in self.servers:
@@ -323,11 +336,11 @@ class Deployment:
     def _rejected(self, error: ServingError) -> ServingError:
         """Discard the candidate; return the error with what is still served."""
         self.discard_candidate()
-        return ServingError(f"{error}. {self._still_served()}")
+        return ServingError(f"{error}. {self._serve_again()}")
 
-    def _still_served(self) -> str:
-        now = self.repository.serving(self.model)
-        return "No other version was served" if now is None else f"Version {now} is still served"
+    def _serve_again(self) -> str:
+        """Have servers that restarted serve the configured version; return what is served, for users."""
+        return serve_again(self.servers, self.model, self.repository.serving(self.model))
 
 
 def _slowest(proofs: Sequence[Proof]) -> Proof:

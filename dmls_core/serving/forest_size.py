@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dmls_core.errors import ServingError, UserError, ValidationIssue
+from dmls_core.serving.checkpoint_check import MODEL_JSON, read_model_json
 from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.settings import ServingLimits
 
@@ -46,10 +47,10 @@ def check_size(model: str, folder: Path) -> None:
     Raises:
         UserError: it is not a Treelite model, or its checkpoint exceeds the limit; the message then
             names a depth that would fit.
-        ServingError: there is no checkpoint.
+        ServingError: there is no checkpoint, or ``model.json`` is damaged.
     """
-    about = folder / "model.json"
-    kind = json.loads(about.read_bytes()).get("format", "treelite") if about.is_file() else "treelite"
+    described = (folder / MODEL_JSON).is_file()
+    kind = read_model_json(folder, model).get("format", "treelite") if described else "treelite"
     if kind != "treelite":
         raise UserError(f"{model} has the format {kind!r}: Triton's FIL backend serves Treelite models only")
     limit = ServingLimits.from_environment().checkpoint_bytes

@@ -43,7 +43,7 @@ def reconcile(deployment: Deployment, champion: Callable[[], int | None]) -> str
                     f"{', '.join(map(str, repository.versions(model))) or 'there is none'}",
                 )
             )
-        repository.check(model, version)
+        deployment.check_version(version)
         deployment.serve(GoldenRows.read(repository, model, version), repository.serving(model))
         repository.confirm(model, version)
         return differs

@@ -19,6 +19,7 @@ names.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,7 @@ from typing import Any
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
+from dmls_core.serving.checkpoint_check import MODEL_JSON, check_model_json
 from dmls_core.serving.locks import Lease, file_lock, lease
 from dmls_core.serving.model_config import (
     BOOKKEEPING,
@@ -50,7 +52,7 @@ from dmls_core.serving.repository_files import RepositoryFiles, failing, sha256
 from dmls_core.store import Store, open_store
 from dmls_core.store.local import LocalStore
 
-MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", "model.json")
+MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", MODEL_JSON)
 """Files of a version. Triton reads the checkpoint; verification and clients read the others."""
 
 VERSION_FILE = "dmls.json"
@@ -166,6 +168,23 @@ class Repository:
         """
         for file, expected in self._sums(name, version).items():
             self._files.check(f"{name}/{version}/{file}", expected)
+
+    def check_copy(self, name: str, version: int, suffix: str = "") -> None:
+        """Compare a version's checkpoint, or the candidate's or challenger's copy of it; see ``check``."""
+        expected = self._sums(name, version)[CHECKPOINT_FILE]
+        self._files.check(f"{name}{suffix}/{version}/{CHECKPOINT_FILE}", expected)
+
+    @contextmanager
+    def local_copy(self, name: str, version: int) -> Iterator[Path]:
+        """Yield a folder on this machine with the version's checkpoint and ``model.json``."""
+        if isinstance(self.store, LocalStore):
+            yield self.store.root / name / str(version)
+            return
+        with tempfile.TemporaryDirectory(prefix="dmls-version-") as scratch:
+            with failing(f"read version {version} of {name}"):
+                for file in (CHECKPOINT_FILE, MODEL_JSON):
+                    self.store.download(f"{name}/{version}/{file}", Path(scratch) / file)
+            yield Path(scratch)
 
     def stage(self, name: str, version: int, folder: Path) -> str:
         """Write the version that ``add`` made from ``folder`` under the candidate's name, and return it."""
@@ -328,7 +347,8 @@ class Repository:
         return Encoder.from_json(self.read(name, version, "encoder.json"))
 
     def _shape(self, name: str, version: int) -> ModelShape:
-        model: Mapping[str, Any] = self.read(name, version, "model.json")
+        place = f"{self.store.url}/{name}/{version}/{MODEL_JSON}"
+        model = check_model_json(self.read(name, version, MODEL_JSON), place)
         classifier = model["task"] == "classification"
         return ModelShape(model["n_features"], model["n_outputs"] if classifier else 1, classifier)
 

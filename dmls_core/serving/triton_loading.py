@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from dmls_core.errors import ServingError
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.model_config import table_name
+
+RESTART_SECONDS = 30.0
+"""Longest wait for a crashed server: its supervisor restarts it, and it loads models before it answers."""
+
+PAUSE = 0.5
 
 
 def load_version(client: TritonClient, model: str, version: int) -> None:
@@ -35,21 +41,47 @@ def unload(client: TritonClient, model: str) -> None:
     client.unload(model)
 
 
-def restore_version(clients: Sequence[TritonClient], model: str, version: int | None) -> str:
-    """Load the restored configuration on each server; return the outcome in words for users."""
-    failed = []
+def serve_again(clients: Sequence[TritonClient], model: str, version: int | None) -> str:
+    """Have each server serve what is configured; return what is served now, in words for users.
+
+    A server that does not answer may have crashed, and its supervisor restarts it: this waits for
+    ``RESTART_SECONDS`` at most.
+    """
+    end = time.monotonic() + RESTART_SECONDS
+    restarted, failed = [], []
     for client in clients:
-        try:
-            if version is None:
-                unload(client, model)
-            else:
-                load_version(client, model, version)
-        except ServingError:
+        crashed = not client.live()
+        if not _serves(client, model, version, end):
             failed.append(client.addresses["http"])
+        elif crashed:
+            restarted.append(client.addresses["http"])
     if version is None:
-        return "No other version was served"
+        lost = f", and Triton at {', '.join(failed)} does not answer" if failed else ""
+        return f"No other version was served{lost}"
     if failed:
         return (
-            f"Version {version} is configured again, but Triton at {', '.join(failed)} has not confirmed it"
+            f"Version {version} is configured, but Triton at {', '.join(failed)} does not serve it: "
+            "it serves it once it is started again"
         )
+    if restarted:
+        return f"Triton at {', '.join(restarted)} ended and restarted: version {version} is served again"
     return f"Version {version} is still served"
+
+
+def _serves(client: TritonClient, model: str, version: int | None, end: float) -> bool:
+    """Load the configured version, or unload the model, once the server answers; return the success."""
+    while True:
+        if client.live():
+            try:
+                if version is None:
+                    unload(client, model)
+                else:
+                    load_version(client, model, version)
+            except ServingError:
+                if client.live():
+                    return False
+            else:
+                return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(PAUSE)

@@ -19,9 +19,11 @@ from dmls_core.models.metrics import compute
 from dmls_core.monitoring import with_predictions
 from dmls_core.search import SearchTask
 from dmls_core.serving import checkpoint
+from dmls_core.serving.checkpoint_check import HASH_KEY
 from dmls_core.serving.depth_predictions import TREES, predictions_by_depth
 from dmls_core.serving.forest_size import SIZE_FILE, forest_size
 from dmls_core.serving.model_config import CHECKPOINT_FILE
+from dmls_core.serving.repository_files import sha256
 from dmls_core.training.prepare import Prepared
 
 SCHEMA = 1
@@ -92,6 +94,8 @@ def write_companions(
         "metric": metric,
         "score": score,
     }
+    if (path := folder / CHECKPOINT_FILE).is_file():
+        about[HASH_KEY] = sha256(path)
     for name, content in {
         "encoder.json": data.encoder.as_json(),
         "golden.json": golden,

@@ -156,14 +156,15 @@ def test_a_real_disk_that_is_full(triton, made, name, tmp_path):
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-def test_triton_killed_between_load_and_verification(triton, made, name):
+def test_triton_killed_between_load_and_verification(triton, made, name, monkeypatch):
+    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
     repository = triton.repository
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(made(0))
         staged = Deployment(repository, client, name).stage(made(1))
         triton.stop(signal.SIGKILL)
         try:
-            with pytest.raises(ServingError, match=r"does not answer.*Version 1 is still served"):
+            with pytest.raises(ServingError, match=r"does not answer.*Version 1 is configured, but Triton"):
                 Deployment(repository, client, name).promote(staged.version)
             with pytest.raises(ServingError, match="does not answer"):
                 Deployment(repository, client, name).rollback(1)
@@ -173,6 +174,56 @@ def test_triton_killed_between_load_and_verification(triton, made, name):
         wait_until(lambda: client.versions(name) == (1,), 60)
         assert answers(client, name, made(0))
         assert Deployment(repository, client, name).deploy(made(1)).version == 2
+
+
+@pytest.mark.parametrize("step", ["load {name}.candidate", "load {name}"])
+def test_a_model_that_kills_its_server_is_not_loaded_again(triton, made, name, step):
+    """The server restarts, as under a supervisor, and serves the version before, by itself."""
+    repository = triton.repository
+    with triton.client(timeout=20.0) as client:
+        Deployment(repository, client, name).deploy(made(0))
+        load, restarts = client.load, []
+
+        def restart():
+            triton.start()
+
+        def load_and_die(loaded):
+            load(loaded)
+            if loaded == step.format(name=name).removeprefix("load ") and not restarts:
+                triton.stop(signal.SIGKILL)
+                restarts.append(threading.Thread(target=restart))
+                restarts[0].start()
+                raise ServingError("Triton does not answer")
+
+        client.load = load_and_die
+        try:
+            with pytest.raises(ServingError, match=r"ended and restarted: version 1 is served again"):
+                Deployment(repository, client, name).deploy(made(1))
+        finally:
+            restarts[0].join()
+        assert client.versions(name) == repository.verified(name) == (1,)
+        assert client.versions(f"{name}.candidate") == ()
+        assert answers(client, name, made(0))
+
+
+def test_publisher_and_server_killed_together(triton, made, name):
+    """Nobody is left to restore the configuration: the start of the server does."""
+    repository = triton.repository
+    with triton.client(timeout=20.0) as client:
+        Deployment(repository, client, name).deploy(made(0))
+        Deployment(repository, client, name).stage(made(1))
+    repository.serve(name, 2, previous=1)
+    triton.stop(signal.SIGKILL)
+    triton.start()
+    with triton.client(timeout=20.0) as client:
+        assert client.versions(name) == (1,)
+        assert client.versions(f"{name}.candidate") == ()
+        assert answers(client, name, made(0))
+        (repository.root / name / "1" / "checkpoint.tl").write_bytes(b"no forest")
+        triton.stop()
+        triton.start()
+        assert client.versions(name) == (), "a forest whose file has changed is not loaded"
+        assert client.live()
 
 
 def test_a_nan_among_the_golden_rows_and_a_wrong_checksum(triton, made, name, tmp_path):

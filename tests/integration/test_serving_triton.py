@@ -20,7 +20,7 @@ from dmls_core.serving import Deployment, Predictor, TritonClient, choose_scalin
 from dmls_core.serving.model_config import SIMPLEST, Scaling, table_name
 from dmls_core.serving.options import ScalingChoice, read_scaling_choice, write_scaling_choice
 from tests.services.seaweed import free_ports
-from tests.support.trained_run import trained_run, user_rows
+from tests.support.trained_run import record_checkpoint, trained_run, user_rows
 
 names = (f"lab.parts{number}" for number in itertools.count())
 
@@ -78,6 +78,7 @@ def boosted(folder, kind):
     served = checkpoint.export(model, folder / "checkpoint.tl")
     rows["expected"] = checkpoint.predict(served, x).reshape(len(x), -1).tolist()
     (folder / "golden.json").write_text(json.dumps(rows))
+    record_checkpoint(folder)
 
 
 @pytest.mark.parametrize("kind", ["classes", "binary", "regression", "xgboost", "lightgbm"])
@@ -118,7 +119,10 @@ def test_a_checkpoint_that_cannot_be_loaded_leaves_the_old_version_answering(
     deployment.verify(1)
     bad = candidate(1)
     (bad / "checkpoint.tl").write_bytes((bad / "checkpoint.tl").read_bytes()[:1000])
-    with pytest.raises(ServingError, match=rf"(?s)could not load {name}.*Version 1 is still served"):
+    with pytest.raises(ServingError, match=r"damaged: its SHA-256 is .*Version 1 is still served"):
+        deployment.deploy(bad)
+    record_checkpoint(bad)
+    with pytest.raises(ServingError, match=r"(?s)Triton did not load it: .*Version 1 is still served"):
         deployment.deploy(bad)
     assert client.versions(name) == (1,)
     assert deployment.verify(1).rows == 90
@@ -130,12 +134,12 @@ def test_a_model_of_the_wrong_shape_is_not_loaded(repository, client, candidate,
     folder = candidate(0)
     about = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(about | {"n_features": 2}))
-    with pytest.raises(ServingError, match="No other version was served"):
+    with pytest.raises(ServingError, match="features: found 3, expected 2. No other version was served"):
         deployment.deploy(folder)
     assert client.versions(name) == ()
     (folder / "model.json").write_text(json.dumps(about))
-    assert deployment.deploy(folder).version == 2
-    assert deployment.verify(2).rows == 90
+    assert deployment.deploy(folder).version == 1
+    assert deployment.verify(1).rows == 90
 
 
 def test_a_model_that_answers_otherwise_is_found_out_and_rolled_back(repository, client, candidate, name):
@@ -144,6 +148,7 @@ def test_a_model_that_answers_otherwise_is_found_out_and_rolled_back(repository,
     deployment.verify(1)
     other = candidate(1)
     (other / "checkpoint.tl").write_bytes((candidate(0) / "checkpoint.tl").read_bytes())
+    record_checkpoint(other)
     message = rf"{name} version 2 over http: golden row \d+ expected '.*got '.*Version 1 is still served"
     with pytest.raises(ServingError, match=message):
         deployment.deploy(other)
@@ -274,7 +279,8 @@ def test_a_csv_comes_back_with_labels(repository, client, candidate, name, proto
         predict_file(predictor, source, io.StringIO())
 
 
-def test_triton_killed_between_deploy_and_verify(triton, repository, candidate, name):
+def test_triton_killed_between_deploy_and_verify(triton, repository, candidate, name, monkeypatch):
+    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(candidate(0))
         Deployment(repository, client, name).verify(1)
@@ -284,7 +290,7 @@ def test_triton_killed_between_deploy_and_verify(triton, repository, candidate, 
             assert not client.live()
             with pytest.raises(ServingError, match=r"does not answer at http://.*: start it"):
                 Deployment(repository, client, name).verify(2)
-            with pytest.raises(ServingError, match=r"does not answer at grpc://.*Version 2 is still served"):
+            with pytest.raises(ServingError, match=r"does not answer at grpc://.*2 is configured, but"):
                 Deployment(repository, client, name).deploy(candidate(1))
         finally:
             triton.start()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dmls_core.devstack.context import Context, Identity
+from dmls_core.devstack.processes import late_arguments
 from dmls_core.devstack.supervisor import Service, wait_until
 from dmls_core.devstack.triton import PORTS, find_server, triton_service
 from dmls_core.serving import Repository, TritonClient
@@ -44,7 +45,7 @@ class TritonProcess:
     def start(self) -> None:
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                self.service.command,
+                [*self.service.command, *late_arguments(self.service.late_arguments)],
                 env={**os.environ, **self.service.environment},
                 cwd=self.service.folder,
                 stdout=output,
@@ -90,7 +91,7 @@ def new_triton(folder: Path, *, repository: str = "", key: str = "") -> TritonPr
     if repository:
         own = f"--model-repository={context.model_repository}"
         command = [f"--model-repository={repository}" if word == own else word for word in service.command]
-        service = replace(service, command=command)
+        service = replace(service, command=[*command, "--load-model=*"], late_arguments=())
     return TritonProcess(service, context, log)
 
 

@@ -148,3 +148,21 @@ def test_it_starts_without_heavy_imports():
     heavy = {"airflow", "boto3", "numpy", "mlflow", "psycopg", "dmls_core.devstack.platform"}
     assert not heavy & set(done.stdout.split())
     assert psutil.__name__ in done.stdout.split()
+
+
+def test_late_arguments_are_computed_at_each_start(tmp_path: Path):
+    file = service_file(
+        tmp_path, "import sys; print(sys.argv[1:])", late_arguments=["late:arguments", "load"]
+    )
+    (tmp_path / "late.py").write_text("def arguments(name): return [f'--{name}=' + open('late').read()]")
+    for text in ("one", "two"):
+        (tmp_path / "late").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-m", "dmls_core.devstack.processes", str(file)],
+            env=os.environ | {ID_VARIABLE: "id", "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout.strip() == f"['--load={text}']", done.stderr

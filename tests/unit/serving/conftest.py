@@ -29,6 +29,9 @@ class PlayedTriton:
 
     addresses: ClassVar[dict[str, str]] = {"http": "triton:8000", "grpc": "triton:8001"}
 
+    def live(self) -> bool:
+        return not self.down
+
     def load(self, name: str) -> None:
         if self.down:
             raise ServingError("Triton does not answer")
@@ -80,6 +83,13 @@ class PlayedTriton:
 class Answer:
     def __init__(self, outputs: dict[str, np.ndarray]) -> None:
         self.as_numpy = outputs.get
+
+
+@pytest.fixture(autouse=True)
+def toy_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the check of checkpoints, which are no forests here, and the wait for a server's restart."""
+    monkeypatch.setattr("dmls_core.serving.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_with_triton_down_the_old_configuration_stays(deployment, repository, tr
     deployment.deploy(toy_model_folder(tmp_path / "a"))
     triton.down = True
     new = toy_model_folder(tmp_path / "b", checkpoint=b"b")
-    with pytest.raises(ServingError, match=r"does not answer.*Version 1 is still served"):
+    with pytest.raises(ServingError, match=r"Version 1 is configured, but Triton at triton:8000 does not"):
         deployment.deploy(new)
     assert repository.serving(NAME) == 1
     triton.down = False

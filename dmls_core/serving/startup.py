@@ -1,0 +1,74 @@
+"""The models that a Triton server loads when it starts, by the repository's records.
+
+A server that a model crashed must not load that model again: candidates are left out, and so are forests
+whose file has changed. A version that was being deployed when the server ended is replaced by the verified
+one before.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from dmls_core.errors import DmlsError
+from dmls_core.serving.locks import BusyError
+from dmls_core.serving.model_config import (
+    BOOKKEEPING,
+    CANDIDATE,
+    CHALLENGER,
+    CONFIG_FILE,
+    SUFFIX,
+    table_name,
+)
+from dmls_core.serving.repository import Repository
+
+log = logging.getLogger(__name__)
+
+
+def load_arguments(folder: str) -> list[str]:
+    """Return Triton's arguments that name the models to load from the repository in a folder."""
+    return [f"--load-model={name}" for name in models_to_load(Repository(folder))]
+
+
+def models_to_load(repository: Repository) -> list[str]:
+    """Return the names of the models to load; models that DMLS did not write are all loaded.
+
+    A model that is left out is reported in the server's log.
+    """
+    there = sorted(path.parent.name for path in repository.root.glob(f"*/{CONFIG_FILE}"))
+    bookkeeping = repository.root / BOOKKEEPING
+    names: list[str] = []
+    for name in there:
+        forest = name.removesuffix(SUFFIX).removesuffix(CANDIDATE).removesuffix(CHALLENGER)
+        if not (bookkeeping / forest).is_dir():
+            names.append(name)
+        elif name == forest:
+            try:
+                names += _parts_to_load(repository, name, there)
+            except (DmlsError, OSError, ValueError, KeyError) as error:
+                log.warning("%s is not loaded: %s", name, error)
+    return names
+
+
+def _parts_to_load(repository: Repository, name: str, there: list[str]) -> list[str]:
+    """Return the forest, its table endpoint and its challenger; empty if the forest must not be loaded."""
+    configured = repository.serving(name)
+    _, version = repository.before(name, configured or 0)
+    if version is None:
+        return []
+    if version != configured:
+        try:
+            with repository.lock(name, timeout=0.0):
+                repository.serve(name, version)
+        except BusyError:
+            # Its publisher is restoring the verified version, and loads it.
+            return []
+    repository.check_copy(name, version)
+    parts = [name, table_name(name)]
+    challenger = repository.options(name).canary
+    if challenger and name + CHALLENGER in there:
+        try:
+            repository.check_copy(name, challenger.version, CHALLENGER)
+            parts.append(name + CHALLENGER)
+        except DmlsError as error:
+            log.warning("%s%s is not loaded: %s", name, CHALLENGER, error)
+    return parts
