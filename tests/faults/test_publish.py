@@ -207,7 +207,7 @@ def test_a_model_that_kills_its_server_is_not_loaded_again(triton, made, name, s
 
 
 def test_publisher_and_server_killed_together(triton, made, name):
-    """Nobody is left to restore the configuration: the start of the server does."""
+    """The start of the server restores the configuration."""
     repository = triton.repository
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(made(0))
