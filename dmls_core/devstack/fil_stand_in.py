@@ -1,10 +1,10 @@
 """A stand-in for Triton's FIL backend on the CPU, run by Triton's Python backend.
 
 As ``backends/fil/model.py`` it serves the repositories of the genuine backend unchanged: the same files,
-parameters, tensors, shapes and refusals. Its arithmetic is Treelite's GTIL, in single precision. It proves
-repository, configuration and protocol, not the genuine backend's code.
+parameters, tensors, shapes and refusals. Its predictions are those of the genuine backend on a CPU, bit for
+bit. It proves repository, configuration and protocol, not the genuine backend's code.
 
-It runs in a separate environment, so it imports nothing of DMLS.
+It runs in a separate environment, so it imports nothing of DMLS but a copy of ``dmls_core/models/gtil.py``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import treelite
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+from gtil import predict_float32  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 
 INPUT, OUTPUT, SHAP = "input__0", "output__0", "treeshap_output"
@@ -85,8 +86,7 @@ class TritonPythonModel:
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Return probabilities, classes or values for ``rows`` (n, features), float32."""
-        raw = treelite.gtil.predict(self.model, rows, nthread=self.threads)
-        scores: FloatArray = np.asarray(raw, dtype=np.float32).reshape(len(rows), -1)
+        scores: FloatArray = predict_float32(self.model, rows, threads=self.threads)
         if self.both_classes:
             scores = np.hstack([1 - scores, scores])
         elif self.classifier and not self.probabilities:

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import dmls_core
@@ -30,7 +31,11 @@ REQUIREMENTS = "triton.txt"
 PYTHONS = ((3, 11), (3, 12))
 """Python versions that both the server's Python backend and NumPy before 2 support."""
 
-STAND_IN = Path(__file__).with_name("fil_stand_in.py")
+STAND_IN = {
+    "model.py": resources.files("dmls_core.devstack") / "fil_stand_in.py",
+    "gtil.py": resources.files("dmls_core.models") / "gtil.py",
+}
+"""Files of ``backends/fil``."""
 
 COMPLETE = "complete"
 """Written last: an environment without it is incomplete."""
@@ -91,7 +96,8 @@ def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
         (folder / COMPLETE).touch()
     # The stand-in is part of DMLS: a newer DMLS replaces it in an old environment.
     (backends / "fil").mkdir(exist_ok=True)
-    shutil.copyfile(STAND_IN, backends / "fil" / "model.py")
+    for name, source in STAND_IN.items():
+        (backends / "fil" / name).write_bytes(source.read_bytes())
     return Environment(
         program=server / "bin" / "tritonserver",
         backends=backends,

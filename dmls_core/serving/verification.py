@@ -17,7 +17,7 @@ from dmls_core.serving.client import PROTOCOLS, Protocol, TritonClient
 from dmls_core.serving.model_config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.tensors import table_tensors
-from dmls_core.serving.tolerance import rows_that_differ
+from dmls_core.serving.tolerance import LARGEST, base_tolerance, rows_that_differ
 
 BATCH = 64
 """Rows per request, after a first request with a single row."""
@@ -51,6 +51,7 @@ class GoldenRows:
         encoded: shape (n_rows, n_features).
         expected: shape (n_rows, n_outputs).
         labels: ``None`` for a regression.
+        tolerance: the model's, as the trainer recorded it.
     """
 
     model: str
@@ -60,6 +61,7 @@ class GoldenRows:
     encoded: NDArray[np.float32]
     expected: NDArray[np.float32]
     labels: list[str] | None
+    tolerance: float
 
     @classmethod
     def read(cls, repository: Repository, model: str, version: int) -> Self:
@@ -81,7 +83,12 @@ class GoldenRows:
             )
         expected = expected.reshape(len(encoded), -1)
         encoder = Encoder.from_json(encoder_json)
-        rows = cls(model, version, encoder, golden["columns"], encoded, expected, golden["labels"])
+        labels = golden["labels"]
+        # Versions written before the tolerance was recorded have that of a few trees.
+        tolerance = golden.get("tolerance", base_tolerance(classification=labels is not None))
+        if not 0 <= tolerance <= LARGEST:
+            raise ServingError(f"{model} version {version}: a tolerance of {tolerance} exceeds {LARGEST}")
+        rows = cls(model, version, encoder, golden["columns"], encoded, expected, labels, tolerance)
         rows._check_encoder()
         return rows
 
@@ -174,7 +181,9 @@ class GoldenRows:
             )
 
     def _compare(self, place: str, got: NDArray[np.float32]) -> None:
-        wrong = rows_that_differ(self.expected, got, classification=self.labels is not None)
+        wrong = rows_that_differ(
+            self.expected, got, classification=self.labels is not None, tolerance=self.tolerance
+        )
         if len(wrong):
             row = wrong[0]
             raise ServingError(

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,7 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
         code.mkdir()
         (code / "__init__.py").touch()
         shutil.copyfile(dmls_core.data.encoder.__file__, code / "encoder.py")
+        (code / "gtil.py").write_bytes((resources.files("dmls_core.models") / "gtil.py").read_bytes())
         mlflow.pyfunc.save_model(
             path=Path(scratch) / "model",
             mlflow_model=about,

@@ -1,7 +1,7 @@
 """The model that MLflow loads: the user's columns in, the user's labels out.
 
 MLflow stores this file with every logged model and runs it to load the model, without DMLS installed. The
-encoder is in ``dmls_model/encoder.py`` next to it.
+encoder and the prediction are in ``dmls_model/`` next to it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class TableModel(PythonModel):
         # The model's own code is on the path only now.
         encoder = import_module("dmls_model.encoder").Encoder
         self.encoder = encoder.from_json(json.loads(Path(context.artifacts["encoder"]).read_bytes()))
+        self.predict_float32 = import_module("dmls_model.gtil").predict_float32
         self.model = treelite.Model.deserialize(context.artifacts["checkpoint"])
 
     def predict(
@@ -39,7 +40,7 @@ class TableModel(PythonModel):
         labels = self.encoder.target.labels
         outputs = np.empty((0, 1 if labels is None else len(labels)), np.float32)
         if len(rows):
-            outputs = treelite.gtil.predict(self.model, rows).reshape(len(rows), -1).astype(np.float32)
+            outputs = self.predict_float32(self.model, rows)
         if labels is None:
             return pd.DataFrame({"prediction": outputs[:, 0]}, index=model_input.index)
         if outputs.shape[1] == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,23 @@ from dmls_core.serving.depth_predictions import TREES, predictions_by_depth
 from dmls_core.serving.forest_size import SIZE_FILE, forest_size
 from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.serving.repository_files import sha256
-from dmls_core.training.prepare import Prepared
+from dmls_core.serving.tolerance import base_tolerance
+from dmls_core.training.prepare import GOLDEN_ROWS, Prepared
 
 SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What the written files of a model predict.
+
+    Attributes:
+        predictions: of the held-out rows: (n_rows, n_classes), or (n_rows,) for values.
+        tolerance: within which a server must agree with the golden rows.
+    """
+
+    predictions: NDArray[np.float32]
+    tolerance: float
 
 
 def export_model(
@@ -37,26 +52,29 @@ def export_model(
     folder: Path,
     *,
     threads: int,
-) -> NDArray[np.float32]:
-    """Write the model's files; return their predictions of ``features``, (n_rows, n_features).
+) -> Exported:
+    """Write the model's files, and predict ``features`` with them.
 
-    A Treelite model is ``checkpoint.tl`` with ``size.json``; other export formats have other files. Raise
-    ``ServingError`` if the files do not predict ``predicted``, the fitted model's predictions.
+    ``features``: (n_rows, n_features), the golden rows first. A Treelite model is ``checkpoint.tl`` with
+    ``size.json``; other export formats have other files. Raise ``ServingError`` if the files do not
+    predict ``predicted``, the fitted model's predictions.
     """
     folder.mkdir(parents=True)
+    tolerance = base_tolerance(classification=predicted.ndim > 1)
     if engine.export_format == TREELITE:
         loaded = checkpoint.export(fitted.to_treelite(), folder / CHECKPOINT_FILE)
         (folder / SIZE_FILE).write_text(json.dumps(forest_size(loaded)))
         served = checkpoint.predict(loaded, features, threads=threads)
+        tolerance = checkpoint.tolerance(loaded, features[:GOLDEN_ROWS])
     else:
         served = np.asarray(fitted.export(folder)(features), dtype=np.float32)
-    checkpoint.check_parity(predicted, served)
-    return served
+    checkpoint.check_parity(predicted, served, tolerance)
+    return Exported(served, tolerance)
 
 
 def write_companions(
     data: Prepared,
-    served: NDArray[np.float32],
+    exported: Exported,
     task: SearchTask,
     metric: str,
     score: float,
@@ -64,21 +82,21 @@ def write_companions(
 ) -> None:
     """Write ``encoder.json``, ``golden.json``, ``model.json`` and ``baseline.json`` next to the model.
 
-    ``served`` holds the predictions of the written files for the held-out rows; ``score`` is the search's
-    ``metric`` on these rows. Raise ``ServingError`` if the encoder encodes the raw golden rows differently
-    from the training data.
+    ``score`` is the search's ``metric`` on the held-out rows. Raise ``ServingError`` if the encoder encodes
+    the raw golden rows differently from the training data.
     """
     count = len(next(iter(data.golden.values())))
     encoded = data.encoder.transform(data.golden)
     if not np.array_equal(encoded, data.test[:count], equal_nan=True):
         raise ServingError("the encoder does not encode raw rows as they were encoded for training")
-    outputs, kept = golden_predictions(folder / CHECKPOINT_FILE, encoded, served[:count])
+    outputs, kept = golden_predictions(folder / CHECKPOINT_FILE, encoded, exported.predictions[:count])
     rows = encoded[kept].tolist()
     golden = {
         "schema": SCHEMA,
         "columns": {name: [values[row] for row in kept] for name, values in data.golden.items()},
         "encoded": [[None if math.isnan(value) else value for value in row] for row in rows],
         "expected": outputs.tolist(),
+        "tolerance": exported.tolerance,
         "labels": data.labels,
     }
     about = {
@@ -100,7 +118,7 @@ def write_companions(
         "encoder.json": data.encoder.as_json(),
         "golden.json": golden,
         "model.json": about,
-        "baseline.json": with_predictions(data.profile, served, data.labels).as_json(),
+        "baseline.json": with_predictions(data.profile, exported.predictions, data.labels).as_json(),
     }.items():
         (folder / name).write_text(json.dumps(content, allow_nan=False))
 

@@ -72,11 +72,12 @@ def run_pipeline(
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
         own = fitted.predict(engine.place(data.test))
-        served = export_model(engine, fitted, data.test, own, model_folder, threads=task.threads)
+        exported = export_model(engine, fitted, data.test, own, model_folder, threads=task.threads)
+        served = exported.predictions
     trim_heap()
     with progress.phase("score"):
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
-        write_companions(data, served, task, spec.search.metric, scores.score, model_folder)
+        write_companions(data, exported, task, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, task, outcome, fitted, scores)
         result["comparison"] = compare_with_champion(spec, data, served, models[0].data.champion)
     with progress.phase("report"):

@@ -16,6 +16,7 @@ import pytest
 import treelite
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
+from dmls_core.models.gtil import predict_float32
 from dmls_core.serving import Deployment, Predictor, TritonClient, choose_scaling, predict_file
 from dmls_core.serving.model_config import SIMPLEST, Scaling, table_name
 from dmls_core.serving.options import ScalingChoice, read_scaling_choice, write_scaling_choice
@@ -169,14 +170,44 @@ def test_a_first_version_that_fails_is_taken_down(repository, client, candidate,
         Predictor(repository, client, name)
 
 
+@pytest.mark.parametrize("kind", ["forest", "booster"])
+def test_thousands_of_trees_are_verified_with_a_tolerance_of_their_own(
+    triton, repository, client, candidate, name, kind
+):
+    """The library's own answers, in float64, take the place of the golden rows'."""
+    from dmls_core.serving import checkpoint
+
+    folder = candidate()
+    rows = golden(folder)
+    x = np.asarray(rows["encoded"], np.float32)
+    y = np.random.default_rng(0).integers(0, 3, len(x))
+    if kind == "forest":
+        from sklearn.ensemble import RandomForestClassifier
+        from treelite.sklearn import import_model
+
+        fitted = RandomForestClassifier(50, max_depth=4, random_state=0).fit(x, y)
+        model = treelite.Model.concatenate([import_model(fitted)] * 100)
+    else:
+        import lightgbm
+
+        fitted = lightgbm.LGBMClassifier(
+            n_estimators=1_500, num_leaves=4, learning_rate=0.01, min_child_samples=5, verbose=-1, n_jobs=1
+        ).fit(x, y)
+        model = treelite.frontend.from_lightgbm(fitted.booster_)
+    served = checkpoint.export(model, folder / "checkpoint.tl")
+    rows["expected"] = fitted.predict_proba(x).tolist()
+    rows["tolerance"] = checkpoint.tolerance(served, x)
+    (folder / "golden.json").write_text(json.dumps(rows))
+    Deployment(repository, client, name).deploy(folder)
+    assert np.array_equal(client.infer(name, x), checkpoint.predict(served, x))
+
+
 def test_requests_go_on_while_versions_change(triton, repository, client, candidate, name):
     """Each answer, over both protocols, is one of the versions', and none fails."""
     deployment = Deployment(repository, client, name)
     known = [np.asarray(golden(candidate(seed))["expected"], np.float32)[:8] for seed in (0, 1)]
     rows = np.asarray(golden(candidate(0))["encoded"], np.float32)[:8]
-    known[1] = np.asarray(
-        treelite.gtil.predict(treelite.Model.deserialize(candidate(1) / "checkpoint.tl"), rows)
-    ).reshape(8, -1)
+    known[1] = predict_float32(treelite.Model.deserialize(candidate(1) / "checkpoint.tl"), rows)
     deployment.deploy(candidate(0))
     stop, wrong, asked = threading.Event(), [], []
 
@@ -268,7 +299,7 @@ def test_a_csv_comes_back_with_labels(repository, client, candidate, name, proto
     with target.open(newline="") as file:
         out = list(csv.DictReader(file))
     model = treelite.Model.deserialize(candidate(0) / "checkpoint.tl")
-    expected = treelite.gtil.predict(model, predictor.encoder.transform(rows)).reshape(5000, -1)
+    expected = predict_float32(model, predictor.encoder.transform(rows))
     labels = predictor.encoder.target.labels
     assert [row["id"] for row in out] == [str(i) for i in range(5000)]
     assert [row["prediction"] for row in out] == [labels[i] for i in expected.argmax(axis=1)]

@@ -15,6 +15,7 @@ import pytest
 import treelite
 
 from dmls_core.devstack.triton import STAND_IN
+from dmls_core.models import gtil
 
 
 class TritonModelException(Exception):  # noqa: N818 - Triton's own name
@@ -37,13 +38,14 @@ def stand_in() -> Any:
     stub.Logger = types.SimpleNamespace(log_info=lambda _: None)
     stub.get_input_tensor_by_name = lambda request, name: request[name]
     stub.InferenceResponse = lambda tensors: {tensor.name: tensor.array for tensor in tensors}
-    spec = importlib.util.spec_from_file_location("fil_stand_in", STAND_IN)
+    spec = importlib.util.spec_from_file_location("fil_stand_in", str(STAND_IN["model.py"]))
     module = importlib.util.module_from_spec(spec)
     sys.modules["triton_python_backend_utils"] = stub
+    sys.modules["gtil"] = gtil
     try:
         spec.loader.exec_module(module)
     finally:
-        del sys.modules["triton_python_backend_utils"]
+        del sys.modules["triton_python_backend_utils"], sys.modules["gtil"]
     return module
 
 

@@ -108,15 +108,17 @@ def test_parity_names_the_first_row_that_differs():
         checkpoint.check_parity(own, served)
 
 
-def test_parity_does_not_depend_on_the_number_of_trees():
+def test_parity_is_that_of_a_few_trees_by_default():
     own = np.array([[0.25, 0.75]])
     checkpoint.check_parity(own, own + np.array([[9e-7, -9e-7]]))
     with pytest.raises(ServingError, match="1 of 1 rows"):
         checkpoint.check_parity(own, own + np.array([[1.5e-6, -1.5e-6]]))
 
 
-def test_parity_wants_the_very_same_class():
+def test_rounding_may_choose_between_two_classes_that_tie():
     own = np.array([[0.5 + 2e-7, 0.5 - 2e-7]])
+    checkpoint.check_parity(own, own[:, ::-1])
+    own = np.array([[0.5 + 8e-7, 0.5 - 8e-7]])
     with pytest.raises(ServingError, match="1 of 1 rows"):
         checkpoint.check_parity(own, own[:, ::-1])
 

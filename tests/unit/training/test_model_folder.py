@@ -111,7 +111,7 @@ class LinearEngine(Engine):
 def test_an_engine_exports_a_format_of_its_own(tmp_path):
     fitted, folder = LinearEngine().fit(), tmp_path / "model"
 
-    served = export_model(LinearEngine(), fitted, ROWS, fitted.predict(ROWS), folder, threads=1)
+    served = export_model(LinearEngine(), fitted, ROWS, fitted.predict(ROWS), folder, threads=1).predictions
 
     assert [path.name for path in folder.iterdir()] == ["weights.npy"]
     assert np.array_equal(served, fitted.predict(ROWS))

@@ -1,0 +1,58 @@
+"""Predict with a Treelite model in single precision, as the FIL backend does on a CPU, bit for bit.
+
+``treelite.gtil.predict`` has the precision of the model's leaves: float64 for scikit-learn and LightGBM.
+The C function below it has that of its input, and the FIL backend calls it with float32.
+
+This file is copied next to the FIL stand-in and into MLflow models, so it imports nothing of DMLS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import treelite
+from numpy.typing import ArrayLike, NDArray
+from treelite.core import _LIB, _check_call
+from treelite.gtil.gtil import GTILConfig
+
+
+def predict_float32(model: treelite.Model, rows: ArrayLike, *, threads: int = -1) -> NDArray[np.float32]:
+    """Predict ``rows`` (n_rows, n_features) in float32; ``threads``: -1 is all.
+
+    The result has the shape (n_rows, n_outputs): a class each for several classes, otherwise 1. Raise
+    ``ValueError`` if the model has another number of features.
+    """
+    return _predict(model, np.ascontiguousarray(rows, dtype=np.float32), threads)
+
+
+def predict_float64(model: treelite.Model, rows: ArrayLike, *, threads: int = -1) -> NDArray[np.float64]:
+    """Predict like ``predict_float32``, but add the trees in float64: the reference for rounding errors."""
+    return _predict(model, np.ascontiguousarray(rows, dtype=np.float64), threads)
+
+
+def _predict(model: treelite.Model, rows: NDArray[Any], threads: int) -> NDArray[Any]:
+    """Predict in the precision of ``rows``, contiguous float32 or float64."""
+    if rows.ndim != 2 or rows.shape[1] != model.num_feature:
+        raise ValueError(f"the model has {model.num_feature} features, but the rows have shape {rows.shape}")
+    config = GTILConfig("default", nthread=threads)
+    shape, n_dims = ctypes.POINTER(ctypes.c_uint64)(), ctypes.c_uint64()
+    n_rows = ctypes.c_uint64(len(rows))
+    _check_call(
+        _LIB.TreeliteGTILGetOutputShape(
+            model.handle, n_rows, config.handle, ctypes.byref(shape), ctypes.byref(n_dims)
+        )
+    )
+    outputs = np.zeros([shape[i] for i in range(n_dims.value)], rows.dtype)
+    _check_call(
+        _LIB.TreeliteGTILPredict(
+            model.handle,
+            rows.ctypes.data_as(ctypes.c_void_p),
+            rows.dtype.name.encode(),
+            n_rows,
+            outputs.ctypes.data_as(ctypes.c_void_p),
+            config.handle,
+        )
+    )
+    return outputs.reshape(len(rows), int(np.prod(outputs.shape[1:])))
