@@ -64,7 +64,8 @@ def write_onnx(folder: Path, path: Path, metadata: Mapping[str, str]) -> float:
     expected = np.asarray(golden["expected"], dtype=np.float32)
     (got,) = session.run([OUTPUT], {INPUT: np.asarray(golden["encoded"], dtype=np.float32)})
     expected = expected.reshape(got.shape)
-    bad = rows_that_differ(expected, got, classification=classifier)
+    tolerance = golden.get("tolerance")
+    bad = rows_that_differ(expected, got, classification=classifier, tolerance=tolerance, ties=True)
     if len(bad):
         row = int(bad[0])
         raise ServingError(
