@@ -1,4 +1,4 @@
-"""The tolerance grows with the trees as float32 sums do, and still tells two models apart."""
+"""The tolerance grows with the trees as errors of float32 sums do, and still finds a wrong model."""
 
 from __future__ import annotations
 
