@@ -4,7 +4,7 @@ As ``backends/fil/model.py`` it serves the repositories of the genuine backend u
 parameters, tensors, shapes and refusals. Its predictions are those of the genuine backend on a CPU, bit for
 bit. It proves repository, configuration and protocol, not the genuine backend's code.
 
-It runs in a separate environment, so it imports nothing of DMLS but a copy of ``dmls_core/models/gtil.py``.
+It runs in a separate environment, so it imports nothing of DMLS but a copy of ``dmls_core/serving/gtil.py``.
 """
 
 from __future__ import annotations

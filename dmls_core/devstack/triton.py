@@ -33,7 +33,7 @@ PYTHONS = ((3, 11), (3, 12))
 
 STAND_IN = {
     "model.py": resources.files("dmls_core.devstack") / "fil_stand_in.py",
-    "gtil.py": resources.files("dmls_core.models") / "gtil.py",
+    "gtil.py": resources.files("dmls_core.serving") / "gtil.py",
 }
 """Files of ``backends/fil``."""
 

@@ -11,7 +11,7 @@ import treelite
 from numpy.typing import NDArray
 
 from dmls_core.errors import ServingError
-from dmls_core.models.gtil import predict_float32, predict_float64
+from dmls_core.serving.gtil import predict_float32, predict_float64
 from dmls_core.serving.tolerance import model_tolerance, rows_that_differ
 
 FloatArray = NDArray[np.floating[Any]]

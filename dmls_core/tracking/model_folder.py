@@ -78,7 +78,7 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
         code.mkdir()
         (code / "__init__.py").touch()
         shutil.copyfile(dmls_core.data.encoder.__file__, code / "encoder.py")
-        (code / "gtil.py").write_bytes((resources.files("dmls_core.models") / "gtil.py").read_bytes())
+        (code / "gtil.py").write_bytes((resources.files("dmls_core.serving") / "gtil.py").read_bytes())
         mlflow.pyfunc.save_model(
             path=Path(scratch) / "model",
             mlflow_model=about,

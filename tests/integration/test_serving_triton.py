@@ -16,8 +16,8 @@ import pytest
 import treelite
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.models.gtil import predict_float32
 from dmls_core.serving import Deployment, Predictor, TritonClient, choose_scaling, predict_file
+from dmls_core.serving.gtil import predict_float32
 from dmls_core.serving.model_config import SIMPLEST, Scaling, table_name
 from dmls_core.serving.options import ScalingChoice, read_scaling_choice, write_scaling_choice
 from tests.services.seaweed import free_ports

@@ -15,7 +15,7 @@ import pytest
 import treelite
 
 from dmls_core.devstack.triton import STAND_IN
-from dmls_core.models import gtil
+from dmls_core.serving import gtil
 
 
 class TritonModelException(Exception):  # noqa: N818 - Triton's own name

@@ -8,7 +8,7 @@ import treelite
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from treelite.sklearn import import_model
 
-from dmls_core.models.gtil import predict_float32, predict_float64
+from dmls_core.serving.gtil import predict_float32, predict_float64
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(300, 4)).astype(np.float32)
