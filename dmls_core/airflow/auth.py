@@ -12,17 +12,8 @@ from airflow.api_fastapi.core_api.security import GetUserDep as CurrentUser
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
 
-__all__ = [
-    "CurrentUser",
-    "DagAccessEntity",
-    "ResourceMethod",
-    "User",
-    "is_authorized",
-    "login_url",
-    "may_view_cluster",
-    "may_view_connections",
-    "readable_dags",
-]
+__all__ = ["CurrentUser", "DagAccessEntity", "ResourceMethod", "User"]
+"""Of Airflow, for those who call this module."""
 
 
 def is_authorized(

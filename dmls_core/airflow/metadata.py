@@ -23,30 +23,8 @@ from sqlalchemy.orm import Session
 
 from dmls_core.airflow.settings import BUNDLE_CLASSPATH
 
-__all__ = [
-    "DagRun",
-    "DagState",
-    "LogEvent",
-    "Session",
-    "SessionDep",
-    "TaskInstance",
-    "XCom",
-    "airflow_health",
-    "audit_events",
-    "bundle_version",
-    "create_session",
-    "dag_runs",
-    "dag_state",
-    "dag_states",
-    "pool_slots",
-    "record_event",
-    "return_values",
-    "task_counts",
-    "task_instances",
-    "tasks_by_priority",
-    "unfinished_runs",
-    "xcoms_of_runs",
-]
+__all__ = ["DagRun", "Session", "SessionDep", "TaskInstance", "create_session"]
+"""Of Airflow and SQLAlchemy, for those who call this module."""
 
 DAG_PREFIX = "dmls."
 POOL_PREFIX = "dmls_"

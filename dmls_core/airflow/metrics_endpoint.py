@@ -10,40 +10,32 @@ import os
 import secrets
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
+from prometheus_client.core import GaugeMetricFamily, Metric, SummaryMetricFamily
+from sqlalchemy import func, select
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.errors import DmlsError
+from dmls_core.monitoring.prometheus import CONTENT_TYPE, JobMetricsCollector, exposition
 from dmls_core.settings import METRICS_TOKEN
 
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import Receive, Scope, Send
-
-    from dmls_core.monitoring.prometheus import JobMetricsCollector
-
-PREFIX = "/dmls-metrics"
 FINISHED = ("success", "failed")
 
 
-async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request. Every Airflow process loads this plugin, so imports happen on the first request."""
-    from starlette.requests import Request
-
-    if scope["type"] == "http":
-        response = await answer(Request(scope))
-        await response(scope, receive, send)
+def create_app() -> Starlette:
+    """Return the app that the plugin mounts."""
+    return Starlette(routes=[Route("/{path:path}", answer)])
 
 
 async def answer(request: Request) -> Response:
     """Return the metrics, or an error if the bearer token is missing or wrong."""
-    from starlette.concurrency import run_in_threadpool
-    from starlette.responses import PlainTextResponse, Response
-
-    from dmls_core.monitoring.prometheus import CONTENT_TYPE
-
     token = os.environ.get(METRICS_TOKEN, "")
     if not token:
         return PlainTextResponse(f"set {METRICS_TOKEN} for Airflow's API server\n", 403)
@@ -61,18 +53,11 @@ async def answer(request: Request) -> Response:
 
 def metrics_text() -> str:
     """Return all metrics in the exposition format; raise ``StoreError`` if the store does not answer."""
-    from dmls_core.monitoring.prometheus import exposition
-
     return exposition([*_job_metrics().collect(), *run_metrics()])
 
 
 def run_metrics() -> Iterator[Metric]:
     """Yield the number and duration of each job's runs from Airflow's database."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-    from prometheus_client.core import GaugeMetricFamily, SummaryMetricFamily
-    from sqlalchemy import func, select
-
     labels = ("team", "job", "state")
     durations = SummaryMetricFamily("dmls_run_duration_seconds", "Duration of finished runs.", labels=labels)
     open_runs = GaugeMetricFamily("dmls_runs_open", "Queued and running runs.", labels=labels)
@@ -96,9 +81,4 @@ def run_metrics() -> Iterator[Metric]:
 
 @cache
 def _job_metrics() -> JobMetricsCollector:
-    from dmls_core.monitoring.prometheus import JobMetricsCollector
-
     return JobMetricsCollector(open_root(airflow_settings()))
-
-
-METRICS_APPS: list[dict[str, Any]] = [{"app": app, "url_prefix": PREFIX, "name": "DMLS metrics"}]

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pkgutil import resolve_name
 
 from airflow.plugins_manager import AirflowPlugin
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dmls_core.airflow.links import MlflowRunLink, ReportLink
-from dmls_core.airflow.metrics_endpoint import METRICS_APPS
 from dmls_core.airflow.priority import LeaderPriorityStrategy
 from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
-from dmls_core.web import AIRFLOW, PREFIX
+from dmls_core.web import AIRFLOW, METRICS_PREFIX, PREFIX
 
 
 class LazyApp:
-    """ASGI app that is built at its first request, since only the API server serves pages."""
+    """ASGI app that ``factory`` builds at its first request, since only the API server answers requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, factory: str) -> None:
+        self._factory = factory
         self._app: ASGIApp | None = None
         self._lock = threading.Lock()
 
@@ -31,9 +32,7 @@ class LazyApp:
     def _build(self) -> ASGIApp:
         with self._lock:
             if self._app is None:
-                from dmls_core.web.app import create_app
-
-                self._app = create_app()
+                self._app = resolve_name(self._factory)()
             return self._app
 
 
@@ -45,8 +44,12 @@ class DmlsPlugin(AirflowPlugin):
     priority_weight_strategies = [LeaderPriorityStrategy]  # noqa: RUF012
     operator_extra_links = [MlflowRunLink(), ReportLink()]  # noqa: RUF012
     fastapi_apps = [  # noqa: RUF012
-        {"app": LazyApp(), "url_prefix": PREFIX, "name": "DMLS"},
-        *METRICS_APPS,
+        {"app": LazyApp("dmls_core.web.app:create_app"), "url_prefix": PREFIX, "name": "DMLS"},
+        {
+            "app": LazyApp("dmls_core.airflow.metrics_endpoint:create_app"),
+            "url_prefix": METRICS_PREFIX,
+            "name": "DMLS metrics",
+        },
     ]
     external_views = [  # noqa: RUF012
         {

@@ -14,7 +14,8 @@ from airflow.utils.session import create_session
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from dmls_core.airflow.metrics_endpoint import PREFIX, app
+from dmls_core.airflow.metrics_endpoint import create_app
+from dmls_core.web import METRICS_PREFIX
 
 STATES = ("success", "success", "failed", "running")
 SECONDS = 30
@@ -41,5 +42,5 @@ def add_runs() -> None:
 
 if __name__ == "__main__":
     add_runs()
-    routes = [Mount(PREFIX, app)]
+    routes = [Mount(METRICS_PREFIX, create_app())]
     uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-import queue
+import os
 import shlex
-import shutil
 import tempfile
-import threading
 import time
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
@@ -169,104 +168,49 @@ def _literal(feature: object, value: Value) -> str:
 
 
 CHUNK_BYTES = 1 << 16
-MAX_CHUNKS = 16
-"""Chunks that may wait for a slow reader."""
-
-POLL_SECONDS = 0.5
-"""How often a blocked writer checks whether the reader has gone."""
-
-
-class ReaderGoneError(OSError):
-    """The client has closed the connection."""
 
 
 async def score_csv(body: AsyncIterator[bytes], model: str, file: str) -> AsyncIterator[bytes]:
     """Return the rows of a CSV with their predictions, in chunks, once the first chunk exists.
 
     Until then errors of the data or of Triton are raised here; later ones break the stream. Messages name
-    ``file``.
+    ``file``. A thread writes into a pipe: it waits for a slow reader, and fails if the reader has gone.
     """
-    folder = Path(await run_in_threadpool(tempfile.mkdtemp, prefix="dmls-score-"))
-    try:
-        source = folder / "data.csv"
+    with ExitStack() as stack:
+        source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))) / "data.csv"
         with source.open("wb") as target:
             async for part in body:
                 await run_in_threadpool(target.write, part)
-        pipe = _Pipe()
-        threading.Thread(target=_score, args=(source, model, file, pipe), daemon=True).start()
-        first = await run_in_threadpool(pipe.next)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return _stream(first, pipe, folder)
+        read_end, write_end = os.pipe()
+        pipe = stack.enter_context(os.fdopen(read_end, "rb"))
+        thread = ThreadPoolExecutor(1)
+        scored = thread.submit(_score, source, model, file, write_end)
+        thread.shutdown(wait=False)
+        first = await run_in_threadpool(pipe.read, CHUNK_BYTES)
+        if len(first) < CHUNK_BYTES:
+            await run_in_threadpool(scored.result)
+        return _stream(first, pipe, scored, stack.pop_all())
 
 
-async def _stream(first: bytes | None, pipe: _Pipe, folder: Path) -> AsyncIterator[bytes]:
-    try:
-        chunk = first
-        while chunk is not None:
+async def _stream(
+    chunk: bytes, pipe: BinaryIO, scored: Future[None], resources: ExitStack
+) -> AsyncIterator[bytes]:
+    with resources:
+        while chunk:
             yield chunk
-            chunk = await run_in_threadpool(pipe.next)
-    finally:
-        pipe.reader_gone.set()
-        shutil.rmtree(folder, ignore_errors=True)
+            chunk = await run_in_threadpool(pipe.read, CHUNK_BYTES)
+        await run_in_threadpool(scored.result)
 
 
-class _Pipe(io.TextIOBase):
-    """Text stream that one thread writes and another reads in chunks."""
-
-    def __init__(self) -> None:
-        self.reader_gone = threading.Event()
-        self._chunks: queue.Queue[bytes | Exception | None] = queue.Queue(MAX_CHUNKS)
-        self._buffer: list[str] = []
-        self._size = 0
-
-    def write(self, text: str) -> int:
-        """Write text; raise ``ReaderGoneError`` once the reader has gone."""
-        self._buffer.append(text)
-        self._size += len(text)
-        if self._size >= CHUNK_BYTES:
-            self.send_buffer()
-        return len(text)
-
-    def send_buffer(self) -> None:
-        if self._buffer:
-            self._put("".join(self._buffer).encode())
-            self._buffer, self._size = [], 0
-
-    def finish(self, error: Exception | None = None) -> None:
-        self._put(error)
-
-    def next(self) -> bytes | None:
-        """Return the next chunk, or ``None`` at the end; raise the writer's error."""
-        chunk = self._chunks.get()
-        if isinstance(chunk, Exception):
-            raise chunk
-        return chunk
-
-    def _put(self, chunk: bytes | Exception | None) -> None:
-        while not self.reader_gone.is_set():
-            try:
-                self._chunks.put(chunk, timeout=POLL_SECONDS)
-            except queue.Full:
-                continue
-            return
-        raise ReaderGoneError
-
-
-def _score(source: Path, model: str, file: str, pipe: _Pipe) -> None:
+def _score(source: Path, model: str, file: str, write_end: int) -> None:
     from dmls_core.serving import Predictor, predict_file, triton_servers
 
     settings = airflow_settings()
     try:
-        with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
-            predictor = Predictor(open_repository(settings), servers[0], model)
-            predict_file(predictor, source, cast("TextIO", pipe))
-            pipe.send_buffer()
-        pipe.finish()
-    except ReaderGoneError:
-        return
+        with (
+            os.fdopen(write_end, "w", encoding="utf-8", newline="") as target,
+            triton_servers(settings.triton_http, settings.triton_grpc) as servers,
+        ):
+            predict_file(Predictor(open_repository(settings), servers[0], model), source, target)
     except UserError as error:
-        pipe.finish(type(error)([replace(problem, file=file) for problem in error.issues]))
-    except Exception as error:  # noqa: BLE001 - the reader raises it
-        pipe.finish(error)
+        raise type(error)([replace(problem, file=file) for problem in error.issues]) from error

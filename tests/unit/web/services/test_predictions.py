@@ -1,0 +1,87 @@
+"""A scored CSV is streamed while it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
+from typing import TextIO
+
+import pytest
+
+from dmls_core import serving
+from dmls_core.airflow.settings import AirflowSettings
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.web.services import predictions
+
+LINE = "x" * 99 + "\n"
+
+
+@pytest.fixture
+def predict(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Callable[[Callable[[TextIO], None]], None]:
+    """Replace the prediction of a file by a function that writes to the answer."""
+    settings = AirflowSettings(root=str(tmp_path), triton_repository=str(tmp_path), runner="process")
+    monkeypatch.setattr(predictions, "airflow_settings", lambda: settings)
+    monkeypatch.setattr(serving, "triton_servers", lambda *_: nullcontext([None]))
+    monkeypatch.setattr(serving, "Predictor", lambda *_: None)
+    return lambda write: monkeypatch.setattr(serving, "predict_file", lambda _, __, target: write(target))
+
+
+async def body() -> AsyncIterator[bytes]:
+    yield b"a,b\n1,2\n"
+
+
+async def score(most: int = 1000) -> list[bytes]:
+    """Return the chunks of the answer, at most ``most`` of them."""
+    chunks = []
+    stream = await predictions.score_csv(body(), "lab.iris", "rows.csv")
+    async for chunk in stream:
+        chunks.append(chunk)
+        if len(chunks) == most:
+            await stream.aclose()
+            break
+    return chunks
+
+
+def test_the_answer_is_whole_and_in_chunks(predict):
+    predict(lambda target: target.writelines([LINE] * 5000))
+    chunks = asyncio.run(score())
+    assert b"".join(chunks) == LINE.encode() * 5000
+    assert len(chunks) > 5
+
+
+def test_an_error_in_the_first_rows_names_the_users_file(predict):
+    def fail(target: TextIO) -> None:
+        target.write(LINE)
+        raise DataError(ValidationIssue("is not a number", file="data.csv", line=2))
+
+    predict(fail)
+    with pytest.raises(DataError) as raised:
+        asyncio.run(predictions.score_csv(body(), "lab.iris", "rows.csv"))
+    assert raised.value.issues[0].file == "rows.csv"
+
+
+def test_a_later_error_breaks_the_stream(predict):
+    def fail(target: TextIO) -> None:
+        target.writelines([LINE] * 5000)
+        raise ConnectionError("Triton is down")
+
+    predict(fail)
+    with pytest.raises(ConnectionError, match="Triton is down"):
+        asyncio.run(score())
+
+
+def test_scoring_ends_when_the_client_has_gone(predict):
+    ended = threading.Event()
+
+    def endless(target: TextIO) -> None:
+        try:
+            while True:
+                target.write(LINE)
+        finally:
+            ended.set()
+
+    predict(endless)
+    assert len(asyncio.run(score(most=2))) == 2
+    assert ended.wait(10)
