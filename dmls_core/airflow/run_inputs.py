@@ -42,13 +42,8 @@ class RunInputs:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> RunInputs:
         """Build the inputs from the result of ``as_json``."""
-        interval = fields["interval"]
-        return cls(
-            run_key=fields["run_key"],
-            data=tuple(DataObject(**item) for item in fields["data"]),
-            interval=(interval[0], interval[1]) if interval else None,
-            since=fields["since"],
-        )
+        interval, data = fields["interval"], tuple(DataObject(**item) for item in fields["data"])
+        return cls(**fields | {"data": data, "interval": tuple(interval) if interval else None})
 
 
 @dataclass(frozen=True)

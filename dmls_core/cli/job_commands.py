@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,7 +85,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
 
     rows = job_rows(open_root())
     if as_json:
-        print_json({"schema": 1, "jobs": [row.as_json() for row in rows]})
+        print_json({"schema": 1, "jobs": [asdict(row) for row in rows]})
         return
     if not rows:
         out.print("no jobs yet: upload a spec and its data, for example with `dmls submit`")

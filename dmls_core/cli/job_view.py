@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -41,10 +41,6 @@ class JobRow:
             return ""
         updated = datetime.fromisoformat(self.updated).astimezone(UTC)
         return f"{ago((datetime.now(UTC) - updated).total_seconds())} ago"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the row as JSON."""
-        return asdict(self)
 
 
 def job_rows(store: Store) -> list[JobRow]:

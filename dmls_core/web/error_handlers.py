@@ -42,8 +42,8 @@ STATUSES: tuple[tuple[type[DmlsError], HTTPStatus], ...] = (
 def add_handlers(app: FastAPI) -> None:
     """Register the handlers of this module with ``app``."""
     app.add_exception_handler(DmlsError, _dmls)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]
     app.add_exception_handler(Exception, _crash)
 
 
@@ -71,9 +71,7 @@ async def _dmls(request: Request, error: Exception) -> Response:
     return problem_response(request, status, str(error), problems)
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
+async def _http(request: Request, error: HTTPException) -> Response:
     if error.status_code == HTTPStatus.UNAUTHORIZED and not is_api(request):
         return RedirectResponse(_login_url(request), HTTPStatus.SEE_OTHER)
     response = problem_response(request, error.status_code, str(error.detail))
@@ -89,9 +87,7 @@ def _login_url(request: Request) -> str:
     return f"{url}{'&' if '?' in url else '?'}{urlencode({'next': str(request.url)})}"
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
-    if not isinstance(error, RequestValidationError):
-        raise error
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
     problems = [
         ValidationIssue(
             entry["msg"], key=".".join(map(str, entry["loc"])), found=_excerpt(entry.get("input", ""))

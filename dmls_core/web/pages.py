@@ -114,18 +114,16 @@ SEES_EVENTS = [Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
 @job_router.get("", dependencies=SEES_RUNS)
 def overview_page(caller: JobViewer, session: SessionDep, request: Request, part: str = "") -> HTMLResponse:
     """Show the job with its latest run; with ``part``, only what changes during the run."""
-    job = _read(session, caller)
     runs = read_runs(session, caller.team, caller.name, limit=1)
-    details = _run_details(session, caller, runs[0].run_id) if runs else None
     template = "job_live.html" if part else "job.html"
-    return _render(request, caller, job, template, "overview", **_run_values(job, details))
+    return _run_page(request, session, caller, template, "overview", runs[0].run_id if runs else None)
 
 
 @job_router.get("/runs", dependencies=SEES_RUNS)
 def runs_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
     """List the job's runs."""
     runs = read_runs(session, caller.team, caller.name)
-    return _render(request, caller, _read(session, caller), "job_runs.html", "runs", runs=runs)
+    return _job_page(request, session, caller, "job_runs.html", "runs", runs=runs)
 
 
 @job_router.get("/compare", dependencies=SEES_RUNS)
@@ -136,11 +134,10 @@ def compare_page(
     run: Annotated[list[str] | None, Query(max_length=8)] = None,
 ) -> HTMLResponse:
     """Show runs side by side."""
-    job, run_ids = _read(session, caller), run or []
-    found = (
-        compare_runs(session, open_store(), caller.team, caller.name, run_ids) if len(run_ids) > 1 else None
-    )
-    return _render(request, caller, job, "job_compare.html", "runs", comparison=found)
+    found = None
+    if run and len(run) > 1:
+        found = compare_runs(session, open_store(), caller.team, caller.name, run)
+    return _job_page(request, session, caller, "job_compare.html", "runs", comparison=found)
 
 
 @job_router.get("/runs/{run_id}", dependencies=SEES_RUNS)
@@ -148,26 +145,22 @@ def run_page(
     caller: JobViewer, session: SessionDep, request: Request, run_id: RunId, part: str = ""
 ) -> HTMLResponse:
     """Show one run; with ``part``, only what changes during the run."""
-    job, details = _read(session, caller), _run_details(session, caller, run_id)
     template = "job_live.html" if part else "job_run.html"
-    return _render(request, caller, job, template, "runs", **_run_values(job, details))
+    return _run_page(request, session, caller, template, "runs", run_id)
 
 
 @job_router.get("/versions")
 def versions_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
     """Show the versions of spec and data with their changes."""
     versions = read_versions(open_store(), caller.team, caller.name)
-    job = _read(session, caller)
-    return _render(request, caller, job, "job_versions.html", "versions", versions=versions)
+    return _job_page(request, session, caller, "job_versions.html", "versions", versions=versions)
 
 
 @job_router.get("/history", dependencies=SEES_EVENTS)
 def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
     """Show the user actions on the job."""
-    found = read_events(session, caller.dag_id)
-    events = [(event, *describe_event(event)) for event in found]
-    job = _read(session, caller)
-    return _render(request, caller, job, "job_history.html", "history", events=events)
+    events = [(event, *describe_event(event)) for event in read_events(session, caller.dag_id)]
+    return _job_page(request, session, caller, "job_history.html", "history", events=events)
 
 
 @job_router.get("/try")
@@ -176,18 +169,19 @@ def try_page(caller: JobViewer, request: Request) -> HTMLResponse:
     return render(request, "try.html", team=caller.team, name=caller.name)
 
 
-def _read(session: Session, caller: JobCaller) -> JobDetails:
-    return read_job(session, open_store(), caller.user, caller.team, caller.name)
-
-
-def _run_details(session: Session, caller: JobCaller, run_id: str) -> RunDetails:
-    return read_run_details(session, open_store(), caller.team, caller.name, run_id)
-
-
-def _render(
-    request: Request, caller: JobCaller, job: JobDetails, template: str, tab: str, **values: Any
+def _job_page(
+    request: Request, session: Session, caller: JobCaller, template: str, tab: str, **values: Any
 ) -> HTMLResponse:
+    job = read_job(session, open_store(), caller.user, caller.team, caller.name)
     return render(request, template, job=job, caller=caller, tab=tab, **values)
+
+
+def _run_page(
+    request: Request, session: Session, caller: JobCaller, template: str, tab: str, run_id: str | None
+) -> HTMLResponse:
+    job = read_job(session, open_store(), caller.user, caller.team, caller.name)
+    view = read_run_details(session, open_store(), caller.team, caller.name, run_id) if run_id else None
+    return render(request, template, job=job, caller=caller, tab=tab, **_run_values(job, view))
 
 
 def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:

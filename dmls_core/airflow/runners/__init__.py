@@ -98,7 +98,10 @@ class TrainerOperator(BaseOperator):
         store.put(job.run_file(runner_file(trainer.worker)), json.dumps(record).encode())
         if done.code != 0:
             raise_failure(job, store, done.reason or f"exited with code {done.code}", self.plan, context)
-        return summary(job, store, trainer.worker)
+        if trainer.worker:
+            return {"worker": trainer.worker}
+        result = read_result(job, store)
+        return {name: result[name] for name in ("score", "metric", "model", "engine")}
 
     def on_kill(self) -> None:
         """Cancel the trainer and report it: when a user stops a task, Airflow calls no other callback."""
@@ -144,14 +147,6 @@ def load_runner(settings: AirflowSettings) -> Runner:
 def runner_file(worker: int) -> str:
     """Return the name of the file in the run's folder that records how a trainer ended."""
     return f"runner-{worker}.json" if worker else "runner.json"
-
-
-def summary(job: Job, store: Store, worker: int) -> dict[str, Any]:
-    """Return the result of ``search`` after exit code 0; raise ``RunnerError`` if the leader wrote none."""
-    if worker:
-        return {"worker": worker}
-    result = read_result(job, store)
-    return {name: result[name] for name in ("score", "metric", "model", "engine")}
 
 
 def raise_failure(job: Job, store: Store, reason: str, plan: Mapping[str, Any], context: Context) -> None:

@@ -231,7 +231,6 @@ EVENTS = {
     ROLLED_BACK: "rolled back",
     RETIRED: "retired the job",
     CHANGED_SPEC: "submitted a changed spec",
-    "dmls_submit": "submitted",
     "trigger_dag_run": "started a run",
     "update_hitl_detail": "answered the approval",
     "patch_dag": "changed the DAG",

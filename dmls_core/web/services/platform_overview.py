@@ -183,15 +183,7 @@ _cached: tuple[float, list[dict[str, Any]]] = (-CACHE_SECONDS, [])
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Health of a service.
-
-    Attributes:
-        name: name of the service.
-        state: ``slow`` if it did not respond in time; ``missing`` if no address is set.
-        message: its version, or what is wrong.
-        milliseconds: response time; ``None`` if it did not respond.
-        address: where it was probed.
-    """
+    """Health of a service: ``slow`` if it did not respond in time, ``missing`` if it has no address."""
 
     name: str
     state: State

@@ -31,14 +31,7 @@ class Wait:
 class Lease:
     """A slot of a pool that a trainer holds until it ends: a GPU of ``dmls_gpu``, or CPUs.
 
-    Attributes:
-        job: ``<team>/<name>``.
-        dag_id: DAG of the job.
-        run_id: ID of the run.
-        trainer: number of the trainer within its run, from 1.
-        pool: pool of the slot.
-        since: when the trainer started.
-        host: Airflow worker that runs the task.
+    ``job`` is ``<team>/<name>``, ``trainer`` its number in the run from 1, ``host`` the Airflow worker.
     """
 
     job: str

@@ -49,24 +49,15 @@ class Run:
     """One run of a job's DAG.
 
     Attributes:
-        run_id: Airflow's ID.
-        state: Airflow's state.
         kind: ``scheduled``, ``manual``, or ``backfill``.
-        started: start time, if it has started.
-        ended: end time, if it has ended.
-        asked_by: user who started it by hand.
-        changes: changes that this user made for the run.
+        asked_by: user who started it by hand; ``changes`` are theirs, for this run.
         version: version of the job.
         run_key: name of its folder; ``None`` while it selects its data.
         interval: start and end of its data interval, if it has one.
-        metric: metric of the score.
-        score: score on the holdout.
-        direction: ``maximize`` or ``minimize``.
-        registered: version of the model in MLflow.
-        served_as: version in Triton, if the model was deployed.
+        score: score on the holdout, to ``maximize`` or ``minimize``.
+        registered: version of the model in MLflow; ``served_as`` is the one in Triton.
         mlflow: URL of the run in MLflow.
         engine: ``gpu`` or ``cpu``, once it is planned.
-        trainers: number of trainers that search side by side, once it is planned.
     """
 
     run_id: str
@@ -229,13 +220,7 @@ def _run(team: str, name: str, row: DagRun, results: Results) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Files that a trainer has written into its run's folder; ``None`` for those that do not exist.
-
-    Attributes:
-        runner: how the trainer was run.
-        trials: trials that have ended, by number.
-        has_validation: whether Great Expectations' Data Docs exist.
-    """
+    """Files that a trainer has written into its run's folder; ``None`` for those that do not exist."""
 
     progress: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
