@@ -27,7 +27,7 @@ from dmls_core.errors import NotFoundError, UserError, ValidationIssue
 from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
-    from dmls_core.monitoring import Drift
+    from dmls_core.monitoring.drift import Drift
     from dmls_core.store import Store
 
 
@@ -196,7 +196,8 @@ def drift(
 ) -> None:
     """Compare new data with the training data of the served model. The exit code is 1 if it has drifted."""
     from dmls_core.cli.job_commands import open_root
-    from dmls_core.monitoring import check_files, drift_page, fetch_baseline
+    from dmls_core.monitoring.new_data import check_files, fetch_baseline
+    from dmls_core.monitoring.pages import drift_page
     from dmls_core.serving import checkpoint
     from dmls_core.store import layout
     from dmls_core.tracking import find_champion

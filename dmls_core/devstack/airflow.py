@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -17,8 +16,7 @@ from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
-from dmls_core.devstack.supervisor import Service, http_answers, http_text, last_lines
-from dmls_core.errors import PlatformError
+from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
 from dmls_core.hardware import available_cpus, find_gpus
 from dmls_core.settings import ENVIRONMENT, METRICS_TOKEN
 
@@ -219,19 +217,9 @@ def migrate(context: Context, runner: Runner, environment: dict[str, str], log: 
     version = importlib.metadata.version("apache-airflow-core")
     if schema_version(context, "airflow") == version:
         return
-    with log.open("ab") as stream:
-        try:
-            subprocess.run(
-                [sys.executable, "-P", "-m", "airflow", "db", "migrate"],
-                check=True,
-                env={**environment, **airflow_environment(context, runner)},
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                timeout=MIGRATE_SECONDS,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise PlatformError(f"airflow db migrate failed\n{last_lines(log)}\nsee {log}") from error
+    command = [sys.executable, "-P", "-m", "airflow", "db", "migrate"]
+    own = environment | airflow_environment(context, runner)
+    run_logged(command, own, log, MIGRATE_SECONDS, name="airflow db migrate")
     note_schema_version(context, "airflow", version)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
 import sys
 from pathlib import Path
 
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder
-from dmls_core.devstack.supervisor import Service, http_answers, last_lines
-from dmls_core.errors import PlatformError
+from dmls_core.devstack.supervisor import Service, http_answers, run_logged
 
 PORTS = ("mlflow",)
 UPGRADE_SECONDS = 300
@@ -48,19 +46,8 @@ def upgrade(context: Context, environment: dict[str, str], log: Path) -> None:
             "-c",
             "import os, mlflow.cli; mlflow.cli.cli(['db', 'upgrade', os.environ['URI']])",
         ]
-        with log.open("ab") as stream:
-            try:
-                subprocess.run(
-                    command,
-                    check=True,
-                    env={**environment, "URI": _backend(context)},
-                    stdin=subprocess.DEVNULL,
-                    stdout=stream,
-                    stderr=stream,
-                    timeout=UPGRADE_SECONDS,
-                )
-            except (OSError, subprocess.SubprocessError) as error:
-                raise PlatformError(f"mlflow db upgrade failed\n{last_lines(log)}\nsee {log}") from error
+        uri = {"URI": _backend(context)}
+        run_logged(command, environment | uri, log, UPGRADE_SECONDS, name="mlflow db upgrade")
 
 
 def note_upgraded(context: Context) -> None:

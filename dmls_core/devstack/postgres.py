@@ -7,7 +7,6 @@ import glob
 import os
 import pwd
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder, write_private
 from dmls_core.devstack.processes import TITLE
 from dmls_core.devstack.programs import find_program, package_folder
-from dmls_core.devstack.supervisor import Service, last_lines
+from dmls_core.devstack.supervisor import Service, run_logged
 from dmls_core.errors import PlatformError
 
 if TYPE_CHECKING:
@@ -87,22 +86,10 @@ def initialize(context: Context, environment: dict[str, str], log: Path) -> None
         *("-D", str(part), "-U", SUPERUSER, "-A", "scram-sha-256", f"--pwfile={password}"),
         *("--encoding=UTF8", "--locale=C.UTF-8"),
     ]
-    with log.open("ab") as stream:
-        try:
-            subprocess.run(
-                command,
-                check=True,
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                timeout=INITDB_SECONDS,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise PlatformError(f"initdb failed: {error}\n{last_lines(log)}\nsee {log}") from error
-        finally:
-            password.unlink()
+    try:
+        run_logged(command, environment, log, INITDB_SECONDS, folder, name="initdb")
+    finally:
+        password.unlink()
     part.rename(data)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
-from dmls_core.devstack.supervisor import last_lines
+from dmls_core.devstack.supervisor import run_logged
 from dmls_core.errors import PlatformError
 
 INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform]'"
@@ -67,19 +66,5 @@ def make_environment(
         python_program = str(folder / "bin" / "python")
         pip = [python_program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         commands = [[sys.executable, "-m", "venv", "--clear", str(folder)], [*pip, *options]]
-    with log.open("ab") as stream:
-        for command in commands:
-            try:
-                subprocess.run(
-                    command,
-                    check=True,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=stream,
-                    stderr=stream,
-                    timeout=INSTALL_SECONDS,
-                )
-            except (OSError, subprocess.SubprocessError) as error:
-                raise PlatformError(
-                    f"{' '.join(command[:3])} failed\n{last_lines(log)}\nsee {log}"
-                ) from error
+    for command in commands:
+        run_logged(command, environment, log, INSTALL_SECONDS)

@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import xmlrpc.client
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,34 @@ def wait_until(ready: Callable[[], bool], seconds: float) -> None:
             raise PlatformError(f"no answer after {seconds:.0f} s")
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE)
+
+
+def run_logged(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    seconds: float,
+    folder: Path | None = None,
+    name: str = "",
+) -> None:
+    """Run a command with its output in ``log``; raise ``PlatformError`` with the log's end if it fails."""
+    with log.open("ab") as stream:
+        try:
+            subprocess.run(
+                command,
+                check=True,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                timeout=seconds,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            failed = (name or " ".join(command[:3])) + " failed"
+            if not isinstance(error, subprocess.CalledProcessError):  # the log does not show these
+                failed += f": {error}"
+            raise PlatformError(f"{failed}\n{last_lines(log)}\nsee {log}") from error
 
 
 def last_lines(log: Path, count: int = LAST_LINES) -> str:

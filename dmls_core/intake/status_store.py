@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -84,12 +84,12 @@ def update_run_status(
     record = Registry(store).job(team, job)
     if record is None or record.state == "retired" or record.run_key != run_key:
         return False
-    for _ in range(ATTEMPTS):
-        before, etag = _read(store, team, job)
+
+    def updated(before: Status | None) -> Status | None:
         if before and before.state in {"waiting", "rejected"} and before.fingerprint != record.fingerprint:
-            return False
+            return None
         earlier = before.links if before and (before.run_key, before.run) == (run_key, run) else {}
-        status = Status(
+        return Status(
             state,
             _truncated(message),
             f"{team}/{job}",
@@ -99,12 +99,8 @@ def update_run_status(
             record.fingerprint,
             run=run,
         )
-        try:
-            _write(store, team, job, status, before, etag)
-        except ConflictError:
-            continue
-        return True
-    raise ConflictError(f"cannot update the status of {team}/{job}: other processes keep changing it")
+
+    return _change(store, team, job, updated)
 
 
 def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, str]) -> bool:
@@ -116,18 +112,29 @@ def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, s
     Raises:
         StoreError: the status could not be written.
     """
+
+    def noted(before: Status | None) -> Status | None:
+        if before is None:
+            return None
+        message = _truncated(f"{before.message.partition(NOTE)[0]}{NOTE}{note}")
+        return replace(before, message=message, links={**before.links, **links}, updated="")
+
+    return _change(store, team, job, noted)
+
+
+def _change(store: Store, team: str, job: str, changed: Callable[[Status | None], Status | None]) -> bool:
+    """Change the status, again if another process changes it meanwhile; False if ``changed`` returns None."""
     for _ in range(ATTEMPTS):
         before, etag = _read(store, team, job)
-        if before is None:
+        status = changed(before)
+        if status is None:
             return False
-        message = _truncated(f"{before.message.partition(NOTE)[0]}{NOTE}{note}")
-        status = replace(before, message=message, links={**before.links, **links}, updated="")
         try:
             _write(store, team, job, status, before, etag)
         except ConflictError:
             continue
         return True
-    raise ConflictError(f"cannot add a note to the status of {team}/{job}: other processes keep changing it")
+    raise ConflictError(f"cannot update the status of {team}/{job}: other processes keep changing it")
 
 
 def _bounded(errors: Iterable[ValidationIssue | Mapping[str, Any]]) -> tuple[ValidationIssue, ...]:

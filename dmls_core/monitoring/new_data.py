@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dmls_core.data import Encoder, encode_table
 from dmls_core.data.columns import DistinctTexts
-from dmls_core.data.encoder import category_text
+from dmls_core.data.encoder import Encoder, category_text
+from dmls_core.data.encoding import encode_table
 from dmls_core.data.files import DataFiles
 from dmls_core.data.sources import ColumnType
 from dmls_core.data.table import Table, TableColumn

@@ -17,7 +17,7 @@ from dmls_core.evaluate.comparison import paired_bootstrap
 from dmls_core.models.engines import Engine, Fitted
 from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
-from dmls_core.monitoring import with_predictions
+from dmls_core.monitoring.profile import with_predictions
 from dmls_core.search import SearchTask
 from dmls_core.serving import checkpoint
 from dmls_core.serving.checkpoint_check import HASH_KEY

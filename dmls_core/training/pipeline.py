@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data import content_hash
+from dmls_core.data.sources import content_hash
 from dmls_core.evaluate import Diagnostics, Evidence, HoldoutScores, diagnose, score_holdout
 from dmls_core.evaluate.report import render_report
 from dmls_core.hardware import trim_heap

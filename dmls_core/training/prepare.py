@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data import Encoder, encode_in_place, fit_encoder, read_table, split_holdout
+from dmls_core.data.encoder import Encoder
+from dmls_core.data.encoding import encode_in_place, fit_encoder
+from dmls_core.data.table import split_holdout
+from dmls_core.data.table_reader import read_table
 from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus
 from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import Engine
-from dmls_core.monitoring import Profile, profile_table
+from dmls_core.monitoring.profile import Profile, profile_table
 from dmls_core.search import SearchTask, Space, make_folds
 from dmls_core.search.strategies import ModelCandidate, make_candidate
 from dmls_core.spec import ModelDefinition, Spec

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from dmls_core.data import ValidationProcess
+from dmls_core.data.validation import ValidationProcess
 from dmls_core.errors import DataError, DmlsError, PlatformError, UserError, ValidationIssue
 from dmls_core.hardware import return_large_blocks
 from dmls_core.models import CATALOGUE

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.data import ValidationProcess
+from dmls_core.data.validation import ValidationProcess
 from dmls_core.errors import PlatformError
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 

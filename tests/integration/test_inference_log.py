@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dmls_core.monitoring import Values, check_files
 from dmls_core.monitoring.inference_log import (
     RequestCursor,
     collect,
@@ -18,7 +17,8 @@ from dmls_core.monitoring.inference_log import (
     list_requests,
     new_requests,
 )
-from dmls_core.monitoring.profile import profile_of
+from dmls_core.monitoring.new_data import check_files
+from dmls_core.monitoring.profile import Values, profile_of
 from dmls_core.serving import Deployment, ServingOptions, checkpoint
 from dmls_core.store import layout, open_store
 from tests.support.table_endpoint import Served, request_body

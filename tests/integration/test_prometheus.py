@@ -17,9 +17,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from dmls_core.devstack.supervisor import http_answers, wait_until
-from dmls_core.monitoring import Values, compare, drift_metrics
-from dmls_core.monitoring.profile import profile_of
-from dmls_core.monitoring.prometheus import count, decay_file, decay_metrics, drift_file
+from dmls_core.monitoring.drift import compare
+from dmls_core.monitoring.profile import Values, profile_of
+from dmls_core.monitoring.prometheus import count, decay_file, decay_metrics, drift_file, drift_metrics
 from dmls_core.serving import Deployment, ServingOptions
 from dmls_core.store import open_store
 from tests.services.prometheus_server import Prometheus

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_core.data import Encoder
+from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DataError, SpecError, UserError
 from dmls_core.serving import checkpoint
 from dmls_core.store import open_store

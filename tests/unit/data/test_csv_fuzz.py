@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dmls_core.data import Table, read_table
 from dmls_core.data.encoder import MISSING, category_text
+from dmls_core.data.table import Table
+from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError
 from dmls_core.spec import Columns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.data import read_table
+from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError, PlatformError
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmls_core.data import TableColumn, read_table
+from dmls_core.data.table import TableColumn
+from dmls_core.data.table_reader import read_table
 from dmls_core.spec import Columns
 
 NAN = np.nan

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dmls_core.data import read_table
 from dmls_core.data.encoder import MISSING
+from dmls_core.data.table_reader import read_table
 from dmls_core.data.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits

@@ -9,17 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.data import (
-    CategoryFeature,
-    Encoder,
-    NumberFeature,
-    Table,
-    TableColumn,
-    Target,
-    encode_in_place,
-    encode_table,
-    fit_encoder,
-)
+from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.data.encoding import encode_in_place, encode_table, fit_encoder
+from dmls_core.data.table import Table, TableColumn
 
 NAN = math.nan
 TABLE = Table(

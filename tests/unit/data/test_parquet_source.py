@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dmls_core.data import TableColumn, read_table
+from dmls_core.data.table import TableColumn
+from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError
 from dmls_core.spec import Columns
 

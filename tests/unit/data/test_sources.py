@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dmls_core.data import read_table
+from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError
 from dmls_core.spec import Columns
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmls_core.data import split_holdout
+from dmls_core.data.table import split_holdout
 from dmls_core.errors import DataError
 
 TARGET = np.array([0] * 50 + [1] * 30 + [2] * 20)

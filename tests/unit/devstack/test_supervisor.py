@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
-from dmls_core.devstack.supervisor import Stop, Supervisor
+from dmls_core.devstack.supervisor import Stop, Supervisor, run_logged
 from dmls_core.errors import PlatformError
 
 
@@ -88,3 +88,19 @@ def test_without_a_supervisor_calls_fail_clearly(tmp_path: Path):
     assert not gone.answers()
     with pytest.raises(PlatformError, match="does not answer"):
         gone.states()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ([sys.executable, "-c", "print('no space'); raise SystemExit(3)"], r"make failed\nno space\nsee "),
+        (["/nonexistent"], r"make failed: .*No such file"),
+        (
+            [sys.executable, "-c", "import time; time.sleep(60)"],
+            r"make failed: .*timed out after 0\.\d+ seconds",
+        ),
+    ],
+)
+def test_a_failed_command_shows_why_and_the_end_of_its_log(tmp_path: Path, command: list[str], message: str):
+    with pytest.raises(PlatformError, match=message):
+        run_logged(command, {}, tmp_path / "log", 0.5 if "60" in command[-1] else 30, name="make")

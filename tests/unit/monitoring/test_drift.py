@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from dmls_core.monitoring import Profile, Values, compare
-from dmls_core.monitoring.profile import profile_of
+from dmls_core.monitoring.drift import compare
+from dmls_core.monitoring.profile import Profile, Values, profile_of
 
 COLUMNS = 50
 TRAINED, NEW = 2000, 500

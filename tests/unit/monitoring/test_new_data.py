@@ -8,8 +8,9 @@ import pytest
 
 from dmls_core.data.table import Table, TableColumn
 from dmls_core.errors import DataError
-from dmls_core.monitoring import Profile, compare, profile_table, read_new_data
-from dmls_core.monitoring.profile import ROWS
+from dmls_core.monitoring.drift import compare
+from dmls_core.monitoring.new_data import read_new_data
+from dmls_core.monitoring.profile import ROWS, Profile, profile_table
 
 HEADER = "size,color,flag,kind\n"
 

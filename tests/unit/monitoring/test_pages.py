@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from dmls_core.monitoring import Values, compare, drift_page
-from dmls_core.monitoring.pages import decay_page
-from dmls_core.monitoring.profile import profile_of
+from dmls_core.monitoring.drift import compare
+from dmls_core.monitoring.pages import decay_page, drift_page
+from dmls_core.monitoring.profile import Values, profile_of
 
 HOSTILE = "</style><script>alert(1)</script>\"'&{{7*7}}\n\\ \ud800\u202e"
 

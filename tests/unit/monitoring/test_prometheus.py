@@ -9,14 +9,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dmls_core.errors import StoreError
-from dmls_core.monitoring import Values, compare, drift_metrics
-from dmls_core.monitoring.profile import profile_of
+from dmls_core.monitoring.drift import compare
+from dmls_core.monitoring.profile import Values, profile_of
 from dmls_core.monitoring.prometheus import (
     COUNTER_HELP,
     JobMetricsCollector,
     count,
     decay_metrics,
     drift_file,
+    drift_metrics,
     encodable,
     exposition,
     gauge,
