@@ -60,6 +60,10 @@ class Trial:
     model: str = ""
     bracket: int = 0
 
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Trial:
+        """Return the trial itself, which is immutable: Optuna copies the attributes of trials often."""
+        return self
+
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``trials/NNNNN.json``."""
         return {"schema": SCHEMA, **asdict(self), "values": list(self.values)}

@@ -54,8 +54,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 def one(folder: Path, case: str) -> Row:
     """Train once; the CPU of search and refit is taken apart from everything else's."""
-    # `steps` is patched before `work`, which takes its steps from it, is imported.
-    from dmls_core.training import TrainRequest, steps, train
+    from dmls_core.training import TrainRequest, pipeline, train
 
     spent = {"search": 0.0}
 
@@ -69,7 +68,7 @@ def one(folder: Path, case: str) -> Row:
 
         return call
 
-    steps.search, steps.refit = timed(steps.search), timed(steps.refit)
+    pipeline.search_models, pipeline.refit = timed(pipeline.search_models), timed(pipeline.refit)
     request = TrainRequest(f"{folder}/{case}.toml", (f"{folder}/{case}.csv",), f"{folder}/{case}-out")
     result = train(request, progress=lambda _: None)
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

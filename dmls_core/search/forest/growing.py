@@ -16,7 +16,7 @@ from dmls_core.models.engines.base import Array, refusal
 from dmls_core.models.trees import FlatTrees, read_trees
 from dmls_core.search.forest.scoring import ForestScorer, ScoringSplit
 from dmls_core.search.forest.space import PartitionedSpace, restrictiveness
-from dmls_core.search.forest.trees import Nodes, Tree, TreeBuilder, build_trees
+from dmls_core.search.forest.trees import Nodes, Tree, TreeBuilder, build_trees, trees_before_builder
 from dmls_core.search.task import SearchTask
 from dmls_core.spec.definitions import Scalar
 
@@ -25,9 +25,6 @@ NODE_BYTES = 64
 
 CHUNK = 2**18
 """Numbers that are copied at once, for rows that descend a tree or predictions that are summed."""
-
-CHECKED = 2
-"""Trees that scikit-learn's forest grows itself, with all its checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +82,9 @@ class IncrementalForest(ForestScorer):
         """Grow to ``trees`` trees; see ``ForestScorer.grow``."""
         if trees <= self.trees:
             return
-        if self.trees < CHECKED < trees:
-            self.grow(CHECKED)
+        grown_itself = trees_before_builder(self._forest)
+        if self._builder is None and self.trees <= grown_itself < trees:
+            self.grow(grown_itself)
             self._builder = TreeBuilder.of(self._forest, self._split.features, self._split.target)
         if self._builder is None:
             for tree, counts in self._fit(trees):
@@ -101,7 +99,7 @@ class IncrementalForest(ForestScorer):
         import sklearn
 
         before = self.trees
-        self._forest.set_params(n_estimators=trees)
+        self._forest.n_estimators = trees
         try:
             # The first fit has checked the data: on few rows, a second check takes longer than the trees.
             with (

@@ -180,15 +180,14 @@ class TreeBuilder:
 
     @classmethod
     def of(cls, forest: Any, features: NDArray[np.float32], target: NDArray[Any]) -> TreeBuilder | None:  # noqa: ANN401
-        """Return the builder of a forest with two trees; ``None`` if it must grow its trees itself."""
+        """Return the builder of a forest with ``trees_before_builder`` trees; ``None`` if it cannot be used."""
         template = forest.estimators_[0]
         plain = template.max_leaf_nodes is None and template.ccp_alpha == 0
         if not plain or not np.isfinite(features.sum(dtype=np.float64)):
             return None
         codes = np.unique(target, return_inverse=True)[1] if hasattr(template, "classes_") else target
         builder = cls(forest, features, np.ascontiguousarray(codes.reshape(-1, 1), np.float64))
-        weights = getattr(forest, "class_weight", None)
-        kind = str((type(forest), template.criterion, forest.bootstrap, weights))
+        kind = _kind(forest)
         if kind not in _verified:
             _verified[kind] = builder.matches_scikit_learn()
         return builder if _verified[kind] else None
@@ -258,6 +257,16 @@ class TreeBuilder:
         each = np.zeros(self._classes)
         each[present] = drawn.sum() / (present.sum() * drawn[present])
         return np.asarray(counts * each[self.target[:, 0].astype(np.intp)])
+
+
+def trees_before_builder(forest: Any) -> int:  # noqa: ANN401 - scikit-learn is not typed
+    """Return how many trees a forest grows itself: a template, and one to compare if its kind is new."""
+    return 1 if _verified.get(_kind(forest)) else 2
+
+
+def _kind(forest: Any) -> str:  # noqa: ANN401 - scikit-learn is not typed
+    weights = getattr(forest, "class_weight", None)
+    return str((type(forest), forest.criterion, forest.bootstrap, weights))
 
 
 def build_trees(
