@@ -18,7 +18,7 @@ from dmls_core.models.engines import Engine, Fitted
 from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
 from dmls_core.monitoring.profile import with_predictions
-from dmls_core.search import SearchTask
+from dmls_core.search.task import SearchTask
 from dmls_core.serving import checkpoint
 from dmls_core.serving.checkpoint_check import HASH_KEY
 from dmls_core.serving.depth_predictions import TREES, predictions_by_depth

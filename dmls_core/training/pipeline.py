@@ -18,7 +18,7 @@ from dmls_core.evaluate.report import render_report
 from dmls_core.hardware import trim_heap
 from dmls_core.models.engines import Fitted
 from dmls_core.models.engines.base import TREELITE
-from dmls_core.search import SearchOutcome, SearchTask
+from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.serving.card import write_card
 from dmls_core.spec import Spec
 from dmls_core.store import layout

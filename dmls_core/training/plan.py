@@ -20,7 +20,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.models.engines.base import TREELITE
-from dmls_core.search import Space
+from dmls_core.search.task import Space
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
 from dmls_core.spec.spec import ModelSearch

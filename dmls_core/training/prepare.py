@@ -20,8 +20,8 @@ from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import Engine
 from dmls_core.monitoring.profile import Profile, profile_table
-from dmls_core.search import SearchTask, Space, make_folds
 from dmls_core.search.strategies import ModelCandidate, make_candidate
+from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.training.champion import Champion, ChampionPredictions, fetch_champion
 from dmls_core.training.request import Job

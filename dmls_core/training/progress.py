@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from dmls_core.search import SearchTask, Trial
-from dmls_core.search.callbacks import SearchProgress
 from dmls_core.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from dmls_core.search.callbacks import SearchProgress
+    from dmls_core.search.task import SearchTask
+    from dmls_core.search.trial import Trial
 
 SCHEMA = 1
 

@@ -23,7 +23,7 @@ from dmls_core.errors import (
     UserError,
     ValidationIssue,
 )
-from dmls_core.search import Trial
+from dmls_core.search.trial import Trial
 from dmls_core.store import Store, layout
 
 SCHEMA = 1

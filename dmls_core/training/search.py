@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import PlatformError, StoreError
-from dmls_core.search import SearchOutcome, Trial, contiguous_trials
 from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.strategies import ModelCandidate
+from dmls_core.search.task import SearchOutcome
+from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.settings import QUEUE_VARIABLE
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import has_waiting_run

@@ -27,9 +27,9 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score, tra
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search import SearchTask, Space, make_folds
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies import make_candidate
+from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
-from dmls_core.search import Fold, SearchTask, Space, Trial
 from dmls_core.search.database import StudyDatabase
 from dmls_core.search.objective import Objective
 from dmls_core.search.optimize import Worker, optimize
 from dmls_core.search.strategies import ModelCandidate, SearchStrategy
 from dmls_core.search.study import SearchStudy, remove_studies
+from dmls_core.search.task import Fold, SearchTask, Space
+from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Choice, Range
 from dmls_core.store import layout, open_store
 from dmls_core.training.run_folder import RunFolder
@@ -92,8 +93,8 @@ def forest(n_trials: int) -> ModelCandidate:
     """Return a real forest whose whole space is tried, so that nothing depends on the clock."""
     from dmls_core.evaluate import scorer
     from dmls_core.models.catalogue import load_engine
-    from dmls_core.search import make_folds
     from dmls_core.search.strategies import make_candidate
+    from dmls_core.search.task import make_folds
 
     model = CATALOGUE["random-forest-classifier"]
     generator = np.random.default_rng(0)

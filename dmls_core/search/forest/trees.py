@@ -180,7 +180,7 @@ class TreeBuilder:
 
     @classmethod
     def of(cls, forest: Any, features: NDArray[np.float32], target: NDArray[Any]) -> TreeBuilder | None:  # noqa: ANN401
-        """Return the builder of a forest with ``trees_before_builder`` trees; ``None`` if it cannot be used."""
+        """Return the builder of a forest with ``trees_before_builder`` trees; ``None`` if it is unusable."""
         template = forest.estimators_[0]
         plain = template.max_leaf_nodes is None and template.ccp_alpha == 0
         if not plain or not np.isfinite(features.sum(dtype=np.float64)):

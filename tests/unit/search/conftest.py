@@ -12,7 +12,7 @@ import pytest
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
-from dmls_core.search import Fold, SearchTask
+from dmls_core.search.task import Fold, SearchTask
 
 Params = dict[str, Any]
 

@@ -16,11 +16,12 @@ from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.xgboost import XGBoostEngine
-from dmls_core.search import SearchTask, Space, Trial, make_folds
 from dmls_core.search.boosting import KEPT, BinnedFolds, BoostingObjective
 from dmls_core.search.learning_curve import SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies import make_candidate
+from dmls_core.search.task import SearchTask, Space, make_folds
+from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range
 
 FAMILIES = ["xgboost", "lightgbm"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.search import Space, Trial
 from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies import ModelCandidate, SearchStrategy
+from dmls_core.search.task import Space
+from dmls_core.search.trial import Trial
 from dmls_core.spec import Range
 from dmls_core.spec.tables import EarlyStop, Search
 from tests.unit.search.conftest import make_task

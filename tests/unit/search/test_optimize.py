@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
-from dmls_core.search import Space, Trial
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.optimize import pick_winner, search
 from dmls_core.search.storage import LocalStorage
 from dmls_core.search.strategies import ModelCandidate, SearchStrategy, make_candidate
 from dmls_core.search.study import SearchStudy
+from dmls_core.search.task import Space
+from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range
 from tests.unit.search.conftest import make_task, refuses
 from tests.unit.search.forest.conftest import make_task as make_forest_task

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
-from dmls_core.search import Space, make_folds
-from dmls_core.search.task import grid_points, grid_values
+from dmls_core.search.task import Space, grid_points, grid_values, make_folds
 from dmls_core.spec import Choice, Range
 
 

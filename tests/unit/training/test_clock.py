@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.errors import DataError
-from dmls_core.search import Trial
+from dmls_core.search.trial import Trial
 from dmls_core.store import open_store
 from dmls_core.training.run_folder import STARTS, RunFolder, SearchClock
 

@@ -8,7 +8,7 @@ import pytest
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.monitoring.profile import Profile
-from dmls_core.search import Space
+from dmls_core.search.task import Space
 from dmls_core.spec.definitions import Choice, Range
 from dmls_core.training.plan import estimate_largest_fit, sizes_of
 from dmls_core.training.prepare import Prepared

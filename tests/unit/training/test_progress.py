@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmls_core.search import Trial
 from dmls_core.search.callbacks import SearchProgress
+from dmls_core.search.trial import Trial
 from dmls_core.store import open_store
 from dmls_core.training import progress as progress_module
 from dmls_core.training.progress import Progress, duration, format_score

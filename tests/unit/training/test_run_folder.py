@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.errors import DataError, PlatformError, StoreError, UserError, ValidationIssue
-from dmls_core.search import Trial
-from dmls_core.search.trial import Surface
+from dmls_core.search.trial import Surface, Trial
 from dmls_core.store import open_store
 from dmls_core.training.run_folder import RunFolder
 

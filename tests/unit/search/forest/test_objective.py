@@ -10,10 +10,11 @@ import pytest
 
 from dmls_core.errors import DataError
 from dmls_core.models.metrics import metrics_of
-from dmls_core.search import Space, Trial
 from dmls_core.search.callbacks import SearchProgress
 from dmls_core.search.forest import scoring
 from dmls_core.search.forest.objective import Configuration
+from dmls_core.search.task import Space
+from dmls_core.search.trial import Trial
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, SPACE, make_task, search

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.search import Space
 from dmls_core.search.forest.space import axis, partition_space
+from dmls_core.search.task import Space
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import make_task
 

@@ -14,12 +14,12 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from dmls_core.search import Space
 from dmls_core.search.forest import growing, trees
 from dmls_core.search.forest.growing import IncrementalForest
 from dmls_core.search.forest.scoring import ScoringData, ScoringSplit
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.forest.trees import Nodes, TreeBuilder, build_trees, prune_tree, trees_equal
+from dmls_core.search.task import Space
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, make_task
 
