@@ -8,7 +8,7 @@ from dmls_core.airflow import monitor_dag
 from dmls_core.airflow.settings import airflow_settings
 
 
-def test_jobs_start_after_the_look_and_notes_do_not_wait_for_them():
+def test_retraining_waits_for_the_comparison_and_settle_does_not_wait_for_it():
     dag = monitor_dag.monitor_dag()
     assert dag.task_dict["compare"].downstream_task_ids == {"retrain", "settle"}
     assert dag.task_dict["retrain"].downstream_task_ids == set()

@@ -32,7 +32,7 @@ RESULT = {
 
 
 def finish(store, team: str, name: str, state: str, message: str = "done", errors: tuple = ()) -> None:
-    """Admit a drop and end its run, as the platform does."""
+    """Admit a submission and end its run, as the platform does."""
     end = time.monotonic() + 120
     while (outcome := admit(store, team, name)).record is None:
         assert time.monotonic() < end, outcome
