@@ -80,15 +80,6 @@ def debugging() -> bool:
     return ProcessSettings.from_environment().debug not in ("", "0")
 
 
-def ago(seconds: float) -> str:
-    """Return a duration as text: ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
-    for size, word in ((172800.0, "days"), (7200.0, "h"), (120.0, "min")):
-        if seconds >= size:
-            unit = {"days": 86400.0, "h": 3600.0, "min": 60.0}[word]
-            return f"{seconds / unit:.0f} {word}"
-    return f"{max(0.0, seconds):.0f} s"
-
-
 def facts(rows: Iterable[tuple[str, Any]]) -> None:
     """Print names and values in two columns, without rows that have no value."""
     shown = [(name, str(value)) for name, value in rows if value not in (None, "")]

@@ -23,6 +23,7 @@ from dmls_core.cli.console import (
     print_json,
 )
 from dmls_core.errors import NotFoundError, PlatformError, UserError, ValidationIssue
+from dmls_core.html.formats import ago
 from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ def list_jobs(as_json: JsonOption = False) -> None:
     for row in rows:
         color = COLORS.get(row.state, "default")
         version = str(row.version or "")
-        table.add_row(escape(row.job), f"[{color}]{row.state}[/]", version, row.age, escape(row.message))
+        table.add_row(
+            escape(row.job), f"[{color}]{row.state}[/]", version, ago(row.updated), escape(row.message)
+        )
     out.print(table, soft_wrap=False)
 
 

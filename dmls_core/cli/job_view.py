@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from dmls_core.airflow import approval
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.cli.console import JobName, ago
+from dmls_core.cli.console import JobName
 from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.intake import Status, read_status
@@ -33,14 +32,6 @@ class JobRow:
     version: int | None
     run_key: str | None
     updated: str
-
-    @property
-    def age(self) -> str:
-        """Return the age of the status as text."""
-        if not self.updated:
-            return ""
-        updated = datetime.fromisoformat(self.updated).astimezone(UTC)
-        return f"{ago((datetime.now(UTC) - updated).total_seconds())} ago"
 
 
 def job_rows(store: Store) -> list[JobRow]:

@@ -23,6 +23,7 @@ from dmls_core.cli.console import (
     say,
 )
 from dmls_core.errors import SubmissionError, UserError, ValidationIssue
+from dmls_core.html.formats import duration, file_size
 from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
@@ -108,36 +109,20 @@ def plan(spec: SpecArgument, data: Annotated[list[Path], DataArguments], as_json
 def _lines(plan: RunPlan) -> list[tuple[str, Any]]:
     search = max(model.search_seconds for model in plan.models)
     lines = [
-        ("data", f"{plan.rows:,} rows, {plan.features} features, {_size(plan.matrix_bytes)} as a matrix"),
+        ("data", f"{plan.rows:,} rows, {plan.features} features, {file_size(plan.matrix_bytes)} as a matrix"),
         ("trials", f"{plan.trials}"),
-        ("time", f"about {_duration(plan.seconds)}, of which the search takes at most {_duration(search)}"),
-        ("memory", f"about {_size(plan.memory_bytes)}"),
+        ("time", f"about {duration(plan.seconds)}, of which the search takes at most {duration(search)}"),
+        ("memory", f"about {file_size(plan.memory_bytes)}"),
     ]
     for model in plan.models:
         lines += [
             ("model", model.name),
             ("engine", f"{model.engine} ({model.why})" if model.why else model.engine),
             ("searched", ", ".join(model.searched) or "nothing"),
-            ("largest fit", f"about {_duration(model.fit_seconds)}"),
-            ("largest model", f"about {_size(model.model_bytes)} in Triton"),
+            ("largest fit", f"about {duration(model.fit_seconds)}"),
+            ("largest model", f"about {file_size(model.model_bytes)} in Triton"),
         ]
     return lines
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 10:
-        return f"{max(seconds, 0.1):.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 SHOWN = 20

@@ -1,10 +1,11 @@
-"""Numbers, texts and tables as pages show them."""
+"""Numbers, texts, times and tables as pages and commands show them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 
 NAME_LENGTH = 60
@@ -78,6 +79,41 @@ def cell(value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return number(value)
     return shorten(value, CELL_LENGTH)
+
+
+UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
+
+
+def ago(value: str | datetime | None) -> str:
+    """Return a time relative to now: ``3 minutes ago``, ``in 2 hours``; empty for no time."""
+    if not value:
+        return ""
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    seconds = (datetime.now(UTC) - (when if when.tzinfo else when.replace(tzinfo=UTC))).total_seconds()
+    for unit, size in UNITS:
+        if abs(seconds) >= size:
+            count = int(abs(seconds) // size)
+            length = f"{count} {unit}{'s' if count > 1 else ''}"
+            return f"{length} ago" if seconds > 0 else f"in {length}"
+    return "just now" if seconds >= 0 else "in a moment"
+
+
+def file_size(count: float) -> str:
+    """Return a number of bytes as ``3.2 MiB``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration as ``42 s``, ``3 min``, or ``2.5 h``; empty for ``None``."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 MAX_HEADER_LENGTH = 80

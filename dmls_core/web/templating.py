@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from dmls_core.html import create_environment
+from dmls_core.html.formats import ago, duration, file_size
 from dmls_core.web.services.charts import sparkline
 
 HERE = Path(__file__).parent
@@ -60,57 +61,22 @@ def _digest(name: str) -> str:
 
 
 STATE_KINDS = {
-    "waiting": "warn",
-    "rejected": "bad",
-    "accepted": "",
-    "running": "busy",
-    "awaiting approval": "wait",
-    "deployed": "good",
-    "failed": "bad",
-    "retired": "",
-    "registered": "",
-    # States of runs and tasks in Airflow
-    "success": "good",
-    "queued": "warn",
-    "scheduled": "warn",
-    "deferred": "wait",
-    "awaiting_input": "wait",
-    "upstream_failed": "bad",
-    "up_for_retry": "warn",
-    # States of trials, drift, and services
-    "finished": "good",
-    "complete": "good",
-    "pruned": "",
-    "drifted": "bad",
-    "steady": "good",
-    "too few rows": "",
-    "ok": "good",
-    "missing": "warn",
-    "broken": "bad",
-    "slow": "warn",
+    state: kind
+    for kind, states in {
+        "good": ("deployed", "success", "finished", "complete", "steady", "ok"),
+        "bad": ("rejected", "failed", "upstream_failed", "drifted", "broken"),
+        "warn": ("waiting", "queued", "scheduled", "up_for_retry", "missing", "slow"),
+        "wait": ("awaiting approval", "deferred", "awaiting_input"),
+        "busy": ("running",),
+    }.items()
+    for state in states
 }
 """CSS class of each state's badge; the badge always shows the state as text, too."""
-
-UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
 
 
 def state_kind(state: str) -> str:
     """Return the CSS class of a state's badge."""
     return STATE_KINDS.get(state, "")
-
-
-def ago(value: str | datetime | None) -> str:
-    """Return a time relative to now: ``3 minutes ago``, ``in 2 hours``; empty for no time."""
-    if not value:
-        return ""
-    when = datetime.fromisoformat(value) if isinstance(value, str) else value
-    seconds = (datetime.now(UTC) - (when if when.tzinfo else when.replace(tzinfo=UTC))).total_seconds()
-    for unit, size in UNITS:
-        if abs(seconds) >= size:
-            count = int(abs(seconds) // size)
-            length = f"{count} {unit}{'s' if count > 1 else ''}"
-            return f"{length} ago" if seconds > 0 else f"in {length}"
-    return "just now" if seconds >= 0 else "in a moment"
 
 
 def timestamp(value: str | datetime | None) -> str:
@@ -142,24 +108,6 @@ def parameter(value: object) -> str:
 def as_json(value: object, indent: int | None = None) -> str:
     """Return a value as readable JSON."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def file_size(count: float) -> str:
-    """Return a number of bytes as ``3.2 MiB``."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
-            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
-        count /= 1024
-    raise AssertionError
-
-
-def duration(seconds: float | None) -> str:
-    """Return a duration as ``42 s``, ``3 min``, or ``2.5 h``; empty for ``None``."""
-    if seconds is None:
-        return ""
-    if seconds < 90:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 FILTERS = {

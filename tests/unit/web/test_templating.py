@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dmls_core.html import formats
 from dmls_core.web import templating
 from dmls_core.web.templating import TEMPLATES, environment
 
@@ -22,10 +23,10 @@ def test_templates_escape_every_value_and_have_no_inline_scripts_or_styles():
 
 def test_ago_is_relative_to_now():
     now = datetime.now(UTC)
-    assert templating.ago(now - timedelta(seconds=5)) == "just now"
-    assert templating.ago((now - timedelta(hours=2, minutes=5)).isoformat()) == "2 hours ago"
-    assert templating.ago(now + timedelta(days=1, minutes=1)) == "in 1 day"
-    assert templating.ago("") == ""
+    assert formats.ago(now - timedelta(seconds=5)) == "just now"
+    assert formats.ago((now - timedelta(hours=2, minutes=5)).isoformat()) == "2 hours ago"
+    assert formats.ago(now + timedelta(days=1, minutes=1)) == "in 1 day"
+    assert formats.ago("") == ""
     assert templating.timestamp("2026-01-02T03:04:05+01:00") == "2026-01-02 02:04:05 UTC"
 
 
@@ -45,13 +46,13 @@ def test_numbers_and_parameters(value: object, number: str, parameter: str):
 
 
 def test_file_sizes_and_durations():
-    assert [templating.file_size(count) for count in (12, 2048, 3 << 20, 5 << 40)] == [
+    assert [formats.file_size(count) for count in (12, 2048, 3 << 20, 5 << 40)] == [
         "12 bytes",
         "2.0 KiB",
         "3.0 MiB",
         "5,120.0 GiB",
     ]
-    assert [templating.duration(seconds) for seconds in (None, 3.14, 42, 600, 9000)] == [
+    assert [formats.duration(seconds) for seconds in (None, 3.14, 42, 600, 9000)] == [
         "",
         "3.1 s",
         "42 s",
