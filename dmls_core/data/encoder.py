@@ -1,7 +1,7 @@
 """Encode raw values as the float32 matrix of a model, and decode class indices to labels.
 
 This module needs only the standard library and NumPy: a logged model contains a copy of it, so it loads
-without DMLS. The module ``encoding`` fits encoders.
+without DMLS. ``table.fit_encoder`` fits encoders.
 
 The rules are the same for values from a CSV, a list, an ndarray or a pandas Series:
 

@@ -1,15 +1,16 @@
-"""Read data files into a table, and report all their issues."""
+"""Assign the columns of data files their roles, and read the files into a table; report all issues."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dmls_core.data.column_roles import ColumnRoles, assign_roles, missing_column
 from dmls_core.data.columns import (
     EXACT_INTEGERS,
     Feature,
@@ -19,13 +20,106 @@ from dmls_core.data.columns import (
     read_feature,
     read_target,
 )
-from dmls_core.data.files import DataFiles
-from dmls_core.data.sources import ColumnIssue, ColumnType, DeviceReader, locate_issues
+from dmls_core.data.sources import ColumnIssue, ColumnType, DataFiles, DeviceReader, locate_issues
 from dmls_core.data.table import Table
-from dmls_core.errors import DataError
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns
 from dmls_core.spec.definitions import Task
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRoles:
+    """The roles of the columns that are read.
+
+    Features are in the order of the spec, or of the file if the spec names none.
+    """
+
+    features: tuple[str, ...]
+    target: str
+    categorical: frozenset[str]
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Return all columns that are read."""
+        return (*self.features, self.target)
+
+
+def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | None = 1) -> ColumnRoles:
+    """Match the columns of the spec with ``names``, the columns of the (first) file.
+
+    ``line`` is the line of the header; None if the format has no lines. Raises ``DataError`` if a column of
+    the spec is missing, a used column occurs twice, or no feature is left.
+    """
+    named = {
+        "columns.target": (columns.target,),
+        "columns.features": columns.features,
+        "columns.categorical": columns.categorical,
+        "columns.drop": columns.drop,
+        "columns.sensitive": columns.sensitive,
+        "columns.id": (columns.id,),
+        "columns.time": (columns.time,),
+        "columns.weight": (columns.weight,),
+    }
+    issues = [
+        missing_column(name, names, file, key, line)
+        for key, group in named.items()
+        for name in group
+        if name is not None and name not in names
+    ]
+    others = {columns.target, *columns.drop, columns.id, columns.time, columns.weight}
+    features = columns.features or tuple(dict.fromkeys(name for name in names if name not in others))
+    if not columns.features and "" in features:
+        issues.append(
+            ValidationIssue(
+                f"column {names.index('') + 1} has no name",
+                file=file,
+                line=line,
+                hint="name it, list [columns] features, or write the file without row numbers "
+                "(pandas: to_csv(index=False))",
+            )
+        )
+    issues += [
+        ValidationIssue(
+            "the file has this column more than once",
+            file=file,
+            line=line,
+            key=name,
+            hint="rename one of them",
+        )
+        for name in dict.fromkeys((*features, columns.target))
+        if name and names.count(name) > 1
+    ]
+    if not features:
+        issues.append(
+            ValidationIssue(
+                "no column is left as a feature",
+                file=file,
+                key="columns",
+                found=", ".join(names[:20]),
+                hint="drop fewer columns",
+            )
+        )
+    if issues:
+        raise DataError(issues)
+    return ColumnRoles(features, columns.target, frozenset(columns.categorical))
+
+
+def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> ValidationIssue:
+    """Return the issue of a column that is missing in a file."""
+    lowered = {known.lower(): known for known in reversed(names) if known}
+    close = get_close_matches(name.strip().lower(), lowered, n=1)
+    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return ValidationIssue(
+        f"column {name!r} is not in the data",
+        file=file,
+        line=line,
+        key=key,
+        found=shown,
+        expected=name,
+        hint=f"did you mean {lowered[close[0]]!r}?" if close else f"the data has: {shown}",
+    )
+
 
 _SLICE = 65_536
 """Rows copied to the matrix at a time."""
@@ -56,13 +150,13 @@ def read_table(
     """
     limits = limits or DataLimits.from_environment()
     files = DataFiles(paths, data_format, limits)
-    roles = _roles(files, columns)
+    roles = _file_roles(files, columns)
     column_types = files.column_types(roles.used)
     if unusable := [
         nested_issue(name) for name, column_type in column_types.items() if column_type == "unusable"
     ]:
         raise DataError(locate_issues(unusable, files, limits.issues))
-    types = {name: _type(name, column_types[name], roles, task) for name in roles.used}
+    types = {name: _read_type(name, column_types[name], roles, task) for name in roles.used}
     frame = files.read(types, reader)
     issues: list[ColumnIssue] = []
     features: list[Feature] = []
@@ -100,7 +194,7 @@ def read_table(
     )
 
 
-def _roles(files: DataFiles, columns: Columns) -> ColumnRoles:
+def _file_roles(files: DataFiles, columns: Columns) -> ColumnRoles:
     first, *others = files.sources
     roles = assign_roles(columns, first.names, first.path.name, first.header_line)
     if issues := [
@@ -113,7 +207,7 @@ def _roles(files: DataFiles, columns: Columns) -> ColumnRoles:
     return roles
 
 
-def _type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task) -> pl.DataType:
+def _read_type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task) -> pl.DataType:
     if column_type in ("time", "category", "text") or name in roles.categorical:
         return pl.Categorical()
     if name != roles.target:

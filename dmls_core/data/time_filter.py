@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dmls_core.data.column_roles import missing_column
 from dmls_core.data.csv_source import CsvSource
-from dmls_core.data.files import open_source
-from dmls_core.data.sources import Source
+from dmls_core.data.sources import Source, open_source
+from dmls_core.data.table_reader import missing_column
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import MISSING, category_text
-from dmls_core.data.files import DataFiles
+from dmls_core.data.sources import DataFiles
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.monitoring.inference_log import COLUMN_PREFIX
 from dmls_core.settings import DataLimits

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from dmls_core.data.columns import DistinctTexts
 from dmls_core.data.encoder import Encoder, category_text
-from dmls_core.data.encoding import encode_table
-from dmls_core.data.files import DataFiles
-from dmls_core.data.sources import ColumnType
-from dmls_core.data.table import Table, TableColumn
+from dmls_core.data.sources import ColumnType, DataFiles
+from dmls_core.data.table import Table, TableColumn, encode_table
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.monitoring.drift import Drift, compare
 from dmls_core.monitoring.profile import Column, Profile, Values, predicted

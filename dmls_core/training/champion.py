@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import CategoryFeature, Encoder
-from dmls_core.data.encoding import encode_table
 from dmls_core.data.sources import content_hash
-from dmls_core.data.table import Table
+from dmls_core.data.table import Table, encode_table
 from dmls_core.data.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.evaluate import Comparison, compare

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.data.encoding import encode_in_place, fit_encoder
-from dmls_core.data.table import split_holdout
+from dmls_core.data.table import encode_in_place, fit_encoder, split_holdout
 from dmls_core.data.table_reader import read_table
 from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus

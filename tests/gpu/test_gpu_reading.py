@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dmls_core.data.encoding import encode_table, fit_encoder
+from dmls_core.data.table import encode_table, fit_encoder
 from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError
 from dmls_core.models import engine_class

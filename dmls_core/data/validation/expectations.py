@@ -25,11 +25,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
-from dmls_core.data.column_roles import ColumnRoles, assign_roles
 from dmls_core.data.columns import DistinctTexts
 from dmls_core.data.encoder import MISSING, category_text
-from dmls_core.data.files import DataFiles
-from dmls_core.data.sources import ColumnType
+from dmls_core.data.sources import ColumnType, DataFiles
+from dmls_core.data.table_reader import ColumnRoles, assign_roles
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
 from dmls_core.spec import ColumnExpectation, Expectations, Spec

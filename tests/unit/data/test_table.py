@@ -1,14 +1,18 @@
-"""The holdout: reproducible, disjoint, and refused where a class or the data is too small."""
-
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmls_core.data.table import split_holdout
+from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.data.table import Table, TableColumn, encode_in_place, encode_table, fit_encoder, split_holdout
 from dmls_core.errors import DataError
+
+"""The holdout: reproducible, disjoint, and refused where a class or the data is too small."""
+
 
 TARGET = np.array([0] * 50 + [1] * 30 + [2] * 20)
 OPTIONS = {"holdout": 0.2, "split": "stratified", "seed": 0, "task": "classification", "folds": 3}
@@ -75,3 +79,102 @@ def test_a_class_that_is_only_held_out_is_refused():
 def test_splits_that_make_no_sense(options):
     with pytest.raises(ValueError, match="cannot split"):
         split_holdout(TARGET, **OPTIONS | options)
+
+
+"""Fitting learns from the training rows alone; a table and raw values encode alike."""
+
+
+NAN = math.nan
+TABLE = Table(
+    columns=(TableColumn("n"), TableColumn("c", ("a", "b", "z")), TableColumn("m")),
+    matrix=np.float32([[1, 0, NAN], [2, 2, NAN], [9, NAN, NAN], [NAN, 1, 5]]),
+    target_name="y",
+    target=np.array([0, 1, 0, 1]),
+    labels=("no", "yes"),
+)
+TRAIN = np.array([2, 0, 1])
+
+
+def test_with_filling():
+    encoder = fit_encoder(TABLE, TRAIN, fill_missing=True)
+    assert encoder == Encoder(
+        (NumberFeature("n", 2.0), CategoryFeature("c", ("a", "z"), -1.0), NumberFeature("m", 0.0)),
+        Target("y", ("no", "yes")),
+    )
+    matrix = encode_table(encoder, TABLE, np.arange(4))
+    np.testing.assert_array_equal(matrix, [[1, 0, 0], [2, 1, 0], [9, -1, 0], [2, -1, 5]])
+
+
+def test_without_filling():
+    encoder = fit_encoder(TABLE, TRAIN, fill_missing=False)
+    assert [feature.as_json() for feature in encoder.features] == [
+        {"name": "n", "kind": "number", "fill": None},
+        {"name": "c", "kind": "category", "categories": ["a", "z"], "missing": None, "unknown": -1.0},
+        {"name": "m", "kind": "number", "fill": None},
+    ]
+    matrix = encode_table(encoder, TABLE, np.arange(4))
+    np.testing.assert_array_equal(matrix, [[1, 0, NAN], [2, 1, NAN], [9, NAN, NAN], [NAN, -1, 5]])
+
+
+@given(st.data())
+def test_a_table_and_its_raw_values_encode_alike(data):
+    n_rows = data.draw(st.integers(2, 12))
+    numbers = st.floats(width=32, allow_infinity=False)
+    codes = st.sampled_from([0.0, 1.0, 2.0, NAN])
+    column = lambda values: data.draw(st.lists(values, min_size=n_rows, max_size=n_rows))  # noqa: E731
+    table = Table(
+        columns=(TableColumn("n"), TableColumn("c", ("1", "true", "x y"))),
+        matrix=np.ascontiguousarray(np.float32([column(numbers), column(codes)]).T),
+        target_name="y",
+        target=np.arange(n_rows, dtype=np.float64),
+    )
+    rows = np.array(data.draw(st.lists(st.integers(0, n_rows - 1), min_size=1, max_size=n_rows)))
+    encoder = fit_encoder(table, rows, fill_missing=data.draw(st.booleans()))
+    encoded = encode_table(encoder, table, np.arange(n_rows))
+    assert encoded.dtype == np.float32
+    assert encoded.flags.c_contiguous
+    np.testing.assert_array_equal(encoder.transform(table.raw(np.arange(n_rows))), encoded)
+
+
+def test_many_columns_and_rows():
+    values = np.random.default_rng(0).normal(size=(70_000, 37)).astype(np.float32)
+    values[::3, 5] = NAN
+    table = Table(tuple(TableColumn(f"x{i}") for i in range(37)), values, "y", np.arange(70_000.0))
+    rows = np.arange(0, 70_000, 2)
+    encoder = fit_encoder(table, rows, fill_missing=True)
+    middle = np.nanquantile(values[rows], 0.5, axis=0, method="lower")
+    np.testing.assert_array_equal([feature.fill for feature in encoder.features], middle)
+    assert not np.isnan(encode_table(encoder, table, rows)).any()
+
+
+def test_another_table_is_refused():
+    encoder = fit_encoder(TABLE, TRAIN, fill_missing=True)
+    other = Table((TableColumn("other"),), TABLE.matrix[:, :1], "y", TABLE.target, TABLE.labels)
+    with pytest.raises(ValueError, match="different features"):
+        encode_table(encoder, other, TRAIN)
+
+
+def test_rows_encoded_in_place_are_the_same():
+    draw = np.random.default_rng(0)
+    matrix = draw.normal(size=(150_000, 3)).astype(np.float32)
+    matrix[:, 1] = draw.integers(0, 4, len(matrix))
+    matrix[draw.random(matrix.shape) < 0.1] = np.nan
+    columns = (TableColumn("a"), TableColumn("b", ("p", "q", "r", "s")), TableColumn("c"))
+    table = Table(columns, matrix, "y", np.zeros(len(matrix)))
+    drawn = draw.random(len(matrix))
+    # Some rows are in neither part.
+    train, test = np.flatnonzero(drawn < 0.7), draw.permutation(np.flatnonzero(drawn > 0.8))
+    encoder = fit_encoder(table, train, fill_missing=True)
+    expected = [encode_table(encoder, table, rows) for rows in (train, test)]
+
+    found = encode_in_place(encoder, table, train, test)
+
+    for part, wanted in zip(found, expected, strict=True):
+        assert np.array_equal(part, wanted)
+        assert part.flags.c_contiguous
+        assert np.shares_memory(part, matrix)
+    assert not np.shares_memory(*found)
+    with pytest.raises(ValueError, match="ascending"):
+        encode_in_place(encoder, table, train[::-1], test)
+    with pytest.raises(ValueError, match="more than"):
+        encode_in_place(encoder, table, train, np.arange(len(matrix)))
