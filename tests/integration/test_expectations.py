@@ -177,7 +177,7 @@ def test_it_runs_at_low_priority_and_ends_with_the_process_that_started_it(tmp_p
     parent = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from dmls_core.data import ValidationProcess\n"
+        "from dmls_core.data.validation import ValidationProcess\n"
         "from dmls_core.spec import Spec\n"
         "import json\n"
         "spec = Spec.from_json(json.loads(sys.argv[1]))\n"

@@ -19,6 +19,13 @@ from tests.unit.serving.conftest import PlayedTriton
 CHAMPIONS = {"lab.churn": 1, "lab.iris": 1}
 
 
+@pytest.fixture(autouse=True)
+def toy_checkpoints(monkeypatch):
+    """Skip the check of checkpoints, which are no forests here, and the wait for a server's restart."""
+    monkeypatch.setattr("dmls_core.serving.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
+
+
 @pytest.fixture
 def store(tmp_path):
     return open_store(str(tmp_path / "root"))
@@ -30,18 +37,18 @@ def repository(tmp_path):
 
 
 @pytest.fixture
-def triton(repository, tmp_path):
+def server(repository, tmp_path):
     """A server that serves version 1 of two models."""
-    server = PlayedTriton(repository)
+    played = PlayedTriton(repository)
     for model in CHAMPIONS:
-        Deployment(repository, server, model).deploy(toy_model_folder(tmp_path / model))
-    return server
+        Deployment(repository, played, model).deploy(toy_model_folder(tmp_path / model))
+    return played
 
 
 @pytest.fixture
-def reconciled(store, repository, triton):
+def reconciled(store, repository, server):
     def run(champions=CHAMPIONS):
-        return reconcile_all(store, repository, [triton], lambda: champions)
+        return reconcile_all(store, repository, [server], lambda: champions)
 
     return run
 
@@ -51,50 +58,50 @@ def repairs(store, job):
     return json.loads(store.get(info.key))["counts"]["repairs"] if info else 0
 
 
-def test_nothing_is_done_if_triton_serves_the_champions(reconciled, store, triton):
-    loads = triton.loads
+def test_nothing_is_done_if_triton_serves_the_champions(reconciled, store, server):
+    loads = server.loads
     result = reconciled()
     assert (result.repaired, result.failures) == ([], [])
-    assert triton.loads == loads
+    assert server.loads == loads
     assert repairs(store, "churn") == 0
 
 
-def test_a_lost_model_is_loaded_again_and_counted_for_its_job(reconciled, store, triton):
-    del triton.served["lab.churn"]
+def test_a_lost_model_is_loaded_again_and_counted_for_its_job(reconciled, store, server):
+    del server.served["lab.churn"]
     result = reconciled()
     assert result.repaired == ["lab.churn: Triton at triton:8000 served no version"]
-    assert triton.versions("lab.churn") == (1,)
+    assert server.versions("lab.churn") == (1,)
     assert (repairs(store, "churn"), repairs(store, "iris")) == (1, 0)
 
 
-def test_a_model_without_a_champion_is_left_alone(reconciled, store, triton):
-    triton.served.clear()
+def test_a_model_without_a_champion_is_left_alone(reconciled, store, server):
+    server.served.clear()
     result = reconciled({"lab.churn": None})
-    assert (result.repaired, result.failures, triton.served) == ([], [], {})
+    assert (result.repaired, result.failures, server.served) == ([], [], {})
 
 
-def test_a_model_that_cannot_be_repaired_does_not_stop_the_others(reconciled, store, triton):
-    del triton.served["lab.iris"]
+def test_a_model_that_cannot_be_repaired_does_not_stop_the_others(reconciled, store, server):
+    del server.served["lab.iris"]
     result = reconciled({"lab.churn": 9, "lab.iris": 1})
     (failure,) = result.failures
     assert failure.startswith("lab.churn: ")
     assert "the champion of lab.churn is version 9, which the repository does not hold" in failure
-    assert triton.versions("lab.iris") == (1,)
+    assert server.versions("lab.iris") == (1,)
     assert (repairs(store, "churn"), repairs(store, "iris")) == (0, 1)
 
 
-def test_a_model_that_is_being_deployed_is_left_to_its_publisher(reconciled, repository, triton):
-    triton.served.clear()
+def test_a_model_that_is_being_deployed_is_left_to_its_publisher(reconciled, repository, server):
+    server.served.clear()
     with repository.lock("lab.churn"):
         result = reconciled()
     assert result.failures == []
-    assert triton.served.keys() == {"lab.iris", "lab.iris.table"}
+    assert server.served.keys() == {"lab.iris", "lab.iris.table"}
 
 
 def test_an_abandoned_candidate_is_removed_without_counting_a_repair(
-    reconciled, store, repository, triton, tmp_path
+    reconciled, store, repository, server, tmp_path
 ):
-    Deployment(repository, triton, "lab.churn").stage(toy_model_folder(tmp_path / "next", checkpoint=b"b"))
+    Deployment(repository, server, "lab.churn").stage(toy_model_folder(tmp_path / "next", checkpoint=b"b"))
     assert reconciled().repaired == [], "a new candidate is not abandoned"
     old = time.time() - ABANDONED.total_seconds() - 60
     os.utime(repository.root / "lab.churn.candidate/config.pbtxt", (old, old))
@@ -103,17 +110,17 @@ def test_an_abandoned_candidate_is_removed_without_counting_a_repair(
     assert repairs(store, "churn") == 0
 
 
-def test_an_alias_that_moves_meanwhile_decides(store, repository, triton, tmp_path):
+def test_an_alias_that_moves_meanwhile_decides(store, repository, server, tmp_path):
     """The champion is read again once the lock keeps publishers out."""
-    Deployment(repository, triton, "lab.churn").deploy(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
+    Deployment(repository, server, "lab.churn").deploy(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
     answers = iter([{"lab.churn": 1}, {"lab.churn": 2}])
-    result = reconcile_all(store, repository, [triton], lambda: next(answers))
-    assert (result.repaired, triton.versions("lab.churn")) == ([], (2,))
+    result = reconcile_all(store, repository, [server], lambda: next(answers))
+    assert (result.repaired, server.versions("lab.churn")) == ([], (2,))
 
 
-def test_without_mlflow_the_error_is_passed_on(store, repository, triton):
+def test_without_mlflow_the_error_is_passed_on(store, repository, server):
     def unreachable():
         raise TrackingError("MLflow does not answer")
 
     with pytest.raises(TrackingError, match="MLflow does not answer"):
-        reconcile_all(store, repository, [triton], unreachable)
+        reconcile_all(store, repository, [server], unreachable)
