@@ -181,10 +181,10 @@ def table_files(encoder: Mapping[str, Any]) -> dict[str, str]:
     The code is the same for every model; the version's ``encoder`` is data.
     """
     table = resources.files("dmls_core.serving.table")
+    code = ("model.py", "counters.py", "inference_log.py", "own_forest.py")
     return {
-        "model.py": (table / "model.py").read_text("utf-8"),
+        **{name: (table / name).read_text("utf-8") for name in code},
         "encoder.py": (resources.files("dmls_core.data") / "encoder.py").read_text("utf-8"),
-        "inference_log.py": (table / "inference_log.py").read_text("utf-8"),
         "encoder.json": json.dumps(encoder, ensure_ascii=False, allow_nan=False),
     }
 

@@ -1,11 +1,12 @@
 """The table endpoint: a table's own columns in, label and probabilities out. Run by Triton's Python backend.
 
-Every version folder of ``<team>.<job>.table`` holds copies of this file, of ``encoder.py`` and of
-``inference_log.py``, and the version's ``encoder.json``, which is data. It imports nothing else of DMLS.
+Every version folder of ``<team>.<job>.table`` holds copies of this file and of the others that it imports,
+and the version's ``encoder.json``, which is data. It imports nothing else of DMLS.
 
-Rows are encoded here and handed to the forest ``<team>.<job>`` within the server. The configuration names the
-versions that may be live, and the encoder of the very version that answers is used: when the forest changes
-version, this endpoint changes with it, without being loaded again.
+Rows are encoded here and handed to the forest ``<team>.<job>`` within the server. Few rows are predicted
+here, with a copy of the forest, if the server serves its version. The configuration names the versions that
+may be live, and the encoder of the very version that answers is used: when the forest changes version, this
+endpoint changes with it, without being loaded again.
 """
 
 from __future__ import annotations
@@ -17,9 +18,7 @@ import os
 import random
 import struct
 import sys
-import time
 import zlib
-from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,6 @@ LOG_FOLDER = "DMLS_INFERENCE_LOG"
 """Environment variable with the folder of the inference log; without it nothing is logged."""
 OWN_REQUESTS = "dmls."
 """Prefix of the ids of DMLS's own requests, which the live version answers and the log leaves out."""
-
-COUNT_SECONDS = 5.0
-"""Interval between two updates of Triton's metrics."""
 
 _LENGTH = struct.Struct("<I").unpack_from
 
@@ -61,7 +57,12 @@ class TritonPythonModel:
             for number, path in files.items()
             if number == first or path.is_file()
         ]
-        self.counts = Counts()
+        if hasattr(pb_utils, "is_model_ready"):
+            own_forest = _module(own / "own_forest.py")
+            for version in self.versions:
+                checkpoint = folder.parent / self.forest / str(version.number) / "checkpoint.tl"
+                version.own = own_forest.open_forest(checkpoint, len(version.encoder.features))
+        self.counts = _module(own / "counters.py").Counts()
         self.log = self._log(own, os.environ.get(LOG_FOLDER), parameters.get("log"))
         self.canary = self._canary(parameters.get("canary"))
 
@@ -194,6 +195,7 @@ class Version:
         features, kind = list(enumerate(self.encoder.features)), code.CategoryFeature
         self.categories = [(i, Category(code, f)) for i, f in features if isinstance(f, kind)]
         self.numbers = [(i, f) for i, f in features if not isinstance(f, kind)]
+        self.own: Any = None  # a copy of the forest in this process
         with np.errstate(over="ignore"):
             self.fills = np.array([[f.fill] for _, f in self.numbers], np.float64).astype(np.float32)
 
@@ -226,11 +228,16 @@ class Version:
     def ask(self, forest: str, encoded: list[Any]) -> tuple[Any, str]:
         """Return the forest's outputs for all rows; or ``None`` and why this version is not served."""
         good = [part for part in encoded if not isinstance(part, str)]
+        rows = np.concatenate(good) if len(good) > 1 else good[0]
+        if self.own and self.own.answers(len(rows)):
+            if not pb_utils.is_model_ready(forest, str(self.number)):
+                return None, f"{forest} version {self.number} is not served"
+            return self.own.predict(rows, len(self.texts or "1")), ""
         request = pb_utils.InferenceRequest(
             model_name=forest,
             model_version=self.number,
             requested_output_names=["output__0"],
-            inputs=[pb_utils.Tensor("input__0", np.concatenate(good) if len(good) > 1 else good[0])],
+            inputs=[pb_utils.Tensor("input__0", rows)],
             # The answer of a forest on a GPU would stay there.
             preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
         )
@@ -238,7 +245,10 @@ class Version:
         if response.has_error():
             return None, response.error().message()
         outputs = pb_utils.get_output_tensor_by_name(response, "output__0").as_numpy()
-        return outputs.reshape(sum(map(len, good)), -1), ""
+        outputs = outputs.reshape(len(rows), -1)
+        if self.own and not self.own.agrees(rows, outputs):
+            self.own = None
+        return outputs, ""
 
     def split(self, encoded: list[Any], outputs: Any) -> list[Answer]:  # noqa: ANN401
         """Split the outputs by request."""
@@ -325,34 +335,6 @@ class Challenger:
             return False
         drawn = zlib.crc32(request_id.encode()) / 2**32 if request_id else random.random()  # noqa: S311
         return drawn < self.share
-
-
-class Counts:
-    """Counters in Triton's own metrics."""
-
-    def __init__(self) -> None:
-        self._counters: list[list[Any]] = []
-        self._next = 0.0
-
-    def add(self, name: str, text: str, labels: dict[str, str], of: Any, attribute: str) -> None:  # noqa: ANN401
-        """Export ``attribute`` of an object as a counter."""
-        with suppress(pb_utils.TritonModelException):  # a server without metrics
-            family = pb_utils.MetricFamily(name=name, description=text, kind=pb_utils.MetricFamily.COUNTER)
-            self._counters.append([family, family.Metric(labels=labels), of, attribute, 0])
-
-    def update_sometimes(self) -> None:
-        """Update the metrics unless that was done recently: an update takes a fraction of a millisecond."""
-        if self._counters and time.monotonic() >= self._next:
-            self._next = time.monotonic() + COUNT_SECONDS
-            self.update()
-
-    def update(self) -> None:
-        """Add what has changed since the last update."""
-        for counter in self._counters:
-            _, metric, of, attribute, exported = counter
-            if new := getattr(of, attribute) - exported:
-                metric.increment(new)
-                counter[4] += new
 
 
 def _module(path: Path) -> Any:  # noqa: ANN401

@@ -1,0 +1,96 @@
+"""The forest of one version in the process of the table endpoint: few rows need no request to Triton then.
+
+It calls Treelite's C library, in float32 as the FIL backend does on a CPU. Python's ``treelite`` takes 0.2 s
+to import, as it imports SciPy. The file is copied into the version's folder, and imports nothing of DMLS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LARGEST_ROWS = 32
+"""From more rows on, the forest's own threads are faster than this process."""
+
+LARGEST_FILE = 64 << 20
+"""Largest checkpoint in bytes: each process of the table endpoint holds a copy."""
+
+PROOF_ROWS = 64
+"""Rows that the forest in Triton must have answered in the same way, bit for bit, before this one answers."""
+
+
+def open_forest(path: Path, n_features: int) -> OwnForest | None:
+    """Read a checkpoint; ``None`` if it is too large or not here, or Treelite is not installed."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            return None
+        package = importlib.util.find_spec("treelite")
+        if package is None or package.origin is None:
+            return None
+        library = ctypes.CDLL(str(Path(package.origin).parent / "lib" / "libtreelite.so"))
+        return OwnForest(library, path, n_features)
+    except (OSError, AttributeError, ValueError):
+        return None
+
+
+class OwnForest:
+    """A forest that must prove that it predicts as the one in Triton; use it in one thread."""
+
+    def __init__(self, library: Any, path: Path, n_features: int) -> None:  # noqa: ANN401 - a C library
+        """Read a checkpoint; ValueError if Treelite cannot, or it has another number of features."""
+        self._library = library
+        self._library.TreeliteGetLastError.restype = ctypes.c_char_p
+        self._model, self._config = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("DeserializeModelFromFile", str(path).encode(), ctypes.byref(self._model))
+        options = json.dumps({"predict_type": "default", "nthread": 1}).encode()
+        self._call("GTILParseConfig", options, ctypes.byref(self._config))
+        found = ctypes.c_int()
+        self._call("QueryNumFeature", self._model, ctypes.byref(found))
+        if found.value != n_features:
+            raise ValueError(f"{path} has {found.value} features, expected {n_features}")
+        shape, n_dims = ctypes.POINTER(ctypes.c_uint64)(), ctypes.c_uint64()
+        one = ctypes.c_uint64(1)
+        outputs = ctypes.byref(shape), ctypes.byref(n_dims)
+        self._call("GTILGetOutputShape", self._model, one, self._config, *outputs)
+        self._outputs = int(np.prod([shape[i] for i in range(n_dims.value)]))
+        self._unproven = PROOF_ROWS
+
+    def answers(self, n_rows: int) -> bool:
+        """Return whether this forest may answer ``n_rows`` alone."""
+        return n_rows <= LARGEST_ROWS and self._unproven <= 0
+
+    def agrees(self, rows: Any, outputs: Any) -> bool:  # noqa: ANN401 - arrays
+        """Compare the answers of the forest in Triton with its own, until it has proven itself."""
+        if self._unproven <= 0:
+            return True
+        rows, outputs = rows[: self._unproven], outputs[: self._unproven]
+        self._unproven -= len(rows)
+        return np.array_equal(self.predict(rows, outputs.shape[1]), outputs)
+
+    def predict(self, rows: Any, n_outputs: int) -> Any:  # noqa: ANN401 - arrays
+        """Return float32 predictions (n_rows, n_outputs) of float32 rows (n_rows, n_features)."""
+        found = np.zeros((len(rows), self._outputs), np.float32)
+        self._call(
+            "GTILPredict",
+            self._model,
+            rows.ctypes.data_as(ctypes.c_void_p),
+            b"float32",
+            ctypes.c_uint64(len(rows)),
+            found.ctypes.data_as(ctypes.c_void_p),
+            self._config,
+        )
+        # The model has the probability of the second of two classes alone.
+        return np.hstack([1 - found, found]) if (self._outputs, n_outputs) == (1, 2) else found
+
+    def _call(self, name: str, *arguments: Any) -> None:  # noqa: ANN401 - C values
+        if getattr(self._library, f"Treelite{name}")(*arguments):
+            raise ValueError(self._library.TreeliteGetLastError().decode(errors="replace"))
+
+    def __del__(self) -> None:
+        self._library.TreeliteGTILDeleteConfig(self._config)
+        self._library.TreeliteFreeModel(self._model)
