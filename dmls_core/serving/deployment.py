@@ -217,9 +217,11 @@ class Deployment:
             self.repository.serve(self.model, before, previous=version)
             outcome = serve_again(switched, self.model, before)
             raise ServingError(f"{error}. {outcome}") from error
-        # Until this, the table endpoint also accepts the columns of the previous version.
-        with suppress(ServingError):
-            self._reload_table(version)
+        with suppress(DmlsError):
+            interfaces = [self.repository.interface(self.model, v) for v in (before, version) if v]
+            if interfaces[0] != interfaces[-1]:
+                # Until this, the table endpoint also accepts the columns of the previous version.
+                self._reload_table(version)
 
     def start_canary(self, folder: Path, *, share: float, shadow: bool) -> int:
         """Verify a challenger and send it a share (0 to 1) of the table endpoint's requests.

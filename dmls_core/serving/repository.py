@@ -142,6 +142,11 @@ class Repository:
             raise ServingError(f"{self.store.url}/{key} is damaged: {error}") from error
         return content
 
+    def interface(self, name: str, version: int) -> object:
+        """Return the columns of a version's table endpoint with their kinds, and its target."""
+        encoder = self._encoder(name, version)
+        return [(feature.name, type(feature)) for feature in encoder.features], encoder.target
+
     def add(self, name: str, folder: Path) -> int:
         """Copy a run's ``model/`` folder into a new version, and return its number.
 

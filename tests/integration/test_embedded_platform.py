@@ -23,7 +23,7 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
-from dmls_core.devstack.supervisor import http_text
+from dmls_core.devstack.supervisor import http_answers, http_text, wait_until
 from dmls_core.errors import PlatformError
 from tests.support.platform_home import PlatformHome, platform_home
 
@@ -254,6 +254,10 @@ def test_triton_serves_a_forest_by_the_stand_in_over_both_protocols(home: Platfo
     assert "nv_inference_count" in http_text(
         f"http://127.0.0.1:{home.identity['ports']['triton_metrics']}/metrics"
     )
+    good = f"http://{settings['triton_http']}/v2/models/good/ready"
+    killed = next(service.pid for service in home.platform.status().services if service.name == "triton")
+    psutil.Process(killed).kill()
+    wait_until(lambda: not psutil.pid_exists(killed) and http_answers(good), 60)
 
 
 def test_what_changed_is_started_anew_and_nothing_else(home: PlatformHome):

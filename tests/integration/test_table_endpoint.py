@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 import time
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -56,6 +57,24 @@ def test_golden_rows_come_back_as_the_trainer_saw_them(parts, protocol):
     expected = np.asarray(golden["expected"], np.float32)
     assert np.abs(got["probabilities"] - expected).max() <= 1e-6
     assert texts(got["label"]) == [golden["labels"][i] for i in expected.argmax(axis=1)]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_few_rows_are_answered_without_the_forest_and_bit_for_bit_as_by_it(parts, protocol):
+    for n_rows, asked in ((1, 0), (32, 0), (33, 1)):
+        rows = user_rows(n_rows, seed=n_rows)
+        expected = parts.client.infer(parts.name, parts.encoder.transform(rows), protocol=protocol)
+        before = requests_of(parts.client, parts.name)
+        got = parts.ask(rows, protocol)
+        assert requests_of(parts.client, parts.name) == before + asked
+        assert np.array_equal(got["probabilities"].astype(np.float32), expected)
+
+
+def requests_of(client, name):
+    """Return the number of requests that a model has answered."""
+    with urlopen(f"http://{client.addresses['http']}/v2/models/{name}/stats", timeout=60) as answer:
+        (stats,) = json.load(answer)["model_stats"]
+    return stats["inference_stats"]["success"]["count"]
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

@@ -229,9 +229,7 @@ class Version:
         """Return the forest's outputs for all rows; or ``None`` and why this version is not served."""
         good = [part for part in encoded if not isinstance(part, str)]
         rows = np.concatenate(good) if len(good) > 1 else good[0]
-        if self.own and self.own.answers(len(rows)):
-            if not pb_utils.is_model_ready(forest, str(self.number)):
-                return None, f"{forest} version {self.number} is not served"
+        if self.own and self.own.answers(len(rows)) and pb_utils.is_model_ready(forest, str(self.number)):
             return self.own.predict(rows, len(self.texts or "1")), ""
         request = pb_utils.InferenceRequest(
             model_name=forest,

@@ -128,4 +128,4 @@ def test_the_command_reports_what_it_wrote(repository, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "lab.iris version 2 is in iris-triton" in result.output
     result = CliRunner().invoke(app, ["export", "lab/iris", "--out", "other", "--json"])
-    assert json.loads(result.stdout)["files"][0] == "models/lab.iris.table/1/encoder.json"
+    assert "models/lab.iris.table/1/encoder.json" in json.loads(result.stdout)["files"]
