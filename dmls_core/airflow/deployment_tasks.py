@@ -286,6 +286,7 @@ def tag_decision(run: JobRun) -> None:
 def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoice) -> None:
     """Write a deployment, unless an earlier try did; ``served`` has no proof if the task is repeated."""
     from dmls_core.serving.card import CARD, card_of_deployed
+    from dmls_core.serving.fil_backend import DESCRIPTIONS
     from dmls_core.serving.options import describe_scaling
 
     record, card = run.job.run_file(layout.DEPLOYMENT), run.job.run_file(layout.DEPLOYED_CARD)
@@ -300,6 +301,7 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
         "previous": served.previous,
         "golden_rows": served.proof.rows if served.proof else None,
         "milliseconds": served.proof.milliseconds if served.proof else None,
+        "fil_backend": served.proof.backend if served.proof else None,
         "serving": choice.as_json(),
         "by": by,
         "at": at,
@@ -308,6 +310,7 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
     facts = {"Version in Triton": served.version, "Deployed": f"{at}, by {by}"}
     if served.proof:
         facts["One row takes"] = f"{served.proof.milliseconds:.2f} ms (median, over the slower protocol)"
+        facts["Served by"] = DESCRIPTIONS[served.proof.backend]
     facts["Served with"] = choice.text
     for found in choice.measured:
         rates = " to ".join(f"{rate:,.0f}" for rate in (min(found.rates), max(found.rates)))

@@ -1,8 +1,9 @@
 """A stand-in for Triton's FIL backend on the CPU, run by Triton's Python backend.
 
-As ``backends/fil/model.py`` it serves the repositories of the genuine backend unchanged: the same files,
-parameters, tensors, shapes and refusals. Its predictions are those of the genuine backend on a CPU, bit for
-bit. It proves repository, configuration and protocol, not the genuine backend's code.
+As ``backends/fil/model.py`` it serves the repositories of the genuine backend unchanged. It accepts and
+refuses what release 26.06 does, with three exceptions, all of them refused: wrong dims and inputs of float64,
+which the genuine backend answers wrongly, and ``treeshap_output``. Its predictions are those of the genuine
+backend on a CPU, bit for bit. It proves repository, configuration and protocol, not that backend's code.
 
 It runs in a separate environment, so it imports nothing of DMLS but a copy of ``dmls_core/serving/gtil.py``.
 """
@@ -32,6 +33,8 @@ FILES = {
 }
 """Default file name of each serialization format."""
 
+FLAGS = ("true", "false")
+
 MULTI_CLASS = 2
 """Treelite's number of the task type ``kMultiClf``."""
 
@@ -50,22 +53,24 @@ class TritonPythonModel:
         if int(header.get_field("num_target")[0]) != 1:
             raise pb_utils.TritonModelException("Multi-target model not supported")
         self.classes = int(header.get_field("num_class")[0])
-        # Up to release 25.08 the parameter is output_class, from 25.09 on is_classifier.
-        name = "output_class" if "output_class" in parameters else "is_classifier"
-        self.classifier = parameters.flag(name)
-        self.probabilities = self.classifier and parameters.flag("predict_proba", default=False)
+        # The parameter of releases up to 25.08 is optional since, and goes first if it is a flag.
+        old = parameters.text("output_class", "")
+        self.classifier = old == "true" if old in FLAGS else parameters.flag("is_classifier")
+        probabilities = parameters.flag("predict_proba", default=False)
+        self.labels = self.classifier and not probabilities
         self.threshold = parameters.number("threshold") if self.classifier else 0.5
         self.threads = int(parameters.number("cpu_nthread", default=-1))
-        if self.probabilities and int(header.get_field("task_type")[0]) == MULTI_CLASS:
+        parameters.flag("use_experimental_optimizations", default=False)
+        if probabilities and int(header.get_field("task_type")[0]) == MULTI_CLASS:
             one_leaf_value = int(header.get_field("leaf_vector_shape")[1]) == 1
             header.set_field("postprocessor", "softmax" if one_leaf_value else "identity_multiclass")
         if features not in ([-1], [self.model.num_feature]):
             raise pb_utils.TritonModelException(
                 f"{INPUT} has dims {features}, but the model has {self.model.num_feature} features"
             )
-        allowed = [[1]]
-        if self.probabilities:
-            allowed = [[1], [2]] if self.classes == 1 else [[self.classes]]
+        allowed = [[1]] if self.labels else [[self.classes]]
+        if self.classifier and probabilities and self.classes == 1:
+            allowed.append([2])
         if outputs not in allowed:
             raise pb_utils.TritonModelException(f"{OUTPUT} has dims {outputs}, expected one of {allowed}")
         self.both_classes = outputs == [2] and self.classes == 1
@@ -89,7 +94,7 @@ class TritonPythonModel:
         scores: FloatArray = predict_float32(self.model, rows, threads=self.threads)
         if self.both_classes:
             scores = np.hstack([1 - scores, scores])
-        elif self.classifier and not self.probabilities:
+        elif self.labels:
             chosen = scores.argmax(axis=1) if self.classes > 1 else scores[:, 0] > self.threshold
             scores = chosen.astype(np.float32)
         # The genuine backend drops dimensions of size 1: dims [ 1 ] come back as [ n ].
@@ -104,33 +109,37 @@ class Parameters:
             name: value.get("string_value", "") for name, value in config.get("parameters", {}).items()
         }
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._texts
-
     def text(self, name: str, default: str) -> str:
         """Return a parameter as text."""
         return self._texts.get(name, default)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
         """Return a parameter that is ``true`` or ``false``; without a default it is required."""
-        text = self._texts.get(name)
-        if text is None and default is not None:
+        if name not in self._texts and default is not None:
             return default
-        if text not in ("true", "false"):
+        text = self._required(name)
+        if text not in FLAGS:
             raise pb_utils.TritonModelException(f"parameter {name} must be 'true' or 'false', found {text!r}")
         return text == "true"
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a numeric parameter; without a default it is required."""
-        text = self._texts.get(name)
-        if text is None and default is not None:
+        """Return a numeric parameter, or the default if it is no number; without a default it is required."""
+        if name not in self._texts and default is not None:
             return default
+        text = self._required(name)
         try:
-            return float(text or "")
+            return float(text)
         except ValueError:
+            if default is not None:
+                return default
             raise pb_utils.TritonModelException(
                 f"parameter {name} must be a number, found {text!r}"
             ) from None
+
+    def _required(self, name: str) -> str:
+        if name not in self._texts:
+            raise pb_utils.TritonModelException(f"Required parameter {name} not found in config")
+        return self._texts[name]
 
 
 def _tensor_dims(config: dict[str, Any]) -> tuple[list[int], list[int]]:

@@ -24,6 +24,7 @@ from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.programs import find_uv, make_environment
 from dmls_core.devstack.supervisor import Service, http_answers
 from dmls_core.errors import PlatformError
+from dmls_core.serving.fil_backend import DESCRIPTIONS
 from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER, ProcessSettings
 
 REQUIREMENTS = "triton.txt"
@@ -155,10 +156,7 @@ class TritonServer:
     @property
     def description(self) -> str:
         """Description in ``dmls doctor``."""
-        backend = (
-            "genuine FIL backend" if self.genuine else "stand-in for the FIL backend (Treelite on the CPU)"
-        )
-        return f"{self.program}, {backend}"
+        return f"{self.program}, {DESCRIPTIONS['genuine' if self.genuine else 'stand-in']}"
 
 
 def find_genuine() -> TritonServer | None:
@@ -169,12 +167,28 @@ def find_genuine() -> TritonServer | None:
         if candidate and Path(candidate).is_file():
             backends = Path(candidate).resolve().parent.parent / "backends"
             if (backends / FIL_LIBRARY).is_file():
-                return TritonServer(Path(candidate), backends, genuine=True, environment={})
+                return TritonServer(Path(candidate), backends, genuine=True, environment=_genuine(candidate))
     if named:
         raise PlatformError(
             f"{SERVER_VARIABLE} is {named}, but there is no such program with ../backends/{FIL_LIBRARY}"
         )
     return None
+
+
+def _genuine(program: str) -> dict[str, str]:
+    """Return what a genuine server needs in its environment; what the operator has set goes first."""
+    libraries = Path(program).resolve().parent.parent / "lib"
+    return {
+        "LD_LIBRARY_PATH": _joined(os.environ.get("LD_LIBRARY_PATH"), str(libraries)),
+        # Backends start programs of the server, and its Python backend the Python next to it.
+        "PATH": _joined(os.environ.get("PATH"), str(Path(program).resolve().parent)),
+        # One thread per instance: at two, OpenMP more than doubles the CPU time of a small request.
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or "1",
+    }
+
+
+def _joined(*parts: str | None) -> str:
+    return ":".join(part for part in parts if part)
 
 
 def find_server(state: Path, environment: dict[str, str], log: Path) -> TritonServer:

@@ -115,6 +115,17 @@ class TritonClient:
             raise
         return tuple(sorted(int(version) for version in about.get("versions", ())))
 
+    def config(self, name: str) -> dict[str, Any]:
+        """Return a loaded model's configuration, completed by Triton.
+
+        Raises:
+            ServingError: the model is not loaded, or the server does not answer.
+        """
+        with self._answering("grpc", f"return the configuration of {name}"):
+            answer = self._grpc.get_model_config(name, client_timeout=self.timeout, as_json=True)
+        config: dict[str, Any] = answer["config"]
+        return config
+
     def infer(
         self, name: str, rows: NDArray[np.float32], *, version: int | None = None, protocol: Protocol = "grpc"
     ) -> NDArray[np.float32]:

@@ -30,8 +30,9 @@ MAX_BATCH_SIZE = 8192
 InstanceKind = Literal["KIND_AUTO", "KIND_CPU"]
 
 # A version accepts requests once it has answered the warm-up. Batches hold the requests that arrived while
-# others were answered; none waits for a batch. FIL reads output_class up to release 25.08 and is_classifier
-# from 25.09 on; both reject a classifier without a threshold.
+# others were answered; none waits for a batch. FIL requires output_class up to release 25.08, and prefers it
+# to is_classifier from 25.09 on; both reject a classifier without a threshold. Never written:
+# use_experimental_optimizations, with which FIL from 25.09 on answers XGBoost's two classes wrongly.
 _FOREST_CONFIG = """\
 name: "{name}"
 backend: "fil"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
 from dmls_core.serving.client import PROTOCOLS, Protocol, TritonClient
+from dmls_core.serving.fil_backend import FilBackend, fil_backend
 from dmls_core.serving.model_config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.tensors import table_tensors
@@ -35,10 +36,12 @@ class Proof:
     Attributes:
         rows: golden rows, all of which agreed over both protocols.
         milliseconds: median latency of a request for one row, over the slower protocol.
+        backend: the FIL backend that answered.
     """
 
     rows: int
     milliseconds: float
+    backend: FilBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class GoldenRows:
             latencies.append(self._latency(client, endpoint, protocol, max_latency_ms))
         for protocol in PROTOCOLS:
             self._verify_table(client, endpoint, protocol)
-        return Proof(len(self.encoded), max(latencies))
+        return Proof(len(self.encoded), max(latencies), fil_backend(client, endpoint))
 
     def _verify_forest(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
         place = f"{self._place} over {protocol}"

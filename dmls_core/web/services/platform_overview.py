@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from dmls_core.airflow.metadata import Session
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import find_gpus
+from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend, backend_of
 from dmls_core.settings import ENVIRONMENT
 from dmls_core.store import layout
 from dmls_core.web.services import open_store
@@ -34,6 +36,9 @@ from dmls_core.web.services.queue import WAITING, Lease, job_of, read_leases, re
 
 SMI_SECONDS = 5
 SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
+
+ASKED_MODELS = 5
+"""Models that a server is asked for, in order to know its FIL backend."""
 
 PACKAGES = ("dmls", "apache-airflow", "mlflow-skinny", "tritonclient", "treelite", "boto3", "fastapi")
 
@@ -254,7 +259,18 @@ def _probe_store() -> str:
 def _probe_triton(address: str) -> str:
     server: dict[str, Any] = json.loads(_get(f"http://{address}/v2"))
     _get(f"http://{address}/v2/health/ready")
-    return f"{server.get('name')} {server.get('version')}"
+    backend = _find_fil_backend(address)
+    return f"{server.get('name')} {server.get('version')}{f', {DESCRIPTIONS[backend]}' if backend else ''}"
+
+
+def _find_fil_backend(address: str) -> FilBackend | None:
+    """Return the FIL backend of a server, by one of its models: a server without one does not say."""
+    for job in itertools.islice(open_store().list(layout.JOBS), ASKED_MODELS):
+        team, name = job.key.removeprefix(layout.JOBS).removesuffix(".json").split("/")
+        with suppress(httpx.HTTPStatusError):
+            url = f"http://{address}/v2/models/{layout.model_name(team, name)}/config"
+            return backend_of(json.loads(_get(url)))
+    return None
 
 
 def _get(url: str) -> str:

@@ -45,6 +45,32 @@ def test_the_named_server_is_used_with_its_own_backends(
     assert "--model-control-mode=explicit" in command
 
 
+def test_a_genuine_server_finds_its_libraries_and_uses_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program = make_server(tmp_path / "triton", fil=True)
+    for name in ("DMLS_TRITON_SERVER", "LD_LIBRARY_PATH", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DMLS_TRITON_SERVER", str(program))
+    server = find_genuine()
+    assert server is not None
+    assert server.environment == {
+        "LD_LIBRARY_PATH": f"{tmp_path}/triton/lib",
+        "PATH": f"/nonexistent:{tmp_path}/triton/bin",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def test_an_operators_environment_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DMLS_TRITON_SERVER", str(make_server(tmp_path / "triton", fil=True)))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/own")
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    server = find_genuine()
+    assert server is not None
+    assert server.environment["LD_LIBRARY_PATH"] == f"/opt/own:{tmp_path}/triton/lib"
+    assert server.environment["OMP_NUM_THREADS"] == "4"
+
+
 def test_a_named_server_without_a_genuine_fil_backend_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

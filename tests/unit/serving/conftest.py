@@ -48,6 +48,9 @@ class PlayedTriton:
     def versions(self, name: str) -> tuple[int, ...]:
         return (self.served[name],) if name in self.served else ()
 
+    def config(self, name):
+        return {"name": name, "runtime": "model.py"}
+
     def infer(self, name, rows, *, version=None, protocol="grpc"):
         if self.down:
             raise ServingError("Triton does not answer")
