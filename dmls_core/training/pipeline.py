@@ -62,9 +62,11 @@ def run_pipeline(
         finally:
             # A failed validation stops the search: report that failure, not the stopped search.
             validation.check()
-    trim_heap()
-    task, data = winner.task, winner.data
+    task, data, champion = winner.task, winner.data, models[0].data.champion
     engine = task.engine
+    # The objectives hold bins, folds and forests, and other models their own matrices.
+    del models, winner
+    trim_heap()
     with progress.phase("refit"):
         progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
         fitted = refit(task, outcome)
@@ -79,7 +81,7 @@ def run_pipeline(
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, exported, task, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, task, outcome, fitted, scores)
-        result["comparison"] = compare_with_champion(spec, data, served, models[0].data.champion)
+        result["comparison"] = compare_with_champion(spec, data, served, champion)
     with progress.phase("report"):
         insight = examine_model(spec, data, task, fitted, served, result)
         if engine.export_format == TREELITE:

@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.search.callbacks import early_stopping
+from dmls_core.search.candidate_study import TrialRecord
+
+# Here, not in a function: Optuna keeps failed imports, and with them the variables of every calling function.
+from dmls_core.search.optimize import Worker, optimize, pick_winner
+from dmls_core.search.storage import LocalStorage, StudyStorage
 from dmls_core.search.strategies import ModelCandidate
+from dmls_core.search.study import SearchStudy, remove_studies
 from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.settings import QUEUE_VARIABLE
@@ -21,10 +26,6 @@ from dmls_core.training.prepare import PreparedModel
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import Job
 from dmls_core.training.run_folder import RunFolder, SearchClock
-
-if TYPE_CHECKING:
-    from dmls_core.search.candidate_study import TrialRecord
-    from dmls_core.search.storage import StudyStorage
 
 
 def search_models(
@@ -38,8 +39,6 @@ def search_models(
 
     Raise ``DataError`` if no trial is complete, and ``PlatformError`` if the study database failed.
     """
-    from dmls_core.search.optimize import pick_winner
-
     candidates = [model.candidate for model in models]
     trials = run_worker(job, candidates, folder, progress, stop)
     winner, outcome = pick_winner(candidates, trials)
@@ -54,10 +53,6 @@ def run_worker(
     stop: Callable[[], bool],
 ) -> list[Trial]:
     """Run this worker's part of the search (the leader's lasts to the end); return the ended trials."""
-    # Imported here, since it imports Optuna.
-    from dmls_core.search.optimize import Worker, optimize
-    from dmls_core.search.study import SearchStudy
-
     spec, task = job.spec, candidates[0].task
     worker = Worker(job.request.worker, spec.search.workers if job.study else 1)
 
@@ -115,8 +110,6 @@ def kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list
 @contextmanager
 def _storage(job: Job) -> Iterator[StudyStorage]:
     if not job.study:
-        from dmls_core.search.storage import LocalStorage
-
         yield LocalStorage()
         return
     # Imported here, since it imports SQLAlchemy and a driver that other runs do not need.
@@ -151,8 +144,6 @@ def remove_study(job: Job, folder: RunFolder, progress: Progress) -> None:
     """Remove a finished run's study from the database; its trials are in the run's folder."""
     if not job.study:
         return
-    from dmls_core.search.study import remove_studies
-
     try:
         with _storage(job) as storage:
             models = [requested.model.name for requested in job.models]
