@@ -243,11 +243,7 @@ def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics
         }
     else:
         roc, recalls = class_curves(truth, prediction)
-        charts = {
-            "calibration": class_calibration(truth, prediction),
-            "roc": roc,
-            "recalls": recalls,
-        }
+        charts = {"calibration": class_calibration(truth, prediction), "roc": roc, "recalls": recalls}
     return Diagnostics(
         interval=interval,
         baseline=baseline if np.isfinite(baseline) else None,

@@ -40,10 +40,7 @@ def for_engine(
 
 
 def note_unsupported(
-    model: ModelDefinition,
-    hyperparameters: Mapping[str, Hyperparameter],
-    device: str,
-    issues: IssueCollector,
+    model: ModelDefinition, hyperparameters: Mapping[str, Hyperparameter], device: str, issues: IssueCollector
 ) -> None:
     """Note everything in a search space that the engine on ``device`` does not support."""
     if device not in model.engines:

@@ -130,11 +130,7 @@ class BoostingObjective(Objective):
         )
 
     def _steps(
-        self,
-        settings: dict[str, Scalar],
-        read: tuple[int, ...],
-        curve: Curve,
-        stop: Callable[[], bool],
+        self, settings: dict[str, Scalar], read: tuple[int, ...], curve: Curve, stop: Callable[[], bool]
     ) -> Iterator[None]:
         """Grow and score step by step; ``curve`` collects the scores."""
         task = self.task
@@ -164,12 +160,7 @@ class BoostingObjective(Objective):
         return self._binned.get(fold, settings).start(settings)
 
     def _score(
-        self,
-        fold: int,
-        growing: Growing,
-        rounds: int,
-        curve: Curve,
-        stop: Callable[[], bool],
+        self, fold: int, growing: Growing, rounds: int, curve: Curve, stop: Callable[[], bool]
     ) -> None:
         if stop():
             raise _StoppedError

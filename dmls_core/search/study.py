@@ -159,12 +159,7 @@ class SearchStudy:
         return turn
 
     def _promote(
-        self,
-        study: CandidateStudy,
-        promotions: Promotions,
-        records: Mapping[int, TrialRecord],
-        *,
-        late: bool,
+        self, study: CandidateStudy, promotions: Promotions, records: Mapping[int, TrialRecord], *, late: bool
     ) -> Claim | Literal["wait", "others", "end"] | None:
         """Return the next promotion, as ``_next`` does."""
         first = [trial for trial in study.pending(records) if trial.same_as is None]

@@ -188,11 +188,7 @@ class RunnerSuite:
 
     @pytest.fixture
     def launch(
-        self,
-        runner: Runner,
-        store: Store,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, runner: Runner, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Callable[..., Launch]:
         """Return a function that prepares a job's search; the job's name selects the program's behavior."""
         from dmls_core.airflow.bundle import shard_file, write_dag_files
@@ -205,10 +201,7 @@ class RunnerSuite:
             entry = {"record": record.as_json(), "spec": spec.as_json()}
             write_dag_files(folder, {dag_id: entry}, {}, shards=1)
             task = SimpleNamespace(
-                task_id="search",
-                try_number=4 if last_try else 1,
-                max_tries=3,
-                xcom_pull=lambda **_: None,
+                task_id="search", try_number=4 if last_try else 1, max_tries=3, xcom_pull=lambda **_: None
             )
             context = {
                 "dag": SimpleNamespace(dag_id=dag_id, fileloc=str(shard_file(folder, dag_id, 1))),

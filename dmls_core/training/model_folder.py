@@ -73,12 +73,7 @@ def export_model(
 
 
 def write_companions(
-    data: Prepared,
-    exported: Exported,
-    task: SearchTask,
-    metric: str,
-    score: float,
-    folder: Path,
+    data: Prepared, exported: Exported, task: SearchTask, metric: str, score: float, folder: Path
 ) -> None:
     """Write ``encoder.json``, ``golden.json``, ``model.json`` and ``baseline.json`` next to the model.
 

@@ -169,12 +169,7 @@ LIBRARIES = ("optuna", "polars", "great-expectations")
 
 
 def describe_run(
-    job: Job,
-    data: Prepared,
-    task: SearchTask,
-    outcome: SearchOutcome,
-    fitted: Fitted,
-    scores: HoldoutScores,
+    job: Job, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted, scores: HoldoutScores
 ) -> dict[str, Any]:
     """Return ``result.json`` but for ``seconds`` and ``artifacts``, which are known last."""
     spec = job.spec
@@ -201,11 +196,7 @@ def describe_run(
         "labels": list(data.labels) if data.labels else None,
         "features": list(data.encoder.feature_names),
         "importances": dict(zip(data.encoder.feature_names, importances, strict=True)),
-        "holdout": {
-            "metrics": scores.metrics,
-            "confusion": scores.confusion,
-            "residuals": scores.residuals,
-        },
+        "holdout": {"metrics": scores.metrics, "confusion": scores.confusion, "residuals": scores.residuals},
         "data": describe_data(job, data),
         "warnings": list(data.warnings),
         "versions": versions((*task.engine.libraries, *LIBRARIES)),

@@ -228,10 +228,7 @@ class BackgroundValidation:
             raise DataError(
                 [
                     ValidationIssue(
-                        failed.message,
-                        key=failed.column,
-                        found=failed.observed,
-                        expected=failed.expected,
+                        failed.message, key=failed.column, found=failed.observed, expected=failed.expected
                     )
                     for failed in validation.failed
                 ]

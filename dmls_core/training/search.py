@@ -29,11 +29,7 @@ from dmls_core.training.run_folder import RunFolder, SearchClock
 
 
 def search_models(
-    job: Job,
-    models: Sequence[PreparedModel],
-    folder: RunFolder,
-    progress: Progress,
-    stop: Callable[[], bool],
+    job: Job, models: Sequence[PreparedModel], folder: RunFolder, progress: Progress, stop: Callable[[], bool]
 ) -> tuple[PreparedModel, SearchOutcome]:
     """Search until all trials have ended; return the best model and the outcome.
 

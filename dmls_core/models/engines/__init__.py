@@ -12,12 +12,4 @@ from dmls_core.models.engines.base import (
     GrowingForestEngine,
 )
 
-__all__ = [
-    "Binned",
-    "BoostingEngine",
-    "Engine",
-    "Fitted",
-    "ForestEngine",
-    "Growing",
-    "GrowingForestEngine",
-]
+__all__ = ["Binned", "BoostingEngine", "Engine", "Fitted", "ForestEngine", "Growing", "GrowingForestEngine"]

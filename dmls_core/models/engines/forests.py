@@ -14,13 +14,7 @@ from dmls_core.models.engines.base import (
     spread_columns,
     useful_threads,
 )
-from dmls_core.spec.definitions import (
-    HyperparameterDefinition,
-    ModelDefinition,
-    Requirement,
-    Scalar,
-    Task,
-)
+from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Requirement, Scalar, Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,12 +69,7 @@ _SHARED = (
         choices=("none",),
     ),
     HyperparameterDefinition(
-        "min_impurity_decrease",
-        "float",
-        0.0,
-        "Least gain of a split.",
-        low=0.0,
-        high=1e9,
+        "min_impurity_decrease", "float", 0.0, "Least gain of a split.", low=0.0, high=1e9
     ),
     HyperparameterDefinition(
         "max_samples",
@@ -92,12 +81,7 @@ _SHARED = (
         choices=("none",),
     ),
     HyperparameterDefinition(
-        "ccp_alpha",
-        "float",
-        0.0,
-        "Strength of minimal cost-complexity pruning.",
-        low=0.0,
-        high=1e9,
+        "ccp_alpha", "float", 0.0, "Strength of minimal cost-complexity pruning.", low=0.0, high=1e9
     ),
 )
 

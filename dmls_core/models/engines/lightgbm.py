@@ -51,13 +51,7 @@ _SHARED = (
     ),
     HyperparameterDefinition("min_split_gain", "float", 0.0, "Least gain of a split.", low=0.0, high=1e9),
     HyperparameterDefinition(
-        "subsample",
-        "float",
-        1.0,
-        "Share of the rows in each sample.",
-        low=0.0,
-        high=1.0,
-        low_open=True,
+        "subsample", "float", 1.0, "Share of the rows in each sample.", low=0.0, high=1.0, low_open=True
     ),
     HyperparameterDefinition(
         "subsample_freq",
@@ -93,11 +87,7 @@ _SHARED = (
 
 _CLASSIFIER = (
     HyperparameterDefinition(
-        "class_weight",
-        "choice",
-        "none",
-        "Weights of the classes.",
-        choices=("none", "balanced"),
+        "class_weight", "choice", "none", "Weights of the classes.", choices=("none", "balanced")
     ),
 )
 

@@ -174,8 +174,7 @@ class FittedXGBoost(Fitted):
             "base_score": learner["learner_model_param"]["base_score"],
         }
         return self._engine.recorded(
-            self._settings,
-            {name: text for name, text in own.items() if name not in ALIASES and text != ""},
+            self._settings, {name: text for name, text in own.items() if name not in ALIASES and text != ""}
         )
 
     def to_treelite(self) -> treelite.Model:
@@ -228,12 +227,7 @@ class XGBoostEngine(BoostingEngine):
         return FittedXGBoost(model, self, settings, booster, features.shape[1])
 
     def _options(
-        self,
-        settings: Mapping[str, Scalar],
-        columns: int,
-        n_classes: int,
-        seed: int,
-        threads: int,
+        self, settings: Mapping[str, Scalar], columns: int, n_classes: int, seed: int, threads: int
     ) -> tuple[dict[str, Any], int]:
         """Return XGBoost's parameters, and the number of rounds."""
         options: dict[str, Any] = self.library_arguments(settings)

@@ -279,11 +279,7 @@ def seed_of_block(seed: int, trees: int) -> int:
 
 
 def sum_predictions(
-    trees: FlatTrees,
-    limits: Sequence[Mapping[str, Scalar]],
-    probe: Array,
-    rows: int,
-    engine: Engine,
+    trees: FlatTrees, limits: Sequence[Mapping[str, Scalar]], probe: Array, rows: int, engine: Engine
 ) -> Iterator[tuple[int, Array]]:
     """Yield the position of each pruning and the sum of the trees' predictions under it.
 
