@@ -30,7 +30,8 @@ from dmls_core.store import layout
 if TYPE_CHECKING:
     from dmls_core.serving import DeployedVersion, ScalingChoice, ServingOptions
     from dmls_core.spec import Spec
-    from dmls_core.tracking import Candidate, Champion, Decision
+    from dmls_core.tracking.decision import Candidate, Decision
+    from dmls_core.tracking.registry import Champion
 
 
 NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deployed: {reason}"
@@ -51,7 +52,8 @@ class ApproveOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Decide, or request an approval and wait without holding a worker slot."""
-        from dmls_core.tracking import champion_of, decide
+        from dmls_core.tracking.decision import decide
+        from dmls_core.tracking.registry import champion_of
 
         run = open_run(context)
         evaluated, tracked = run.result_of(TaskId.EVALUATE), run.result_of(TaskId.REGISTER)
@@ -92,7 +94,7 @@ class ApproveOperator(ApprovalOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Go on after a person's answer or the deadline; a rejection skips the tasks that follow."""
-        from dmls_core.tracking import Decision
+        from dmls_core.tracking.decision import Decision
 
         run = open_run(context)
         rejected = self.REJECT in event.get("chosen_options", ())
@@ -116,7 +118,7 @@ class ApproveOperator(ApprovalOperator):
 
 def candidate_of(run: JobRun, evaluated: Mapping[str, Any]) -> Candidate:
     """Return the candidate of the decision, from the result of the task ``evaluate``."""
-    from dmls_core.tracking import Candidate
+    from dmls_core.tracking.decision import Candidate
 
     return Candidate(
         run_key=run.job.run_key,
@@ -234,7 +236,7 @@ def serving_options(spec: Spec) -> ServingOptions:
 
 def _make_champion(run: JobRun, version: int, _: int | None) -> None:
     """Move MLflow's alias, once Triton serves the version."""
-    from dmls_core.tracking import promote
+    from dmls_core.tracking.registry import promote
 
     promote(
         run.settings.mlflow_uri,
@@ -324,7 +326,7 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
 
 def _tag(run: JobRun, tags: Mapping[str, str]) -> None:
     """Set tags on the model's version; go on if MLflow does not answer."""
-    from dmls_core.tracking import tag_version
+    from dmls_core.tracking.registry import tag_version
 
     version = run.result_of(TaskId.REGISTER)["model_version"]
     short = {key: value[:5000] for key, value in tags.items()}

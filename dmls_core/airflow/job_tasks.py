@@ -216,7 +216,7 @@ class PlanOperator(JobTask):
 
 def _champion(run: JobRun) -> dict[str, Any] | None:
     """Return version and run key of the champion to compare with; ``None`` if there is none."""
-    from dmls_core.tracking import champion_of
+    from dmls_core.tracking.registry import champion_of
 
     found = champion_of(run.settings.mlflow_uri, run.job.model_name)
     if found is None or found.run_key == run.job.run_key:
@@ -260,7 +260,8 @@ class RegisterOperator(JobTask):
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return the MLflow run's id, the addresses of its page and report, and the model's version."""
-        from dmls_core.tracking import log_run, report_url
+        from dmls_core.tracking.connection import report_url
+        from dmls_core.tracking.runs import log_run
 
         result = read_result(run.job, run.store)
         run.reporter.running("recording the run in MLflow")

@@ -85,7 +85,7 @@ class RepairOperator(BaseOperator):
         """Return one line for each repair; fail if a model could not be repaired."""
         from dmls_core.monitoring.reconcile import reconcile_all
         from dmls_core.serving import triton_servers
-        from dmls_core.tracking import champions
+        from dmls_core.tracking.registry import champions
 
         settings = airflow_settings()
         if not (settings.mlflow_uri and settings.triton_http and settings.triton_repository):

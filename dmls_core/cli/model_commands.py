@@ -101,7 +101,7 @@ def rollback(
     from dmls_core.monitoring.prometheus import count
     from dmls_core.serving import Deployment, Repository, triton_servers
     from dmls_core.store import layout, open_store
-    from dmls_core.tracking import promote_served
+    from dmls_core.tracking.registry import promote_served
 
     settings = load_settings()
     name = parse_job(job)
@@ -148,7 +148,7 @@ def canary(
     from dmls_core.cli.job_commands import open_root
     from dmls_core.serving import Deployment, Repository, triton_servers
     from dmls_core.store import layout
-    from dmls_core.tracking import find_challenger
+    from dmls_core.tracking.registry import find_challenger
 
     settings, name = load_settings(), parse_job(job)
     model = layout.model_name(*name)
@@ -200,7 +200,7 @@ def drift(
     from dmls_core.monitoring.pages import drift_page
     from dmls_core.serving import checkpoint
     from dmls_core.store import layout
-    from dmls_core.tracking import find_champion
+    from dmls_core.tracking.registry import find_champion
 
     name = parse_job(job)
     store = open_root()

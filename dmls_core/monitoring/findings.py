@@ -53,7 +53,7 @@ def _publish_drift(
     store: Store, mlflow_uri: str, job: MonitoredJob, checks: Sequence[DriftCheck], notify: Notify
 ) -> tuple[str, str]:
     """Publish the latest check with drift, or the latest check; return message and page."""
-    from dmls_core.tracking import tag_version
+    from dmls_core.tracking.registry import tag_version
 
     shown = next((check for check in reversed(checks) if check.drift.drifted), checks[-1])
     count(store, job.team, job.name, "drift_checks", len(checks))
@@ -72,7 +72,7 @@ def _publish_labels(
     store: Store, mlflow_uri: str, job: MonitoredJob, labels: LabelCheck, notify: Notify
 ) -> list[str]:
     """Publish the evaluations and the files that cannot be read; return messages for the status."""
-    from dmls_core.tracking import tag_version
+    from dmls_core.tracking.registry import tag_version
 
     owner, headline = job.spec.get("owner") or {}, labels.headline
     if labels.page and headline is not None:

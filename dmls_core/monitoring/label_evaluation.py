@@ -33,7 +33,7 @@ from dmls_core.store import ObjectInfo, Store, layout
 if TYPE_CHECKING:
     from dmls_core.evaluate.decay import Decay
     from dmls_core.monitoring.monitor_run import MonitoredJob
-    from dmls_core.tracking import Champion
+    from dmls_core.tracking.registry import Champion
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ def _evaluate(
 ) -> tuple[LabelCounts, tuple[VersionEvaluation, ...]]:
     """Join labels with the log, and compare each version with its training, newest first."""
     from dmls_core.evaluate.decay import Decay
-    from dmls_core.tracking import find_champion, served_as
+    from dmls_core.tracking.registry import find_champion, served_as
 
     model = layout.model_name(job.team, job.name)
     paths = download_log_files(store, logged, scratch)

@@ -184,7 +184,7 @@ def _check_requests(
 
     Files that crash the sandbox count as compared: they would crash it in every run.
     """
-    from dmls_core.tracking import find_champion
+    from dmls_core.tracking.registry import find_champion
 
     cursor = inference_log.read_cursor(store, job.team, job.name)
     new = inference_log.new_requests(files, cursor)
@@ -216,7 +216,7 @@ def _check_partitions(
     A partition that the champion was trained on is compared with the previous champion, if that is known: its
     drift starts no run. A partition that crashes the sandbox counts as compared.
     """
-    from dmls_core.tracking import find_champion
+    from dmls_core.tracking.registry import find_champion
 
     cursor = new_partitions.read_partition_cursor(store, job.team, job.name)
     new = new_partitions.list_new_periods(store, job.team, job.name, job.spec, cursor.until)

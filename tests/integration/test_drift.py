@@ -15,7 +15,8 @@ from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec
 from dmls_core.monitoring.monitor_run import MonitorRun, run_monitor
 from dmls_core.store import Registry, Store, layout, open_store
-from dmls_core.tracking import log_run, promote
+from dmls_core.tracking.registry import promote
+from dmls_core.tracking.runs import log_run
 from dmls_core.training import TrainRequest, train
 from tests.support.drifting import answers_of, stream
 from tests.support.webhook import webhook

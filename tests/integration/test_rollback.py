@@ -15,7 +15,8 @@ from dmls_core.monitoring.reconcile import reconcile_all
 from dmls_core.serving import Deployment, triton_servers
 from dmls_core.settings import load_settings
 from dmls_core.store import open_store
-from dmls_core.tracking import champions, find_champion, log_run, promote
+from dmls_core.tracking.registry import champions, find_champion, promote
+from dmls_core.tracking.runs import log_run
 from tests.support.table_endpoint import outputs_of, post
 from tests.support.trained_run import spec_json, trained_run
 

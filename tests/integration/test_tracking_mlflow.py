@@ -17,17 +17,16 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import NotFoundError, PlatformError, TrackingError
-from dmls_core.tracking import (
+from dmls_core.tracking.connection import model_url, run_url
+from dmls_core.tracking.registry import (
     Champion,
     champion_of,
     champions,
     find_champion,
-    log_run,
-    model_url,
     promote,
     registered_as,
-    run_url,
 )
+from dmls_core.tracking.runs import log_run
 from tests.services.seaweed import free_ports
 from tests.support.trained_run import spec_json, trained_run, user_rows
 

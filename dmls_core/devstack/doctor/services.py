@@ -172,7 +172,7 @@ def check_served_versions(settings: Settings) -> list[Check]:
     if not (settings.mlflow_uri and settings.triton_http and settings.triton_grpc):
         return []
     from dmls_core.serving import triton_servers
-    from dmls_core.tracking import champions
+    from dmls_core.tracking.registry import champions
 
     found = []
     try:

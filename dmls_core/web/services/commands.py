@@ -107,7 +107,7 @@ def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedV
     """
     from dmls_core.monitoring.prometheus import count
     from dmls_core.serving import Deployment, triton_servers
-    from dmls_core.tracking import promote_served
+    from dmls_core.tracking.registry import promote_served
 
     settings = _serving_settings()
     model = layout.model_name(team, name)

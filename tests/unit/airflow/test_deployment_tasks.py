@@ -9,7 +9,8 @@ from dmls_core.airflow.job import Job
 from dmls_core.airflow.job_tasks import JobRun
 from dmls_core.airflow.run_inputs import RunInputs
 from dmls_core.models import load_spec
-from dmls_core.tracking import Candidate, Champion
+from dmls_core.tracking.decision import Candidate
+from dmls_core.tracking.registry import Champion
 
 SPEC = b"""model = "random-forest-classifier"
 [columns]

@@ -37,7 +37,7 @@ def played(tmp_path, monkeypatch):
     def promote_served(uri, name, triton_version, *, deployed_by):
         promoted.append((uri, name, triton_version, deployed_by.split(" by ")[0]))
 
-    monkeypatch.setattr("dmls_core.tracking.promote_served", promote_served, raising=False)
+    monkeypatch.setattr("dmls_core.tracking.registry.promote_served", promote_served)
     for variable, value in {
         "DMLS_TRITON_HTTP": "h:1",
         "DMLS_TRITON_GRPC": "g:1",

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from dmls_core.errors import PlatformError, TrackingError
-from dmls_core.tracking import champion_of, find_champion, model_url, report_url, run_url
-from dmls_core.tracking.connection import connect
+from dmls_core.tracking.connection import connect, model_url, report_url, run_url
+from dmls_core.tracking.registry import champion_of, find_champion
 from tests.services.seaweed import free_ports
 
 
@@ -71,7 +71,7 @@ def test_the_error_names_a_server_of_another_kind(ask):
 def test_nothing_heavy_is_imported_before_it_is_used():
     code = (
         "import sys, dmls_core.tracking, dmls_core.serving\n"
-        "from dmls_core.tracking import log_run, promote\n"
+        "from dmls_core.tracking.registry import promote\nfrom dmls_core.tracking.runs import log_run\n"
         "from dmls_core.serving import Deployment, connect, Repository, TritonClient\n"
         "heavy = {'mlflow', 'pandas', 'treelite', 'tritonclient', 'gevent', 'grpc', 'polars', 'sklearn'}\n"
         "print(sorted(heavy & set(sys.modules)))"

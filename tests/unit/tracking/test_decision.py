@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dmls_core.spec import Deploy
-from dmls_core.tracking import Candidate, Champion, Decision, decide
+from dmls_core.tracking.decision import Candidate, Decision, decide
+from dmls_core.tracking.registry import Champion
 
 CHAMPION = Champion(version=3, run_key="c" * 16, until="2026-01-12T00:00:00+00:00")
 WIN: dict[str, Any] = {
