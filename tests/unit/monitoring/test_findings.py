@@ -28,7 +28,7 @@ class Published:
         self.store = open_store(str(folder))
         self.notified = []
         self.tags = {}
-        monkeypatch.setattr("dmls_core.tracking.tag_version", self.tag, raising=False)
+        monkeypatch.setattr("dmls_core.tracking.registry.tag_version", self.tag)
         write_status(self.store, "lab", "churn", "deployed", "version 3 is served")
 
     def tag(self, uri, name, version, tags):
