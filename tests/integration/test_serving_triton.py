@@ -198,6 +198,7 @@ def test_thousands_of_trees_are_verified_with_a_tolerance_of_their_own(
     rows["expected"] = fitted.predict_proba(x).tolist()
     rows["tolerance"] = checkpoint.tolerance(served, x)
     (folder / "golden.json").write_text(json.dumps(rows))
+    record_checkpoint(folder)
     Deployment(repository, client, name).deploy(folder)
     assert np.array_equal(client.infer(name, x), checkpoint.predict(served, x))
 
