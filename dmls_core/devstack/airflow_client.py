@@ -1,4 +1,4 @@
-"""Client of Airflow's REST API."""
+"""HTTP clients: of any service of a platform, and of Airflow's REST API."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 NOT_FOUND = 404
+
+
+def http_client(url: str, seconds: float, **options: Any) -> httpx.Client:  # noqa: ANN401 - those of httpx
+    """Return a client for the service at ``url``, with the system's certificate authorities."""
+    import ssl
+
+    import httpx
+
+    # Without TLS none: a context takes time to make. Proxies in the environment do not apply to the platform.
+    verify = ssl.create_default_context() if url.startswith("https:") else False
+    return httpx.Client(trust_env=False, verify=verify, timeout=seconds, **options)
 
 
 class AirflowClient:
@@ -36,17 +47,10 @@ class AirflowClient:
         return None if response.status_code == NOT_FOUND else self._content("GET", path, response)
 
     def _send(self, method: str, path: str, body: object = None) -> httpx.Response:
-        import ssl
-
         import httpx
 
-        # The system's certificate authorities. Without TLS none: a context takes time to make.
-        verify = ssl.create_default_context() if self.url.startswith("https:") else False
         try:
-            # Proxies in the environment do not apply to the platform.
-            with httpx.Client(
-                trust_env=False, verify=verify, timeout=SECONDS, headers=self._headers
-            ) as client:
+            with http_client(self.url, SECONDS, headers=self._headers) as client:
                 return client.request(method, self.url + path, json=body)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise PlatformError(f"Airflow does not answer at {self.url}: {error}") from error

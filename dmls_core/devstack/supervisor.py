@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import contextlib
-import http.client
 import io
 import os
 import shlex
@@ -12,16 +11,16 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 import xmlrpc.client
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.parsers.expat import ExpatError
 
 import psutil
 
+from dmls_core.devstack.airflow_client import http_client
 from dmls_core.devstack.private_files import write_private
 from dmls_core.errors import PlatformError
 
@@ -66,16 +65,14 @@ def http_answers(url: str, status: int = 200) -> bool:
 
 def http_text(url: str, status: int = 200) -> str | None:
     """Return the body of a GET of ``url``; ``None`` unless it responds with ``status``."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    import httpx
+
     try:
-        request = urllib.request.Request(url)  # noqa: S310 - our own loopback addresses
-        with opener.open(request, timeout=PROBE_SECONDS) as answer:
-            body: bytes = answer.read()
-            return body.decode(errors="replace") if answer.status == status else None
-    except urllib.error.HTTPError as error:
-        return error.read().decode(errors="replace") if error.code == status else None
-    except (OSError, http.client.HTTPException, ValueError):  # ValueError: it is no address at all
+        with http_client(url, PROBE_SECONDS, follow_redirects=True) as client:
+            response = client.get(url)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):  # the latter two: it is no address at all
         return None
+    return response.text if response.status_code == status else None
 
 
 def port_answers(port: int) -> bool:
@@ -276,42 +273,21 @@ class Supervisor:
         return self.logs / f"{name}.log"
 
     def _call(
-        self, method: str, *arguments: object, allowed: tuple[int, ...] = (), seconds: float = RPC_SECONDS
+        self, method: str, *arguments: str | bool, allowed: tuple[int, ...] = (), seconds: float = RPC_SECONDS
     ) -> Any:  # noqa: ANN401 - XML-RPC
-        transport = _UnixTransport(self.socket, seconds)
-        proxy = xmlrpc.client.ServerProxy("http://supervisord", transport=transport, allow_none=True)
+        import httpx
+
+        # "/RPC2" is the path of XML-RPC; the host is the socket.
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        request = xmlrpc.client.dumps(arguments, f"supervisor.{method}", allow_none=True)
         try:
-            return getattr(proxy.supervisor, method)(*arguments)
+            with httpx.Client(transport=transport, timeout=seconds) as client:
+                response = client.post("http://supervisord/RPC2", content=request.encode())
+            (answer,), _ = xmlrpc.client.loads(response.raise_for_status().content)
         except xmlrpc.client.Fault as fault:
             if fault.faultCode in allowed:
                 return None
             raise PlatformError(f"supervisord: {method}{arguments}: {fault.faultString}") from fault
-        except (OSError, http.client.HTTPException, xmlrpc.client.Error) as error:
+        except (httpx.HTTPError, ExpatError, xmlrpc.client.Error) as error:
             raise PlatformError(f"supervisord does not answer on {self.socket}: {error}") from error
-        finally:
-            transport.close()
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket, with a timeout."""
-
-    def __init__(self, path: Path, seconds: float) -> None:
-        super().__init__("localhost", timeout=seconds)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
-class _UnixTransport(xmlrpc.client.Transport):
-    def __init__(self, path: Path, seconds: float) -> None:
-        super().__init__()
-        self._unix_connection = _UnixConnection(path, seconds)
-
-    def make_connection(self, host: object) -> http.client.HTTPConnection:  # noqa: ARG002 - the socket is the host
-        return self._unix_connection
-
-    def close(self) -> None:
-        self._unix_connection.close()
+        return answer

@@ -7,12 +7,11 @@ import json
 import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
-from dmls_core.devstack.airflow_client import AirflowClient
+from dmls_core.devstack.airflow_client import AirflowClient, http_client
 from dmls_core.devstack.context import Context, base_environment
 from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.postgres import STUDY
@@ -110,12 +109,13 @@ def _triton(address: str) -> Check:
 
 def _anyone_may_load(url: str) -> bool:
     """Request the list of models, which has the same restriction as loading, without the key."""
-    request = urllib.request.Request(f"{url}/v2/repository/index", method="POST")  # noqa: S310  it is HTTP
+    import httpx
+
     try:
-        urllib.request.urlopen(request, timeout=5).close()  # noqa: S310
-    except OSError:  # an answer of 403 is one as well
+        with http_client(url, 5) as client:
+            return client.post(f"{url}/v2/repository/index").is_success
+    except httpx.HTTPError:
         return False
-    return True
 
 
 def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
