@@ -169,20 +169,21 @@ def start(platform: Platform) -> State:
 
 def print_addresses(state: State) -> None:
     """Print the address of each service, and which FIL backend Triton has."""
-    from dmls_core.devstack.triton import find_genuine
+    from dmls_core.devstack.triton import running_backend
     from dmls_core.serving.fil_backend import DESCRIPTIONS
 
     settings = state.settings
     if settings is None:
         raise PlatformError("the platform is down")
     urls = {service.name: service.url for service in state.services}
+    triton = next(service for service in state.services if service.name == "triton")
     facts(
         [
             ("Airflow", f"{settings.airflow_url}  user {settings.airflow_username}"),
             ("MLflow", settings.mlflow_uri),
             ("S3", f"{urls['s3']}  {settings.root}"),
             ("Triton", f"http://{settings.triton_http}  grpc://{settings.triton_grpc}"),
-            ("served by", DESCRIPTIONS["genuine" if find_genuine() else "stand-in"]),
+            ("served by", DESCRIPTIONS[running_backend(triton.pid)]),
             ("passwords, keys", str(state.folder / STATE_FILE)),
             ("logs", str(state.folder / "logs")),
         ]

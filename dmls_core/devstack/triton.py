@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+import psutil
+
 import dmls_core
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.programs import find_uv, make_environment
 from dmls_core.devstack.supervisor import Service, http_answers
 from dmls_core.errors import PlatformError
-from dmls_core.serving.fil_backend import DESCRIPTIONS
+from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend
 from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER, ProcessSettings
 
 REQUIREMENTS = "triton.txt"
@@ -173,6 +175,13 @@ def find_genuine() -> TritonServer | None:
             f"{SERVER_VARIABLE} is {named}, but there is no such program with ../backends/{FIL_LIBRARY}"
         )
     return None
+
+
+def running_backend(pid: int) -> FilBackend:
+    """Return the FIL backend of the embedded platform's running server."""
+    prefix = "--backend-directory="
+    folders = (word.removeprefix(prefix) for word in psutil.Process(pid).cmdline() if word.startswith(prefix))
+    return "genuine" if any((Path(folder) / FIL_LIBRARY).is_file() for folder in folders) else "stand-in"
 
 
 def _genuine(program: str) -> dict[str, str]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dmls_core.devstack.context import Context
-from dmls_core.devstack.triton import find_genuine, find_requirements, triton_service
+from dmls_core.devstack.triton import find_genuine, find_requirements, running_backend, triton_service
 from dmls_core.errors import PlatformError
 
 
@@ -69,6 +71,15 @@ def test_an_operators_environment_goes_first(tmp_path: Path, monkeypatch: pytest
     assert server is not None
     assert server.environment["LD_LIBRARY_PATH"] == f"/opt/own:{tmp_path}/triton/lib"
     assert server.environment["OMP_NUM_THREADS"] == "4"
+
+
+@pytest.mark.parametrize("fil", [True, False])
+def test_a_running_server_is_asked_by_its_command(tmp_path: Path, fil: bool):
+    make_server(tmp_path, fil=fil)
+    command = [sys.executable, "-c", "input()", f"--backend-directory={tmp_path}/backends"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert running_backend(process.pid) == ("genuine" if fil else "stand-in")
+        process.kill()
 
 
 def test_a_named_server_without_a_genuine_fil_backend_is_an_error(
