@@ -105,15 +105,7 @@ class BoostingObjective(Objective):
         except _StoppedError:
             return None
         except DataError as error:
-            return Trial(
-                number,
-                "failed",
-                engine,
-                params,
-                seconds=time.monotonic() - started,
-                message=str(error),
-                intermediate_values=tuple(intermediate_values),
-            )
+            return self._failed(number, params, started, intermediate_values, error)
         searched = ROUNDS in space.searched
         return Trial(
             number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +61,25 @@ class Objective(ABC):
     def fitted(self, _best: Trial) -> Fitted | None:
         """Return the model of the best trial if the search has grown it on all rows."""
         return None
+
+    def _failed(
+        self,
+        number: int,
+        params: Mapping[str, Scalar],
+        started: float,
+        intermediate_values: Sequence[float],
+        error: DataError,
+    ) -> Trial:
+        """Return a failed trial; ``started`` is its start by ``time.monotonic``."""
+        return Trial(
+            number,
+            "failed",
+            self.task.engine.device,
+            params,
+            seconds=time.monotonic() - started,
+            message=str(error),
+            intermediate_values=tuple(intermediate_values),
+        )
 
     def _effective(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
         asked = {name: params[name] for name in self.suggested.searched}
@@ -122,16 +141,7 @@ class CrossValidation(Objective):
                 values.append(task.score(task.truth[fold.test], prediction))
                 intermediate_values.append(float(np.mean(values)))
         except DataError as error:
-            seconds = time.monotonic() - started
-            return Trial(
-                number,
-                "failed",
-                engine.device,
-                params,
-                seconds=seconds,
-                message=str(error),
-                intermediate_values=tuple(intermediate_values),
-            )
+            return self._failed(number, params, started, intermediate_values, error)
         return Trial(
             number,
             "pruned" if pruned else "complete",

@@ -117,8 +117,8 @@ def _middle(wanted: Hyperparameter) -> Scalar:
     return round(middle) if wanted.integer else middle
 
 
-MATRICES = 2.5
-"""Maximum memory of loading and searching, in sizes of the matrix."""
+MATRICES = 2.8
+"""Maximum memory of loading and searching, in sizes of the matrix (``tests/bench/scaling.py``, XGBoost)."""
 
 NESTED_FITS = 2.5
 """Cost of a nested search of a forest, in fits of its largest forest (``tests/bench/search.py``)."""

@@ -345,11 +345,13 @@ def spread_columns(probabilities: FloatArray, codes: NDArray[Any], n_classes: in
     return full
 
 
-def two_columns(positive: FloatArray) -> FloatArray:
-    """Return the probabilities of classes 0 and 1 from those of class 1, shape (n_rows,)."""
+def boosted_predictions(model: ModelDefinition, found: FloatArray) -> FloatArray:
+    """Return a booster's predictions as ``Fitted.predict`` does: of two classes, it predicts the second."""
     import numpy as np
 
-    return np.stack([1 - positive, positive], axis=1)
+    if model.task == "classification" and found.ndim == 1:
+        return np.stack([1 - found, found], axis=1)
+    return found
 
 
 def shares(gains: FloatArray) -> FloatArray:

@@ -12,10 +12,10 @@ from dmls_core.models.engines.base import (
     BoostingEngine,
     Fitted,
     Growing,
+    boosted_predictions,
     by_name,
     refusal,
     shares,
-    two_columns,
     useful_threads,
 )
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
@@ -159,9 +159,8 @@ class FittedLightGBM(Fitted):
         """Predict; see ``Fitted.predict``."""
         import numpy as np
 
-        return _as_predicted(
-            self._model, np.asarray(self._booster.predict(features, num_threads=self._threads))
-        )
+        found = np.asarray(self._booster.predict(features, num_threads=self._threads))
+        return boosted_predictions(self._model, found)
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
@@ -334,8 +333,4 @@ class GrowingLightGBM(Growing):
             self._booster.eval_valid(keep)
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(self._model, error) from error
-        return _as_predicted(self._model, found[0])
-
-
-def _as_predicted(model: ModelDefinition, found: FloatArray) -> FloatArray:
-    return two_columns(found) if model.task == "classification" and found.ndim == 1 else found
+        return boosted_predictions(self._model, found[0])

@@ -14,10 +14,10 @@ from dmls_core.models.engines.base import (
     Device,
     Fitted,
     Growing,
+    boosted_predictions,
     by_name,
     refusal,
     shares,
-    two_columns,
     useful_threads,
 )
 from dmls_core.models.engines.cuda import CudaEngine
@@ -151,7 +151,7 @@ class FittedXGBoost(Fitted):
     def predict(self, features: Array) -> FloatArray:
         """Predict; see ``Fitted.predict``."""
         found: FloatArray = self._engine.fetch(self._booster.inplace_predict(features))
-        return _as_predicted(self._model, found)
+        return boosted_predictions(self._model, found)
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
@@ -323,11 +323,7 @@ class GrowingXGBoost(Growing):
         except (ValueError, xgboost.core.XGBoostError) as error:
             raise refusal(self._binned.model, error) from error
         self._rounds = rounds
-        return _as_predicted(self._binned.model, found)
-
-
-def _as_predicted(model: ModelDefinition, found: FloatArray) -> FloatArray:
-    return two_columns(found) if model.task == "classification" and found.ndim == 1 else found
+        return boosted_predictions(self._binned.model, found)
 
 
 @experimental("it has not run on a GPU yet")
