@@ -117,7 +117,7 @@ def _middle(wanted: Hyperparameter) -> Scalar:
     return round(middle) if wanted.integer else middle
 
 
-MATRICES = 2.8
+MATRICES = 3.1
 """Maximum memory of loading and searching, in sizes of the matrix (``tests/bench/scaling.py``, XGBoost)."""
 
 NESTED_FITS = 2.5
