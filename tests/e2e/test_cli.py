@@ -40,7 +40,7 @@ def test_logs(demo: Demo, platform: PlatformClient):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_predict_in_the_users_columns_and_labels(demo: Demo, platform: PlatformClient, tmp_path, protocol):
-    rows = demo.write_csv(tmp_path / "iris.csv")
+    rows = write_csv(tmp_path / "iris.csv")
     done = demo.dmls("predict", "demo/iris", str(tmp_path / "iris.csv"), "--protocol", protocol)
     assert done.returncode == 0, done.stderr
     answers = list(csv.DictReader(io.StringIO(done.stdout)))
