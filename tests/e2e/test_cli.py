@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from dmls_core.cli.demo import write_csv
 from tests.e2e import data
 from tests.services.demo_platform import NO_ENGINE, Demo, dmls
 from tests.services.platform_client import PlatformClient
