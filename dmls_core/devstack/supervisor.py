@@ -63,12 +63,12 @@ def http_answers(url: str, status: int = 200) -> bool:
     return http_text(url, status) is not None
 
 
-def http_text(url: str, status: int = 200) -> str | None:
-    """Return the body of a GET of ``url``; ``None`` unless it responds with ``status``."""
+def http_text(url: str, status: int = 200, *, seconds: float = PROBE_SECONDS) -> str | None:
+    """Return the body of a GET of ``url``; ``None`` unless it responds with ``status`` within ``seconds``."""
     import httpx
 
     try:
-        with http_client(url, PROBE_SECONDS, follow_redirects=True) as client:
+        with http_client(url, seconds, follow_redirects=True) as client:
             response = client.get(url)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):  # the latter two: it is no address at all
         return None

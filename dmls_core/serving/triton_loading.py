@@ -9,7 +9,7 @@ from dmls_core.errors import ServingError
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.model_config import table_name
 
-RESTART_SECONDS = 30.0
+RESTART_SECONDS = 60.0
 """Longest wait for a crashed server: its supervisor restarts it, and it loads models before it answers."""
 
 PAUSE = 0.5

@@ -51,7 +51,9 @@ def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[st
         about = Model(artifact_path=model.artifact_location, run_id=run.info.run_id, model_id=model.model_id)
         with built_model(folder, about, versions) as built:
             client.log_model_artifacts(model.model_id, str(built))
-        client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, 0)])
+        outputs = client.get_run(run.info.run_id).outputs
+        if not (outputs and any(output.model_id == model.model_id for output in outputs.model_outputs)):
+            client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, 0)])
         client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
     return str(model.model_id)
 

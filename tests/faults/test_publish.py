@@ -177,8 +177,9 @@ def test_triton_killed_between_load_and_verification(triton, made, name, monkeyp
 
 
 @pytest.mark.parametrize("step", ["load {name}.candidate", "load {name}"])
-def test_a_model_that_kills_its_server_is_not_loaded_again(triton, made, name, step):
+def test_a_model_that_kills_its_server_is_not_loaded_again(triton, made, name, step, monkeypatch):
     """The server restarts, as under a supervisor, and serves the version before, by itself."""
+    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 300.0)
     repository = triton.repository
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(made(0))

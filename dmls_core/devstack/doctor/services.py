@@ -23,6 +23,9 @@ from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
 
 RUNNER_SECONDS = 60
 
+SECONDS = 15.0
+"""Longest wait for a service: while all checks run at once, a small machine is slow."""
+
 _CHECK_RUNNER = """
 import json
 from dmls_core.airflow.runners import load_runner
@@ -79,7 +82,7 @@ def _store(settings: Settings) -> Check:
 def _mlflow(settings: Settings) -> Check:
     if not settings.mlflow_uri:
         return _unset("mlflow", "mlflow_uri")
-    version = http_text(f"{settings.mlflow_uri.rstrip('/')}/version")
+    version = http_text(f"{settings.mlflow_uri.rstrip('/')}/version", seconds=SECONDS)
     if version is None:
         return Check("mlflow", "broken", f"{settings.mlflow_uri} does not answer", "see logs/mlflow.log")
     return Check("mlflow", "ok", f"{version.strip()} at {settings.mlflow_uri}")
@@ -87,8 +90,8 @@ def _mlflow(settings: Settings) -> Check:
 
 def _triton(address: str) -> Check:
     url = f"http://{address}"
-    metadata = http_text(f"{url}/v2")
-    if metadata is None or http_text(f"{url}/v2/health/ready") is None:
+    metadata = http_text(f"{url}/v2", seconds=SECONDS)
+    if metadata is None or http_text(f"{url}/v2/health/ready", seconds=SECONDS) is None:
         return Check("triton", "broken", f"{url} is not ready", "see logs/triton.log")
     server = json.loads(metadata)
     extensions = server.get("extensions", [])
@@ -121,7 +124,7 @@ def _anyone_may_load(url: str) -> bool:
 def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
     if not settings.airflow_url:
         return [_unset("airflow", "airflow_url")]
-    health = http_text(f"{settings.airflow_url.rstrip('/')}/api/v2/monitor/health")
+    health = http_text(f"{settings.airflow_url.rstrip('/')}/api/v2/monitor/health", seconds=SECONDS)
     if health is None:
         return [
             Check("airflow", "broken", f"{settings.airflow_url} does not answer", "see logs/airflow-*.log")
