@@ -27,6 +27,18 @@ LIMITS = (
     "The metrics were measured on the held-out rows and hold for data like those.",
 )
 
+SIZES = {
+    "trees": "Trees",
+    "depth": "Depth",
+    "nodes": "Nodes",
+    "bytes": "Bytes of the checkpoint",
+    "latency_ms": "Prediction of one row, without a server, in ms",
+    "score": "Metric of the search, on the held-out rows",
+}
+"""Key of a size in ``compact`` of ``result.json`` -> its name on the card."""
+
+MEASURED = ("latency_ms", "score")
+
 END = "</main>"
 """Where ``card_of_deployed`` inserts its section."""
 
@@ -98,9 +110,22 @@ def render_card(
         ),
         calls=_calls(model, encoder, example, encoded),
         limits=LIMITS,
+        sizes=_sizes(result.get("compact")),
         parameters=_table(result["best_params"]),
         versions=_table(result["versions"]),
     )
+
+
+def _sizes(compact: Mapping[str, Any] | None) -> Table | None:
+    """Return the size of a compacted model, before and after."""
+    if compact is None:
+        return None
+    before, after = compact["before"], compact["after"]
+    rows = [
+        (label, *(_number(size[key]) if key in MEASURED else f"{size[key]:,}" for size in (before, after)))
+        for key, label in SIZES.items()
+    ]
+    return Table(("", "Before", "After"), rows)
 
 
 def _table(rows: Mapping[str, object]) -> Table:

@@ -29,6 +29,9 @@ from dmls_core.spec.tables import (
 SCHEMA = 1
 """Version of the JSON form of a spec."""
 
+ADDED = (("deploy", "compact"),)
+"""Keys that were added without a new ``SCHEMA``: a spec that does not set them keeps its hash."""
+
 
 class ModelSearch(Table):
     """A model and the space of each of its hyperparameters, including fixed ones."""
@@ -100,8 +103,12 @@ class Spec(Table):
         return self.schedule.timezone if self.schedule else "UTC"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the spec as plain JSON data, with every default."""
-        return {"schema": SCHEMA, **self.model_dump(mode="json")}
+        """Return the spec as plain JSON data, with every default but those of ``ADDED``."""
+        data = self.model_dump(mode="json")
+        for table, key in ADDED:
+            if data[table][key] == type(getattr(self, table)).model_fields[key].default:
+                del data[table][key]
+        return {"schema": SCHEMA, **data}
 
     def canonical(self) -> bytes:
         """Return the canonical JSON of this spec: sorted, compact, ASCII."""

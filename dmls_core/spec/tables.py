@@ -311,6 +311,11 @@ class Deploy(Table):
     max_latency_ms: float | None = Field(
         None, gt=0, description="Highest latency for one row that is deployed, in milliseconds."
     )
+    compact: bool = Field(
+        False,
+        description="Whether a model is reduced to the trees, and a forest to the depth, that lose nothing "
+        "measurable.",
+    )
 
 
 class Drift(Table):

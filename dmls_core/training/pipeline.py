@@ -18,11 +18,13 @@ from dmls_core.evaluate.report import render_report
 from dmls_core.hardware import trim_heap
 from dmls_core.models.engines import Fitted
 from dmls_core.models.engines.base import TREELITE
+from dmls_core.models.metrics import compute
 from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.serving.card import write_card
 from dmls_core.spec import Spec
 from dmls_core.store import layout
 from dmls_core.training.champion import compare_with_champion
+from dmls_core.training.compact import compact_model, describe_compaction
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
 from dmls_core.training.prepare import Prepared, describe_search, prepare_models
 from dmls_core.training.progress import Progress, format_score
@@ -69,7 +71,12 @@ def run_pipeline(
     trim_heap()
     with progress.phase("refit"):
         progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
-        fitted = refit(task, outcome)
+        fitted, compact = refit(task, outcome), None
+    if spec.deploy.compact:
+        with progress.phase("compact"):
+            progress.enter("refitting", "looking for a smaller size that loses nothing measurable")
+            fitted, compact = compact_fitted(spec, data, task, outcome, fitted)
+        progress.note(describe_compaction(compact) if compact else NOT_COMPACTED)
     model_folder = job.out / layout.MODEL
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
@@ -81,6 +88,8 @@ def run_pipeline(
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
         write_companions(data, exported, task, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, task, outcome, fitted, scores)
+        if spec.deploy.compact:
+            result["compact"] = compact
         result["comparison"] = compare_with_champion(spec, data, served, champion)
     with progress.phase("report"):
         insight = examine_model(spec, data, task, fitted, served, result)
@@ -116,6 +125,22 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
         seed=task.seed,
         threads=task.threads,
     )
+
+
+NOT_COMPACTED = "the model stays as large as it is: its engine or its few rows allow no smaller size"
+
+
+def compact_fitted(
+    spec: Spec, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted
+) -> tuple[Fitted, dict[str, Any] | None]:
+    """Return the smallest model that loses nothing measurable, and ``compact`` of ``result.json``."""
+    metric, place = spec.search.metric, task.engine.place
+    whole = compute(metric, data.test_target, fitted.predict(place(data.test)))
+    smaller, found = compact_model(task, fitted, outcome.params, metric, data.test[:1])
+    if found is not None:
+        found["before"]["score"] = whole
+        found["after"]["score"] = compute(metric, data.test_target, smaller.predict(place(data.test)))
+    return smaller, found
 
 
 def examine_model(

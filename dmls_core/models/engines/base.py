@@ -89,6 +89,14 @@ class Fitted(ABC):
         """Return the trees as a Treelite model; engines with the export format ``treelite`` define it."""
         raise NotImplementedError(f"{type(self).__name__} has no Treelite model")
 
+    def can_stop_earlier(self) -> bool:
+        """Return whether ``first_rounds`` is supported."""
+        return False
+
+    def first_rounds(self, rounds: int) -> Fitted:
+        """Return the boosted model after its first ``rounds`` rounds, for ``[deploy] compact``."""
+        raise NotImplementedError(f"{type(self).__name__} cannot leave out rounds")
+
     def export(self, folder: Path) -> Callable[[NDArray[np.float32]], FloatArray]:
         """Write the model's files to ``folder``; engines with another export format define it.
 

@@ -180,35 +180,35 @@ NOT_RECORDED = frozenset({"n_jobs", "verbose", "warm_start"})
 
 
 class FittedForest(Fitted):
-    """A fitted forest of scikit-learn."""
+    """A fitted forest of scikit-learn; ``settings`` are all its hyperparameters, by the spec's names."""
 
     def __init__(self, settings: Mapping[str, Scalar], forest: Forest, n_classes: int) -> None:
-        self._settings = settings
-        self._forest = forest
+        self.settings = settings
+        self.forest = forest
         self._n_classes = n_classes
 
     def predict(self, features: NDArray[np.float32]) -> FloatArray:
         """Predict; see ``Fitted.predict``."""
         if not self._n_classes:
-            values: FloatArray = self._forest.predict(features)
+            values: FloatArray = self.forest.predict(features)
             return values
-        return spread_columns(self._forest.predict_proba(features), self._forest.classes_, self._n_classes)
+        return spread_columns(self.forest.predict_proba(features), self.forest.classes_, self._n_classes)
 
     def importances(self) -> FloatArray:
         """Return the mean decrease of impurity per feature, summing to 1."""
-        found: FloatArray = self._forest.feature_importances_
+        found: FloatArray = self.forest.feature_importances_
         return found
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        own = {k: v for k, v in self._forest.get_params(deep=False).items() if k not in NOT_RECORDED}
-        return SklearnForestEngine.recorded(self._settings, own)
+        own = {k: v for k, v in self.forest.get_params(deep=False).items() if k not in NOT_RECORDED}
+        return SklearnForestEngine.recorded(self.settings, own)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""
         import treelite.sklearn
 
-        return treelite.sklearn.import_model(self._forest)
+        return treelite.sklearn.import_model(self.forest)
 
 
 class SklearnForestEngine(GrowingForestEngine):

@@ -174,6 +174,17 @@ class FittedLightGBM(Fitted):
         own = {k: v for k, v in said.items() if v and k not in known and not UNRELATED.fullmatch(k)}
         return LightGBMEngine.recorded(self._settings, own)
 
+    def can_stop_earlier(self) -> bool:
+        """Return whether a round does not change those before: dart scales them down."""
+        return self._settings["boosting_type"] != "dart"
+
+    def first_rounds(self, rounds: int) -> FittedLightGBM:
+        """Return the model after its first rounds; see ``Fitted.first_rounds``."""
+        import lightgbm
+
+        shorter = lightgbm.Booster(model_str=self._booster.model_to_string(num_iteration=rounds))
+        return FittedLightGBM(self._model, {**self._settings, "n_estimators": rounds}, shorter, self._threads)
+
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""
         import treelite

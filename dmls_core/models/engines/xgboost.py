@@ -177,6 +177,15 @@ class FittedXGBoost(Fitted):
             self._settings, {name: text for name, text in own.items() if name not in ALIASES and text != ""}
         )
 
+    def can_stop_earlier(self) -> bool:
+        """Return true: a round does not change those before."""
+        return True
+
+    def first_rounds(self, rounds: int) -> FittedXGBoost:
+        """Return the model after its first rounds; see ``Fitted.first_rounds``."""
+        settings = {**self._settings, "n_estimators": rounds}
+        return FittedXGBoost(self._model, self._engine, settings, self._booster[:rounds], self._columns)
+
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""
         import treelite

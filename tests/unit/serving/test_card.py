@@ -162,3 +162,20 @@ def test_missing_values_in_requests(value):
     assert '"data": [NaN, 2.0]' in text
     assert '"data": ["", "1"]' in text
     assert '"shape": [2, 2], "data": [NaN, 1.0, 2.0, NaN]' in forest_request([[None, 1.0], [2.0, None]])
+
+
+def test_a_compacted_model_shows_its_size_before_and_after(tmp_path):
+    before = {
+        "trees": 500,
+        "depth": 20,
+        "nodes": 123_456,
+        "bytes": 9_000_000,
+        "latency_ms": 0.25,
+        "score": 0.95,
+    }
+    after = {"trees": 63, "depth": 8, "nodes": 4_321, "bytes": 300_000, "latency_ms": 0.0314, "score": 0.9475}
+    texts = Page(card(tmp_path, compact={"before": before, "after": after, "rows": 900})).texts
+    for shown in ("123,456", "4,321", "9,000,000", "300,000", "0.25", "0.0314", "0.95", "0.9475"):
+        assert shown in texts
+    assert "Compaction" in texts
+    assert "Compaction" not in Page(card(tmp_path / "other", compact=None)).texts

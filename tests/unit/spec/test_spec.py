@@ -71,6 +71,15 @@ def test_equivalent_specs_have_the_same_hash() -> None:
     assert load_spec(other).sha256 == SHA256
 
 
+def test_a_key_that_was_added_later_changes_only_the_hash_of_specs_that_use_it() -> None:
+    text = IRIS.read_text()
+    off, on = (load_spec(f"{text}\n[deploy]\ncompact = {value}\n".encode()) for value in ("false", "true"))
+    assert load_spec(IRIS.read_bytes()).sha256 == off.sha256 == SHA256 != on.sha256
+    assert "compact" not in off.as_json()["deploy"]
+    assert Spec.from_json(on.as_json()) == on
+    assert Spec.from_json(off.as_json()) == off
+
+
 @pytest.mark.parametrize(("one", "other"), [("1", "1.0"), ("0.5", "0.25"), ('"sqrt"', '"log2"')])
 def test_values_of_different_types_have_different_hashes(one: str, other: str) -> None:
     text = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[max_features]\nvalue = '

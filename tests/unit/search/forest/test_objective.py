@@ -75,12 +75,12 @@ def test_the_model_is_the_grown_forest_pruned_to_the_best_setting():
 
     settings = model.parameters()
     assert {name: settings[name] for name in params} == params
-    trees = model._forest.estimators_
+    trees = model.forest.estimators_
     assert len(trees) == params["n_estimators"]
     assert max(tree.get_depth() for tree in trees) <= params["max_depth"]
     # Out of bag it answers as the trial was scored: bins decide alike on the rows that they were made of.
     sums, counts = np.zeros((300, 3)), np.zeros(300)
-    for tree, drawn in zip(trees, model._forest.estimators_samples_, strict=True):
+    for tree, drawn in zip(trees, model.forest.estimators_samples_, strict=True):
         unseen = np.setdiff1d(np.arange(300), drawn)
         sums[unseen] += tree.tree_.predict(task.features[unseen])
         counts[unseen] += 1
@@ -258,7 +258,7 @@ def test_one_size_and_nothing_to_search_is_one_trial():
 
     assert [trial.number for trial in seen] == [0, 0]
     assert outcome.params == {"n_estimators": 30}
-    assert len(outcome.fitted._forest.estimators_) == 30
+    assert len(outcome.fitted.forest.estimators_) == 30
 
 
 def test_synonymous_configurations_grow_one_forest(monkeypatch):

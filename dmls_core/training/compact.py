@@ -1,0 +1,242 @@
+"""Compact a fitted model: fewer trees, and a smaller depth of a forest, that lose nothing measurable.
+
+The holdout decides nothing here, so that the reported score stays unbiased. A bootstrapped forest is scored
+at every size on its out-of-bag rows. Each tree leaves out a good third of the rows, so a number of trees is
+scored with a third of its votes: the choice errs towards more trees. A forest without bootstrap is fitted
+once more, on the training rows of the first fold, and scored on its other rows. Boosted trees grow once more
+on each fold, and are scored at each number of rounds on the way.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.models.engines import BoostingEngine, Fitted, Growing, GrowingForestEngine
+from dmls_core.models.engines.forests import FittedForest
+from dmls_core.search.forest.trees import Nodes, prune_forest
+from dmls_core.search.task import SearchTask
+from dmls_core.serving import checkpoint
+from dmls_core.serving.forest_size import forest_size
+from dmls_core.serving.gtil import predict_float32
+from dmls_core.spec.definitions import Scalar
+from dmls_core.training.size_choice import NestedSizes, choose_size
+
+FEWEST_TREES = 10
+"""Fewer trees are not tried: they predict coarse probabilities."""
+
+STEP = 2**-0.5
+"""Ratio of one number of trees to the next larger one."""
+
+MAX_DEPTHS = 24
+"""Maximum number of depths that are tried; further apart in deeper trees."""
+
+FEWEST_ROWS = 100
+"""Fewer rows cannot show that a size loses nothing."""
+
+VALUES = 20_000_000
+"""Maximum number of predictions in memory, which limits the rows."""
+
+TIMED, WARM_UP = 200, 20
+"""Predictions of one row whose median is the latency, after ``WARM_UP`` others."""
+
+
+def compact_model(
+    task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar], metric: str, row: NDArray[np.float32]
+) -> tuple[Fitted, dict[str, Any] | None]:
+    """Return the smallest model that loses nothing measurable, and ``compact`` of ``result.json``.
+
+    ``fitted`` has the hyperparameters ``params`` and must not be used afterwards: its trees are pruned in
+    place. ``row``, (1, n_features), is predicted to measure the latency. The record is ``None``, and the
+    model stays, if its engine cannot make it smaller or there are too few rows to choose.
+    """
+    sizes = nested_sizes(task, fitted, params)
+    if sizes is None:
+        return fitted, None
+    before = measure_size(fitted, row)
+    whole = len(sizes.trees) - 1, len(sizes.depths) - 1
+    chosen = choose_size(sizes, metric, sign=task.sign, classifier=task.n_classes > 0, seed=task.seed)
+    after, smaller = before, fitted
+    if chosen != whole:
+        depth = sizes.depths[chosen[1]] if chosen[1] != whole[1] else None
+        smaller = shrink(task, fitted, sizes.trees[chosen[0]], depth)
+        after = measure_size(smaller, row)
+    return smaller, {"before": before, "after": after, "rows": len(sizes.truth)}
+
+
+def describe_compaction(sizes: Mapping[str, Any]) -> str:
+    """Return ``compact`` of ``result.json`` as one line for the log."""
+    before, after = sizes["before"], sizes["after"]
+    if before == after:
+        return f"no smaller size of the model loses nothing measurable on {sizes['rows']:,} rows"
+    return (
+        f"compacted from {before['trees']:,} trees of depth {before['depth']} to {after['trees']:,} of depth "
+        f"{after['depth']}: {after['bytes'] / before['bytes']:.0%} of the bytes"
+    )
+
+
+def measure_size(fitted: Fitted, row: NDArray[np.float32]) -> dict[str, Any]:
+    """Return trees, depth, nodes, bytes of the checkpoint, and the latency of one row in this process."""
+    model = checkpoint.snap_thresholds(fitted.to_treelite())
+    size = forest_size(model)
+    seconds = []
+    for _ in range(WARM_UP + TIMED):
+        started = time.perf_counter()
+        predict_float32(model, row, threads=1)
+        seconds.append(time.perf_counter() - started)
+    return {
+        "trees": size["trees"],
+        "depth": len(size["nodes_to_depth"]) - 1,
+        "nodes": size["nodes_to_depth"][-1],
+        "bytes": len(model.serialize_bytes()),
+        "latency_ms": round(1000 * statistics.median(seconds[WARM_UP:]), 4),
+    }
+
+
+def shrink(task: SearchTask, fitted: Fitted, trees: int, depth: int | None) -> Fitted:
+    """Keep the first ``trees`` trees (rounds of a booster), and prune a forest's below ``depth``.
+
+    A node that becomes a leaf predicts the mean of its own training rows.
+    """
+    if not isinstance(fitted, FittedForest):
+        return fitted.first_rounds(trees)
+    limits: dict[str, Scalar] = {"n_estimators": trees}
+    if depth is not None:
+        limits["max_depth"] = depth
+        prune_forest(fitted.forest, trees, {"max_depth": depth}, len(task.truth), None)
+    fitted.forest.estimators_ = fitted.forest.estimators_[:trees]
+    fitted.forest.set_params(**limits)
+    engine = cast("GrowingForestEngine", task.engine)
+    return engine.wrap(task.model, {**fitted.settings, **limits}, fitted.forest, task.n_classes)
+
+
+def nested_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar]) -> NestedSizes | None:
+    """Return the predictions of a model at smaller sizes; ``None`` if there is no way to choose one."""
+    if isinstance(fitted, FittedForest):
+        if fitted.forest.bootstrap:
+            return _forest_sizes(task, fitted, np.arange(len(task.truth)), out_of_bag=True)
+        return _forest_sizes(task, _fit_fold(task, params), task.folds[0].test, out_of_bag=False)
+    if isinstance(task.engine, BoostingEngine) and fitted.can_stop_earlier():
+        return _booster_sizes(task, fitted, params)
+    return None
+
+
+def _fit_fold(task: SearchTask, params: Mapping[str, Scalar]) -> FittedForest:
+    train = task.folds[0].train
+    fitted = task.engine.fit(
+        task.model,
+        params,
+        task.features[train],
+        task.target[train],
+        n_classes=task.n_classes,
+        seed=task.seed,
+        threads=task.threads,
+    )
+    return cast("FittedForest", fitted)
+
+
+def tree_counts(trees: int) -> tuple[int, ...]:
+    """Return the numbers of trees to try, ascending, down to ``FEWEST_TREES``."""
+    found = [trees]
+    while (fewer := round(found[-1] * STEP)) >= FEWEST_TREES:
+        found.append(fewer)
+    return tuple(reversed(found))
+
+
+def tree_depths(depth: int) -> tuple[int, ...]:
+    """Return the depths to try, ascending."""
+    if depth <= MAX_DEPTHS:
+        return tuple(range(1, depth + 1)) or (0,)
+    return tuple(np.unique(np.geomspace(1, depth, MAX_DEPTHS).round().astype(int)).tolist())
+
+
+def _forest_sizes(
+    task: SearchTask, fitted: FittedForest, rows: NDArray[np.int64], *, out_of_bag: bool
+) -> NestedSizes | None:
+    """Add up the predictions of a forest's trees, cut at each depth, for rows that they have not seen."""
+    forest = fitted.forest
+    counts = tree_counts(len(forest.estimators_))
+    depths = tree_depths(max(int(one.tree_.max_depth) for one in forest.estimators_))
+    outputs = max(1, task.n_classes)
+    rows = _some(rows, len(counts) * len(depths) * outputs, task.seed)
+    columns = forest.classes_.astype(int) if task.n_classes else np.zeros(1, int)
+    limits = [{"max_depth": depth} for depth in depths]
+    features = np.ascontiguousarray(task.features[rows])
+    sums = np.zeros((len(depths), len(rows), len(columns)))
+    votes = np.zeros(len(rows), np.int64)
+    nodes = np.zeros(len(depths), np.int64)
+    kept = np.zeros((len(counts), len(depths), len(rows), outputs), np.float32)
+    voted, costs = np.zeros((len(counts), len(rows)), np.bool_), np.zeros(kept.shape[:2], np.int64)
+    for number, (tree, drawn) in enumerate(_trees(forest, out_of_bag=out_of_bag), start=1):
+        found = Nodes.of(tree)
+        unseen = np.flatnonzero(~np.isin(rows, drawn)) if drawn is not None else np.arange(len(rows))
+        leaves = found.pruned_leaves(limits, 0)[tree.apply(features[unseen])]
+        values = tree.value[:, 0, :]
+        for depth in range(len(depths)):
+            sums[depth, unseen] += values[leaves[:, depth]]
+        votes[unseen] += 1
+        nodes += np.searchsorted(np.sort(found.depths), depths, side="right")
+        if number in counts:
+            at = counts.index(number)
+            kept[at][:, :, columns] = sums / np.maximum(votes, 1)[:, None]
+            voted[at], costs[at] = votes > 0, nodes
+    if voted[0].sum() < FEWEST_ROWS:
+        return None
+    return NestedSizes(counts, depths, costs, kept[:, :, voted[0]], task.truth[rows[voted[0]]])
+
+
+def _trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
+    """Yield each tree of a scikit-learn forest with the rows that it has drawn."""
+    one = copy.copy(forest)
+    for estimator in forest.estimators_:
+        one.estimators_ = [estimator]
+        yield estimator.tree_, one.estimators_samples_[0] if out_of_bag else None
+
+
+def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar]) -> NestedSizes | None:
+    """Grow a booster on each fold, and predict the fold's rows after each number of rounds."""
+    outputs = max(1, task.n_classes)
+    each = task.n_classes if task.n_classes > 2 else 1
+    counts = tree_counts(fitted.to_treelite().num_tree // each)
+    rows = [_some(fold.test, len(counts) * outputs * len(task.folds), task.seed) for fold in task.folds]
+    truth = task.truth[np.concatenate(rows)]
+    if len(truth) < FEWEST_ROWS:
+        return None
+    found = [
+        [np.asarray(growing.grow(count), np.float32).reshape(-1, outputs) for count in counts]
+        for growing in (
+            _start(task, params, fold.train, test) for fold, test in zip(task.folds, rows, strict=True)
+        )
+    ]
+    return NestedSizes(counts, (0,), np.array(counts)[:, None], np.concatenate(found, axis=1)[:, None], truth)
+
+
+def _start(
+    task: SearchTask, params: Mapping[str, Scalar], train: NDArray[np.int64], test: NDArray[np.int64]
+) -> Growing:
+    engine = cast("BoostingEngine", task.engine)
+    train, test = engine.place(train), engine.place(test)
+    return engine.bin(
+        task.model,
+        params,
+        task.features[train],
+        task.target[train],
+        task.features[test],
+        n_classes=task.n_classes,
+        seed=task.seed,
+        threads=task.threads,
+    ).start(params)
+
+
+def _some(rows: NDArray[np.int64], each: int, seed: int) -> NDArray[np.int64]:
+    """Return as many of the rows as fit in memory with ``each`` predictions."""
+    room = max(1, VALUES // each)
+    if len(rows) <= room:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, room, replace=False))
