@@ -324,7 +324,7 @@ class EngineSuite(EngineDefinitionSuite):
     # -- optional capabilities -------------------------------------------------------------------------
 
     def test_growing_models_agree_with_fits(self, engine: Engine, model: ModelDefinition, kind: str) -> None:
-        """A growing model predicts the same as a fit with that number of rounds."""
+        """A growing model, and the first rounds of a fitted one, predict as a fit with that many rounds."""
         if not isinstance(engine, BoostingEngine):
             pytest.skip("not a BoostingEngine")
         data = make_data(kind)
@@ -337,6 +337,10 @@ class EngineSuite(EngineDefinitionSuite):
         for rounds in (1, 4, 9):
             fitted = engine.fit(model, {**self.fast, "n_estimators": rounds}, x, y, **options)
             np.testing.assert_allclose(growing.grow(rounds), fitted.predict(scored), rtol=2e-6, atol=2e-6)
+        if fitted.can_stop_earlier():
+            shorter = engine.fit(model, {**self.fast, "n_estimators": 4}, x, y, **options).predict(scored)
+            found = fitted.first_rounds(4).predict(scored)
+            np.testing.assert_allclose(found, shorter, rtol=2e-6, atol=2e-6)
 
     def test_forests_are_the_mean_of_their_trees(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition

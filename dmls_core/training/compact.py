@@ -2,9 +2,8 @@
 
 The holdout decides nothing here, so that the reported score stays unbiased. A bootstrapped forest is scored
 at every size on its out-of-bag rows. Each tree leaves out a good third of the rows, so a number of trees is
-scored with a third of its votes: the choice errs towards more trees. A forest without bootstrap is fitted
-once more, on the training rows of the first fold, and scored on its other rows. Boosted trees grow once more
-on each fold, and are scored at each number of rounds on the way.
+scored with a third of its votes: the choice errs towards more trees. Other models are fitted once more on
+each fold of the search, which costs about as much as one trial by cross-validation.
 """
 
 from __future__ import annotations
@@ -119,26 +118,10 @@ def shrink(task: SearchTask, fitted: Fitted, trees: int, depth: int | None) -> F
 def nested_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar]) -> NestedSizes | None:
     """Return the predictions of a model at smaller sizes; ``None`` if there is no way to choose one."""
     if isinstance(fitted, FittedForest):
-        if fitted.forest.bootstrap:
-            return _forest_sizes(task, fitted, np.arange(len(task.truth)), out_of_bag=True)
-        return _forest_sizes(task, _fit_fold(task, params), task.folds[0].test, out_of_bag=False)
+        return _forest_sizes(task, fitted, params)
     if isinstance(task.engine, BoostingEngine) and fitted.can_stop_earlier():
         return _booster_sizes(task, fitted, params)
     return None
-
-
-def _fit_fold(task: SearchTask, params: Mapping[str, Scalar]) -> FittedForest:
-    train = task.folds[0].train
-    fitted = task.engine.fit(
-        task.model,
-        params,
-        task.features[train],
-        task.target[train],
-        n_classes=task.n_classes,
-        seed=task.seed,
-        threads=task.threads,
-    )
-    return cast("FittedForest", fitted)
 
 
 def tree_counts(trees: int) -> tuple[int, ...]:
@@ -156,23 +139,58 @@ def tree_depths(depth: int) -> tuple[int, ...]:
     return tuple(np.unique(np.geomspace(1, depth, MAX_DEPTHS).round().astype(int)).tolist())
 
 
-def _forest_sizes(
-    task: SearchTask, fitted: FittedForest, rows: NDArray[np.int64], *, out_of_bag: bool
-) -> NestedSizes | None:
+def _forest_sizes(task: SearchTask, fitted: FittedForest, params: Mapping[str, Scalar]) -> NestedSizes | None:
+    """Score a forest on its out-of-bag rows or, without bootstrap, a forest of each fold on its rows."""
+    estimators = fitted.forest.estimators_
+    counts, depths = tree_counts(len(estimators)), tree_depths(max(one.tree_.max_depth for one in estimators))
+    each = len(counts) * len(depths) * max(1, task.n_classes)
+    if fitted.forest.bootstrap:
+        rows = _some(np.arange(len(task.truth)), each, task.seed)
+        parts = [_add_up(task, fitted, rows, counts, depths, out_of_bag=True)]
+    else:
+        parts = []
+        for fold in task.folds:
+            rows = _some(fold.test, each * len(task.folds), task.seed)
+            forest = _fit_fold(task, params, fold.train)
+            parts.append(_add_up(task, forest, rows, counts, depths, out_of_bag=False))
+    nodes = np.sum([part.nodes for part in parts], axis=0)
+    predictions = np.concatenate([part.predictions for part in parts], axis=2)
+    truth = np.concatenate([part.truth for part in parts])
+    return NestedSizes(counts, depths, nodes, predictions, truth) if len(truth) >= FEWEST_ROWS else None
+
+
+def _fit_fold(task: SearchTask, params: Mapping[str, Scalar], train: NDArray[np.int64]) -> FittedForest:
+    fitted = task.engine.fit(
+        task.model,
+        params,
+        task.features[train],
+        task.target[train],
+        n_classes=task.n_classes,
+        seed=task.seed,
+        threads=task.threads,
+    )
+    return cast("FittedForest", fitted)
+
+
+def _add_up(
+    task: SearchTask,
+    fitted: FittedForest,
+    rows: NDArray[np.int64],
+    counts: tuple[int, ...],
+    depths: tuple[int, ...],
+    *,
+    out_of_bag: bool,
+) -> NestedSizes:
     """Add up the predictions of a forest's trees, cut at each depth, for rows that they have not seen."""
     forest = fitted.forest
-    counts = tree_counts(len(forest.estimators_))
-    depths = tree_depths(max(int(one.tree_.max_depth) for one in forest.estimators_))
-    outputs = max(1, task.n_classes)
-    rows = _some(rows, len(counts) * len(depths) * outputs, task.seed)
     columns = forest.classes_.astype(int) if task.n_classes else np.zeros(1, int)
     limits = [{"max_depth": depth} for depth in depths]
     features = np.ascontiguousarray(task.features[rows])
     sums = np.zeros((len(depths), len(rows), len(columns)))
     votes = np.zeros(len(rows), np.int64)
     nodes = np.zeros(len(depths), np.int64)
-    kept = np.zeros((len(counts), len(depths), len(rows), outputs), np.float32)
-    voted, costs = np.zeros((len(counts), len(rows)), np.bool_), np.zeros(kept.shape[:2], np.int64)
+    kept = np.zeros((len(counts), len(depths), len(rows), max(1, task.n_classes)), np.float32)
+    voted, costs = np.ones(len(rows), np.bool_), np.zeros(kept.shape[:2], np.int64)
     for number, (tree, drawn) in enumerate(_trees(forest, out_of_bag=out_of_bag), start=1):
         found = Nodes.of(tree)
         unseen = np.flatnonzero(~np.isin(rows, drawn)) if drawn is not None else np.arange(len(rows))
@@ -185,10 +203,10 @@ def _forest_sizes(
         if number in counts:
             at = counts.index(number)
             kept[at][:, :, columns] = sums / np.maximum(votes, 1)[:, None]
-            voted[at], costs[at] = votes > 0, nodes
-    if voted[0].sum() < FEWEST_ROWS:
-        return None
-    return NestedSizes(counts, depths, costs, kept[:, :, voted[0]], task.truth[rows[voted[0]]])
+            voted &= votes > 0
+            costs[at] = nodes
+    # With ten trees, about one row in a hundred has been drawn by all of them.
+    return NestedSizes(counts, depths, costs, kept[:, :, voted], task.truth[rows[voted]])
 
 
 def _trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401

@@ -177,32 +177,6 @@ def test_a_regressor_with_a_category_and_missing_values(model: str, tmp_path: Pa
     check_answers(tmp_path / "out")
 
 
-def test_a_compacted_model_is_the_one_that_is_scored_and_written(tmp_path: Path):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(1200, 3))
-    y = x[:, 0] + x[:, 1] + rng.normal(0, 0.5, 1200)
-    lines = ["a,b,c,y", *(",".join(f"{v:.5f}" for v in row) for row in np.column_stack([x, y]))]
-    (tmp_path / "iris.csv").write_text("\n".join(lines) + "\n")
-    spec = 'model = "random-forest-regressor"\nn_trials = 1\n[columns]\ntarget = "y"\n'
-    (tmp_path / "spec.toml").write_text(spec + "[n_estimators]\nvalue = 150\n[deploy]\ncompact = true\n")
-    notes: list[str] = []
-
-    result = train(request(tmp_path), progress=notes.append)
-
-    before, after = result["compact"]["before"], result["compact"]["after"]
-    assert before["trees"] == 150
-    assert after["nodes"] < 0.7 * before["nodes"]
-    assert abs(after["score"] - before["score"]) < 0.03
-    assert result["score"] == pytest.approx(after["score"], abs=1e-5)
-    assert result["best_params"]["n_estimators"] == after["trees"]
-    size = (tmp_path / "out/model/checkpoint.tl").stat().st_size
-    assert size == after["bytes"] == result["size"]["bytes"]
-    assert result["size"]["trees"] == after["trees"]
-    assert f"{before['nodes']:,}" in (tmp_path / "out/model/card.html").read_text()
-    assert any("compacted from 150 trees" in note for note in notes)
-    check_answers(tmp_path / "out")
-
-
 def test_the_same_seed_gives_the_same_run(iris: Path):
     one, same = (train(request(iris, out=str(iris / name))) for name in ("a", "b"))
 

@@ -1,0 +1,37 @@
+"""A whole training run with ``[deploy] compact``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dmls_core.training import train
+from tests.integration.test_train import check_answers, request
+
+
+def test_a_compacted_model_is_the_one_that_is_scored_and_written(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1200, 3))
+    y = x[:, 0] + x[:, 1] + rng.normal(0, 0.5, 1200)
+    lines = ["a,b,c,y", *(",".join(f"{v:.5f}" for v in row) for row in np.column_stack([x, y]))]
+    (tmp_path / "iris.csv").write_text("\n".join(lines) + "\n")
+    spec = 'model = "random-forest-regressor"\nn_trials = 1\n[columns]\ntarget = "y"\n'
+    (tmp_path / "spec.toml").write_text(spec + "[n_estimators]\nvalue = 150\n[deploy]\ncompact = true\n")
+    notes: list[str] = []
+
+    result = train(request(tmp_path), progress=notes.append)
+
+    before, after = result["compact"]["before"], result["compact"]["after"]
+    assert before["trees"] == 150
+    assert after["nodes"] < 0.7 * before["nodes"]
+    assert abs(after["score"] - before["score"]) < 0.03
+    assert result["score"] == pytest.approx(after["score"], abs=1e-5)
+    assert result["best_params"]["n_estimators"] == after["trees"]
+    size = (tmp_path / "out/model/checkpoint.tl").stat().st_size
+    assert size == after["bytes"] == result["size"]["bytes"]
+    assert result["size"]["trees"] == after["trees"]
+    assert f"{before['nodes']:,}" in (tmp_path / "out/model/card.html").read_text()
+    assert any("compacted from 150 trees" in note for note in notes)
+    check_answers(tmp_path / "out")
