@@ -15,13 +15,13 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,6 +29,15 @@ from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
 from dmls_core.store import ObjectInfo, Store
 
 T = TypeVar("T")
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread of its own, and return its result.
+
+    The thread of the tests may have a running event loop: Playwright keeps one while its browser is open.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 def race(count: int, work: Callable[[int], T]) -> list[T | Exception]:
@@ -254,11 +263,11 @@ class StoreSuite:
                         break
             return seen
 
-        assert asyncio.run(asyncio.wait_for(watch(), 60)) == [[], ["in/a"], []]
+        assert run_coroutine(asyncio.wait_for(watch(), 60)) == [[], ["in/a"], []]
 
     def test_listing_without_blocking(self, store: Store) -> None:
         store.put("a/b", b"1")
-        assert list(asyncio.run(store.list_async("a/"))) == list(store.list("a/"))
+        assert list(run_coroutine(store.list_async("a/"))) == list(store.list("a/"))
 
     def test_trainers_get_variables_of_text(self, store: Store) -> None:
         assert all(isinstance(text, str) for pair in store.trainer_environment().items() for text in pair)

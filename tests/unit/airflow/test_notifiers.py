@@ -28,6 +28,7 @@ from dmls_core.intake import read_status
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
 from dmls_core.testing.notifiers import TEXT, NotifierSuite
+from dmls_core.testing.stores import run_coroutine
 from tests.support.webhook import Webhook, webhook
 
 LOGGER = module.__name__
@@ -163,7 +164,7 @@ def test_a_refused_email_is_a_warning(mail, caplog):
 )
 def test_only_an_unfinished_run_of_the_jobs_own_misses_its_deadline(server, state, run_type, sent):
     run = {"dag_id": "dmls.lab.iris", "dag_run_id": "r__1", "state": state, "run_type": run_type}
-    asyncio.run(notify_missed_deadline("lab/iris", HOOK, 3600.0, {"dag_run": run}))
+    run_coroutine(notify_missed_deadline("lab/iris", HOOK, 3600.0, {"dag_run": run}))
 
     assert len(server.heard) == sent
     for _, content, _ in server.heard:

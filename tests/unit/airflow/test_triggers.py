@@ -10,6 +10,7 @@ import pytest
 from dmls_core.airflow.triggers import PartitionTrigger
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
+from dmls_core.testing.stores import run_coroutine
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def fire(trigger: PartitionTrigger, arrivals: list[str], root) -> list[object]:
         await arriving
         return events
 
-    return asyncio.run(asyncio.wait_for(both(), timeout=60))
+    return run_coroutine(asyncio.wait_for(both(), timeout=60))
 
 
 def test_it_fires_when_a_file_of_the_interval_comes(trigger, root) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import io
 import itertools
 import subprocess
@@ -26,7 +25,7 @@ from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
 from dmls_core.store import Store, open_store
 from dmls_core.store.s3 import S3Store
 from dmls_core.store.s3_client import INTERACTIVE, make_client, parse_time
-from dmls_core.testing.stores import StoreSuite
+from dmls_core.testing.stores import StoreSuite, run_coroutine
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -369,5 +368,5 @@ def test_a_hook_lists_with_one_asynchronous_client(store: S3Store) -> None:
                     break
         return seen
 
-    assert asyncio.run(two_listings()) == [[], ["in/a"]]
+    assert run_coroutine(two_listings()) == [[], ["in/a"]]
     assert opened == ["client"]

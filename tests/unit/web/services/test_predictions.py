@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
@@ -13,6 +12,7 @@ import pytest
 from dmls_core import serving
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.testing.stores import run_coroutine
 from dmls_core.web.services import predictions
 
 LINE = "x" * 99 + "\n"
@@ -46,7 +46,7 @@ async def score(most: int = 1000) -> list[bytes]:
 
 def test_the_answer_is_whole_and_in_chunks(predict):
     predict(lambda target: target.writelines([LINE] * 5000))
-    chunks = asyncio.run(score())
+    chunks = run_coroutine(score())
     assert b"".join(chunks) == LINE.encode() * 5000
     assert len(chunks) > 5
 
@@ -58,7 +58,7 @@ def test_an_error_in_the_first_rows_names_the_users_file(predict):
 
     predict(fail)
     with pytest.raises(DataError) as raised:
-        asyncio.run(predictions.score_csv(body(), "lab.iris", "rows.csv"))
+        run_coroutine(predictions.score_csv(body(), "lab.iris", "rows.csv"))
     assert raised.value.issues[0].file == "rows.csv"
 
 
@@ -69,7 +69,7 @@ def test_a_later_error_breaks_the_stream(predict):
 
     predict(fail)
     with pytest.raises(ConnectionError, match="Triton is down"):
-        asyncio.run(score())
+        run_coroutine(score())
 
 
 def test_scoring_ends_when_the_client_has_gone(predict):
@@ -83,5 +83,5 @@ def test_scoring_ends_when_the_client_has_gone(predict):
             ended.set()
 
     predict(endless)
-    assert len(asyncio.run(score(most=2))) == 2
+    assert len(run_coroutine(score(most=2))) == 2
     assert ended.wait(10)
