@@ -2,7 +2,8 @@
 
 The code of a category is its position among the sorted categories of the training rows (sorted as numbers if
 all are numbers). Missing values stay NaN for a model that accepts them. For others, a missing number becomes
-the median of the training rows, and a missing category gets the code of an unknown one.
+the median of the training rows, and a missing category gets the code of an unknown one. For a library that
+splits on sets of categories, an unknown category and a missing one have the next two codes.
 """
 
 from __future__ import annotations
@@ -172,10 +173,13 @@ _COLUMNS = 16
 """Columns whose medians are computed at a time: reading a C-ordered matrix column by column is slow."""
 
 
-def fit_encoder(table: Table, rows: NDArray[np.integer], *, fill_missing: bool) -> Encoder:
+def fit_encoder(
+    table: Table, rows: NDArray[np.integer], *, fill_missing: bool, native_categories: bool = False
+) -> Encoder:
     """Fit an encoder on ``rows``, the indices of the training rows; no other row is used.
 
-    ``fill_missing`` is for a model that cannot handle missing values.
+    ``fill_missing`` is for a model that cannot handle missing values. With ``native_categories``, the codes
+    after those of the k known categories are k for an unknown one and k + 1 for a missing one, and never NaN.
     """
     fills = _medians(table, rows) if fill_missing else {}
     features: list[NumberFeature | CategoryFeature] = []
@@ -187,9 +191,12 @@ def fit_encoder(table: Table, rows: NDArray[np.integer], *, fill_missing: bool) 
         seen = np.unique(codes[~np.isnan(codes)]).astype(
             np.int64
         )  # in sorted order, as the table's codes are
-        missing = UNKNOWN if fill_missing else math.nan
         categories = tuple(column.categories[code] for code in seen.tolist())
-        features.append(CategoryFeature(column.name, categories, missing))
+        if native_categories:
+            unknown, missing = float(len(categories)), float(len(categories) + 1)
+        else:
+            unknown, missing = UNKNOWN, UNKNOWN if fill_missing else math.nan
+        features.append(CategoryFeature(column.name, categories, missing, unknown))
     return Encoder(tuple(features), Target(table.target_name, table.labels))
 
 

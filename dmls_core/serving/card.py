@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -144,7 +145,9 @@ def _features(encoder: Encoder, ranges: Mapping[str, Sequence[float]]) -> Iterab
 
 
 def _missing_category(feature: CategoryFeature) -> str:
-    return "like an unknown category" if feature.missing == feature.unknown else "stays missing"
+    if feature.missing == feature.unknown:
+        return "like an unknown category"
+    return "stays missing" if math.isnan(feature.missing) else "a category of its own"
 
 
 def _calls(

@@ -19,6 +19,9 @@ FloatArray = NDArray[np.floating[Any]]
 LESS_OR_EQUAL = 3
 """Treelite's code for the test ``value <= threshold``."""
 
+CATEGORICAL = 2
+"""Treelite's code for a node that tests whether a category is in a set; it has no threshold."""
+
 LESS = 2
 """Treelite's code for the test ``value < threshold``."""
 
@@ -41,7 +44,7 @@ def snap_thresholds(model: treelite.Model) -> treelite.Model:
         if thresholds.dtype != np.float64:
             continue
         tests = tree.get_field("cmp")
-        inner = tree.get_field("cleft") >= 0
+        inner = (tree.get_field("cleft") >= 0) & (tree.get_field("node_type") != CATEGORICAL)
         snapped = thresholds.copy()
         down, up = inner & (tests == LESS_OR_EQUAL), inner & (tests == LESS)
         if (inner & ~down & ~up).any():

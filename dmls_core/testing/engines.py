@@ -321,6 +321,26 @@ class EngineSuite(EngineDefinitionSuite):
         expected = fitted.predict(engine.place(holes))
         checkpoint.check_parity(expected, checkpoint.predict(loaded, holes))
 
+    def test_native_categories_are_exported(
+        self, engine: Engine, model: ModelDefinition, tmp_path: Path
+    ) -> None:
+        """The exported model treats unseen codes, in between and beyond, as the fitted model does."""
+        if not engine.native_categories or engine.export_format != TREELITE:
+            pytest.skip("the engine takes codes of categories as numbers")
+        data = make_data(kinds_of(model)[0], rows=600)
+        data.x[:, 0] += 1
+        train, unseen = data.x[: data.half, 0], data.x[data.half :, 0]
+        train[train == 1] = 0
+        unseen[::3] = 9
+        engine.categories = (0,)
+        x, y = engine.place(data.x[: data.half]), engine.place(data.y[: data.half])
+        fitted = engine.fit(model, self.strong, x, y, n_classes=data.n_classes, seed=1, threads=1)
+        loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
+        trees = [loaded.get_tree_accessor(number) for number in range(loaded.num_tree)]
+        assert any(tree.get_field("has_categorical_split")[0] for tree in trees)
+        expected = fitted.predict(engine.place(data.x))
+        checkpoint.check_parity(expected, checkpoint.predict(loaded, data.x))
+
     # -- optional capabilities -------------------------------------------------------------------------
 
     def test_growing_models_agree_with_fits(self, engine: Engine, model: ModelDefinition, kind: str) -> None:

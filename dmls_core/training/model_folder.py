@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ from dmls_core.training.prepare import GOLDEN_ROWS, Prepared
 
 SCHEMA = 1
 
+Predict = Callable[[NDArray[np.float32]], NDArray[Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
@@ -37,10 +41,12 @@ class Exported:
 
     Attributes:
         predictions: of the held-out rows: (n_rows, n_classes), or (n_rows,) for values.
+        edges: of the rows with unknown and missing categories, in the same form.
         tolerance: within which a server must agree with the golden rows.
     """
 
     predictions: NDArray[np.float32]
+    edges: NDArray[np.float32]
     tolerance: float
 
 
@@ -49,27 +55,34 @@ def export_model(
     fitted: Fitted,
     features: NDArray[np.float32],
     predicted: NDArray[Any],
+    edges: NDArray[np.float32],
     folder: Path,
     *,
     threads: int,
 ) -> Exported:
-    """Write the model's files, and predict ``features`` with them.
+    """Write the model's files, and predict ``features`` and ``edges`` with them.
 
-    ``features``: (n_rows, n_features), the golden rows first. A Treelite model is ``checkpoint.tl`` with
+    ``features``: (n_rows, n_features), the golden rows first; ``edges``: rows with unknown and missing
+    categories. A Treelite model is ``checkpoint.tl`` with
     ``size.json``; other export formats have other files. Raise ``ServingError`` if the files do not
-    predict ``predicted``, the fitted model's predictions.
+    predict ``predicted``, the fitted model's predictions of ``features``, or what it predicts for ``edges``.
     """
     folder.mkdir(parents=True)
     tolerance = base_tolerance(classification=predicted.ndim > 1)
     if engine.export_format == TREELITE:
         loaded = checkpoint.export(fitted.to_treelite(), folder / CHECKPOINT_FILE)
         (folder / SIZE_FILE).write_text(json.dumps(forest_size(loaded)))
-        served = checkpoint.predict(loaded, features, threads=threads)
+        predict: Predict = partial(checkpoint.predict, loaded, threads=threads)
         tolerance = checkpoint.tolerance(loaded, features[:GOLDEN_ROWS])
     else:
-        served = np.asarray(fitted.export(folder)(features), dtype=np.float32)
+        predict = fitted.export(folder)
+    served = np.asarray(predict(features), dtype=np.float32)
     checkpoint.check_parity(predicted, served, tolerance)
-    return Exported(served, tolerance)
+    if not len(edges):
+        return Exported(served, served[:0], tolerance)
+    at_edges = np.asarray(predict(edges), dtype=np.float32)
+    checkpoint.check_parity(fitted.predict(engine.place(edges)), at_edges, tolerance)
+    return Exported(served, at_edges, tolerance)
 
 
 def write_companions(
@@ -81,14 +94,16 @@ def write_companions(
     the raw golden rows differently from the training data.
     """
     count = len(next(iter(data.golden.values())))
-    encoded = data.encoder.transform(data.golden)
-    if not np.array_equal(encoded, data.test[:count], equal_nan=True):
+    columns = {name: [*values, *data.edges[name]] for name, values in data.golden.items()}
+    encoded = data.encoder.transform(columns)
+    if not np.array_equal(encoded[:count], data.test[:count], equal_nan=True):
         raise ServingError("the encoder does not encode raw rows as they were encoded for training")
-    outputs, kept = golden_predictions(folder / CHECKPOINT_FILE, encoded, exported.predictions[:count])
+    expected = np.concatenate([exported.predictions[:count], exported.edges])
+    outputs, kept = golden_predictions(folder / CHECKPOINT_FILE, encoded, expected)
     rows = encoded[kept].tolist()
     golden = {
         "schema": SCHEMA,
-        "columns": {name: [values[row] for row in kept] for name, values in data.golden.items()},
+        "columns": {name: [values[row] for row in kept] for name, values in columns.items()},
         "encoded": [[None if math.isnan(value) else value for value in row] for row in rows],
         "expected": outputs.tolist(),
         "tolerance": exported.tolerance,

@@ -81,7 +81,8 @@ def run_pipeline(
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
         own = fitted.predict(engine.place(data.test))
-        exported = export_model(engine, fitted, data.test, own, model_folder, threads=task.threads)
+        edges = data.encoder.transform(data.edges)
+        exported = export_model(engine, fitted, data.test, own, edges, model_folder, threads=task.threads)
         served = exported.predictions
     trim_heap()
     with progress.phase("score"):

@@ -212,6 +212,8 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
     engine, hyperparameters = choose_engine(spec.resources.engine, model, search.hyperparameters)
     space = Space.of(hyperparameters)
     fitter = load_engine(engine, model.name)
+    if fitter.native_categories:
+        fitter.categories = data.categories
     cost = estimate_largest_fit(fitter, model, space, data, spec.search.seed)
     fits = _fits(fitter, spec, sizes_of(model, space))
     return ModelPlan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import Encoder
+from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.data.table import encode_in_place, fit_encoder, split_holdout
 from dmls_core.data.table_reader import read_table
 from dmls_core.evaluate import scorer
@@ -28,6 +28,9 @@ from dmls_core.training.request import Job
 GOLDEN_ROWS = 100
 """Held-out rows that are kept with the model to verify deployments."""
 
+EDGE_ROWS = 32
+"""Maximum rows with unknown and missing categories that are kept with them; an even number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -39,6 +42,7 @@ class Prepared:
         test: (n_test, n_features) float32: the held-out rows.
         test_target: (n_test,).
         golden: raw values by column of the first held-out rows, ``GOLDEN_ROWS`` at most.
+        edges: raw values by column of rows with unknown and missing categories; see ``edge_rows``.
         labels: the classes; ``None`` for a regression.
         profile: of all rows, for drift detection.
         champion: the champion's predictions of the held-out rows, if there is one.
@@ -50,6 +54,7 @@ class Prepared:
     test: NDArray[np.float32]
     test_target: NDArray[Any]
     golden: dict[str, list[Any]]
+    edges: dict[str, list[Any]]
     labels: tuple[str, ...] | None
     warnings: tuple[str, ...]
     profile: Profile
@@ -59,6 +64,14 @@ class Prepared:
     def n_classes(self) -> int:
         """Number of classes; 0 for a regression."""
         return len(self.labels or ())
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """Positions of the columns whose codes are for native categorical splits; none is negative or NaN."""
+        features = enumerate(self.encoder.features)
+        return tuple(
+            at for at, feature in features if isinstance(feature, CategoryFeature) and feature.unknown >= 0
+        )
 
 
 def prepare(
@@ -73,7 +86,8 @@ def prepare(
     ``champion`` predicts the held-out rows before they are encoded. Raise ``DataError`` if the data does not
     fit the spec, or there is too little of it.
     """
-    reader = engine_class(engine, model.name).reader()
+    fitter = engine_class(engine, model.name)
+    reader = fitter.reader()
     table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format, reader=reader)
     train, test = split_holdout(
         table.target,
@@ -84,7 +98,12 @@ def prepare(
         labels=table.labels,
     )
     train.sort()
-    encoder = fit_encoder(table, train, fill_missing=not model.missing_values)
+    encoder = fit_encoder(
+        table,
+        train,
+        fill_missing=not model.missing_values,
+        native_categories=fitter.native_categories,
+    )
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
     golden, profile = table.raw(test[:GOLDEN_ROWS]), profile_table(table)
@@ -98,11 +117,29 @@ def prepare(
         test=held_out,
         test_target=target[test],
         golden=golden,
+        edges=edge_rows(encoder, golden),
         labels=table.labels,
         warnings=(*table.warnings, unlucky) if unlucky else table.warnings,
         profile=profile,
         champion=answers,
     )
+
+
+def edge_rows(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return copies of ``rows`` with unknown and missing categories, ``EDGE_ROWS`` at most.
+
+    Every categorical column has an unknown value in one of them and a missing value in another.
+    """
+    columns = [feature for feature in encoder.features if isinstance(feature, CategoryFeature)]
+    count, given = min(EDGE_ROWS, 2 * len(columns)), len(next(iter(rows.values())))
+    edges = {name: [values[row % given] for row in range(count)] for name, values in rows.items()}
+    for number, feature in enumerate(columns):
+        unknown = "unknown"
+        while unknown in feature.categories:
+            unknown += "?"
+        edges[feature.name][2 * number % count] = unknown
+        edges[feature.name][(2 * number + 1) % count] = None
+    return edges
 
 
 DIGITS = 1e-6
@@ -146,20 +183,23 @@ class PreparedModel:
 def prepare_models(job: Job) -> list[PreparedModel]:
     """Read the data and prepare every model; raise ``DataError`` if the data does not fit the spec.
 
-    Models that take missing values and models that do not have separate matrices; models of one kind on one
-    engine share a matrix.
+    Models that differ in ``missing_values`` or ``native_categories`` have separate matrices; models of one
+    kind on one engine share a matrix.
     """
     spec = job.spec
     champion = fetch_champion(job) if job.request.champion and job.request.leads else None
     paths = [file.path for file in job.files]
-    prepared: dict[bool, Prepared] = {}
-    tasks: dict[tuple[bool, str], SearchTask] = {}
+    prepared: dict[tuple[bool, bool], Prepared] = {}
+    tasks: dict[tuple[tuple[bool, bool], str], SearchTask] = {}
     models: list[PreparedModel] = []
     for requested in job.models:
-        model, kind = requested.model, requested.model.missing_values
+        model = requested.model
+        engine = load_engine(requested.engine, model.name)
+        kind = model.missing_values, engine.native_categories
         if kind not in prepared:
             prepared[kind] = prepare(spec, model, paths, requested.engine, champion)
-        data, engine = prepared[kind], load_engine(requested.engine, model.name)
+        data = prepared[kind]
+        engine.categories = data.categories
         shared = tasks.get((kind, requested.engine))
         task = replace(shared, model=model, engine=engine) if shared else make_task(spec, model, engine, data)
         tasks[kind, requested.engine] = task

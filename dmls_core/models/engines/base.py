@@ -116,6 +116,8 @@ class Engine(ABC):
         packages: modules that must be importable.
         libraries: distributions whose versions ``result.json`` records.
         arguments: hyperparameter -> the library's form of it, where that differs from the spec's.
+        native_categories: whether the library splits on sets of categories. Unknown and missing categories
+            then have codes of their own, and DMLS sets ``categories``.
         export_format: format of the exported model. Triton's FIL backend serves ``treelite`` only.
         target_scale: smallest and largest standard deviation of a regression's target at which the unit of
             the target does not change the trees. A run warns of a target outside of these.
@@ -127,9 +129,13 @@ class Engine(ABC):
     packages: ClassVar[tuple[str, ...]]
     libraries: ClassVar[tuple[str, ...]]
     arguments: ClassVar[Mapping[str, Argument]] = {}
+    native_categories: ClassVar[bool] = False
     export_format: ClassVar[str] = TREELITE
     # scikit-learn splits no node whose variance is below 2e-16.
     target_scale: ClassVar[tuple[float, float]] = (1e-7, 1e28)
+
+    categories: tuple[int, ...] = ()
+    """Positions of the columns with codes of categories, 0, 1, 2, ...; only with ``native_categories``."""
 
     @abstractmethod
     def fit(

@@ -210,6 +210,7 @@ class LightGBMEngine(BoostingEngine):
     packages = ("lightgbm", "treelite")
     libraries = ("lightgbm", "numpy", "treelite")
     arguments = {"max_depth": Argument(values={"none": -1})}  # noqa: RUF012
+    native_categories = True
 
     def fit(
         self,
@@ -230,7 +231,7 @@ class LightGBMEngine(BoostingEngine):
         options, rounds, balanced = _options(settings, n_classes, seed, threads)
         weights = class_weights(target) if balanced else None
         try:
-            data = lightgbm.Dataset(features, target, weight=weights, params=options)
+            data = self._dataset(features, target, weights, options)
             booster = lightgbm.train(options, data, num_boost_round=rounds)
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(model, error) from error
@@ -264,11 +265,28 @@ class LightGBMEngine(BoostingEngine):
         balanced = self.binning(model, params)[1] == "balanced"
         weights = class_weights(target) if balanced else None
         try:
-            data = lightgbm.Dataset(features, target, weight=weights, params=options(params)).construct()
+            data = self._dataset(features, target, weights, options(params)).construct()
             rows = lightgbm.Dataset(scored, reference=data, params=options(params)).construct()
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(model, error) from error
         return BinnedLightGBM(model, data, rows, options)
+
+    def _dataset(
+        self,
+        features: NDArray[np.float32],
+        target: NDArray[Any],
+        weights: FloatArray | None,
+        options: dict[str, Any],
+    ) -> lightgbm.Dataset:
+        import lightgbm
+
+        return lightgbm.Dataset(
+            features,
+            target,
+            weight=weights,
+            params=options,
+            categorical_feature=list(self.categories) or "auto",  # which is none for a matrix
+        )
 
 
 def _options(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from html import unescape
@@ -9,8 +10,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from dmls_core.data.encoder import Encoder
-from dmls_core.serving.card import CARD, SHOWN, card_of_deployed, write_card
+from dmls_core.data.encoder import CategoryFeature, Encoder
+from dmls_core.serving.card import CARD, SHOWN, _missing_category, card_of_deployed, write_card
 from dmls_core.serving.tensors import forest_request, table_request
 from tests.support.model_folder import toy_model_folder
 from tests.support.trained_run import spec_json
@@ -179,3 +180,15 @@ def test_a_compacted_model_shows_its_size_before_and_after(tmp_path):
         assert shown in texts
     assert "Compaction" in texts
     assert "Compaction" not in Page(card(tmp_path / "other", compact=None)).texts
+
+
+@pytest.mark.parametrize(
+    ("codes", "text"),
+    [
+        ((-1.0, -1.0), "like an unknown category"),
+        ((math.nan, -1.0), "stays missing"),
+        ((3.0, 2.0), "a category of its own"),
+    ],
+)
+def test_what_a_missing_category_becomes(codes, text):
+    assert _missing_category(CategoryFeature("c", ("a", "b"), *codes)) == text

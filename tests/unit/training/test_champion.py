@@ -103,7 +103,9 @@ def run(
     )
     out = folder / name
     own = fitted.predict(engine.place(prepared.test))
-    served = export_model(engine, fitted, prepared.test, own, out / "model", threads=1).predictions
+    served = export_model(
+        engine, fitted, prepared.test, own, prepared.test[:0], out / "model", threads=1
+    ).predictions
     (out / "model" / "encoder.json").write_text(json.dumps(prepared.encoder.as_json()))
     sums = [
         {"name": f"model/{path.name}", "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

@@ -111,7 +111,9 @@ class LinearEngine(Engine):
 def test_an_engine_exports_a_format_of_its_own(tmp_path):
     fitted, folder = LinearEngine().fit(), tmp_path / "model"
 
-    served = export_model(LinearEngine(), fitted, ROWS, fitted.predict(ROWS), folder, threads=1).predictions
+    served = export_model(
+        LinearEngine(), fitted, ROWS, fitted.predict(ROWS), ROWS[:0], folder, threads=1
+    ).predictions
 
     assert [path.name for path in folder.iterdir()] == ["weights.npy"]
     assert np.array_equal(served, fitted.predict(ROWS))
@@ -123,7 +125,9 @@ def test_an_engine_exports_a_format_of_its_own(tmp_path):
 def test_files_of_any_format_are_compared_with_the_model(tmp_path):
     fitted = Linear(error=0.1)
     with pytest.raises(ServingError, match="differs from the model"):
-        export_model(LinearEngine(), fitted, ROWS, fitted.predict(ROWS), tmp_path / "model", threads=1)
+        export_model(
+            LinearEngine(), fitted, ROWS, fitted.predict(ROWS), ROWS[:0], tmp_path / "model", threads=1
+        )
 
 
 def test_triton_rejects_a_model_that_is_not_trees(tmp_path):

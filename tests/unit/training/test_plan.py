@@ -22,7 +22,7 @@ def data() -> Prepared:
     train = draw.normal(size=(ROWS, 6)).astype(np.float32)
     target = (train[:, :2].sum(axis=1) + draw.normal(size=ROWS) > 0).astype(np.int32)
     nothing = np.empty((0, 6), np.float32)
-    return Prepared(None, train, target, nothing, target[:0], {}, ("no", "yes"), (), Profile(ROWS, ()))  # type: ignore[arg-type]
+    return Prepared(None, train, target, nothing, target[:0], {}, {}, ("no", "yes"), (), Profile(ROWS, ()))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["random-forest-classifier", "xgboost-classifier"])

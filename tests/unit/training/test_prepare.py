@@ -1,11 +1,12 @@
-"""Targets whose numbers the libraries' arithmetic is too coarse for."""
+"""Targets that the libraries' arithmetic is too coarse for; rows with unknown and missing categories."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dmls_core.training.prepare import scale_warning
+from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.training.prepare import EDGE_ROWS, edge_rows, scale_warning
 
 FOREST, BOOSTED = ["random-forest-regressor"], ["lightgbm-regressor", "xgboost-regressor"]
 TARGET = np.random.default_rng(0).normal(size=200)
@@ -29,3 +30,19 @@ def test_warns_of_a_target_in_an_unsuitable_unit(scale, shift, models, message):
 
     assert bool(found) is bool(message)
     assert message in found
+
+
+@pytest.mark.parametrize("columns", [0, 1, 3, 16, 40])
+@pytest.mark.parametrize("given", [1, 100])
+def test_every_categorical_column_has_an_unknown_and_a_missing_edge(columns, given):
+    features = tuple(
+        CategoryFeature(f"c{at}", ("a", "unknown"), missing=3.0, unknown=2.0) for at in range(columns)
+    )
+    encoder = Encoder((NumberFeature("n"), *features), Target("y"))
+    rows = {"n": [0.5] * given, **{feature.name: ["a"] * given for feature in features}}
+
+    edges = encoder.transform(edge_rows(encoder, rows))
+
+    assert len(edges) == min(2 * columns, EDGE_ROWS)
+    assert all({2, 3} <= set(codes) for codes in edges.T[1:])
+    assert (edges[:, 0] == 0.5).all()
