@@ -17,8 +17,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.models.engines import BoostingEngine, Fitted, Growing, GrowingForestEngine
+from dmls_core.models.engines import BoostingEngine, Fitted, GrowingForestEngine
 from dmls_core.models.engines.forests import FittedForest
+from dmls_core.search.boosting import bin_rows
 from dmls_core.search.forest.trees import Nodes, prune_forest
 from dmls_core.search.task import SearchTask
 from dmls_core.serving import checkpoint
@@ -229,27 +230,11 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
     found = [
         [np.asarray(growing.grow(count), np.float32).reshape(-1, outputs) for count in counts]
         for growing in (
-            _start(task, params, fold.train, test) for fold, test in zip(task.folds, rows, strict=True)
+            bin_rows(task, params, fold.train, test).start(params)
+            for fold, test in zip(task.folds, rows, strict=True)
         )
     ]
     return NestedSizes(counts, (0,), np.array(counts)[:, None], np.concatenate(found, axis=1)[:, None], truth)
-
-
-def _start(
-    task: SearchTask, params: Mapping[str, Scalar], train: NDArray[np.int64], test: NDArray[np.int64]
-) -> Growing:
-    engine = cast("BoostingEngine", task.engine)
-    train, test = engine.place(train), engine.place(test)
-    return engine.bin(
-        task.model,
-        params,
-        task.features[train],
-        task.target[train],
-        task.features[test],
-        n_classes=task.n_classes,
-        seed=task.seed,
-        threads=task.threads,
-    ).start(params)
 
 
 def _some(rows: NDArray[np.int64], each: int, seed: int) -> NDArray[np.int64]:
