@@ -77,10 +77,7 @@ class Settings(Variables):
         """Return the setting ``name``; if it is empty, raise ``PlatformError`` with its variable."""
         value: str = getattr(self, name)
         if not value:
-            raise PlatformError(
-                f"setting {name!r} is empty: set {self.variable(name)}, or start the embedded platform "
-                "with `dmls up`"
-            )
+            raise PlatformError(f"setting {name!r} is empty: set {self.variable(name)}; {no_platform()}")
         return value
 
 
@@ -218,6 +215,15 @@ def state_folder() -> Path:
         if (folder / STATE_FOLDER).is_dir():
             return folder / STATE_FOLDER
     return here / STATE_FOLDER
+
+
+def no_platform() -> str:
+    """Return the part of a message that says where no platform was found, and what to do."""
+    home = ProcessSettings.variable("home")
+    return (
+        f"no embedded platform runs from {state_folder()}: start one with `dmls up`, or set {home} to the "
+        "folder .dmls of one that runs"
+    )
 
 
 def load_settings() -> Settings:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
+import sys
 import tempfile
 import time
 from importlib import import_module
@@ -87,6 +89,7 @@ def run_demo(platform: Platform, *, stays: bool) -> None:
         _heading("Where to look")
         print_addresses(state)
         facts([(f"this run: {name}", url) for name, url in sorted(status.links.items())])
+        _show_next_steps(settings)
     out.print(f"\n[bold green]done[/] in {time.monotonic() - begun:.0f} s")
 
 
@@ -143,6 +146,20 @@ def _sum_up(view: JobView) -> None:
             (f"holdout {result['metric']}", f"{result['score']:.4f}"),
             ("parameters", parameters),
             *(runner_facts(view.runner) if view.runner else []),
+        ]
+    )
+
+
+def _show_next_steps(settings: Settings) -> None:
+    _heading("Next: your own table, any CSV or Parquet file with a header")
+    if not shutil.which("dmls"):
+        facts([("use dmls here", f"source {Path(sys.executable).with_name('activate')}")])
+    facts(
+        [
+            ("on a page", f"{settings.airflow_url}/dmls/submit"),
+            ("or in a shell", "dmls init table.csv > spec.toml"),
+            ("", "dmls submit spec.toml table.csv --team me --name mine --wait"),
+            ("any S3 client", 'eval "$(dmls env)" sets its addresses and keys'),
         ]
     )
 

@@ -15,7 +15,7 @@ import dmls_core
 from dmls_core.cli.console import JsonOption, err, facts, out, print_json
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version
 from dmls_core.errors import DmlsError, PlatformError
-from dmls_core.settings import STATE_FILE, state_folder
+from dmls_core.settings import STATE_FILE, ProcessSettings, no_platform, state_folder
 
 if TYPE_CHECKING:
     from dmls_core.devstack.platform import Platform, State
@@ -88,8 +88,9 @@ def env(as_json: JsonOption = False) -> None:
     try:
         state = json.loads((state_folder() / STATE_FILE).read_text())
     except FileNotFoundError:
-        raise PlatformError("the platform is down: `dmls up` starts it") from None
-    variables = {name: value for name, value in state["environment"].items() if name.startswith("AWS_")}
+        raise PlatformError(no_platform()) from None
+    variables = {ProcessSettings.variable("home"): str(state_folder())}
+    variables |= {name: value for name, value in state["environment"].items() if name.startswith("AWS_")}
     for setting, name in CLIENT_SETTINGS.items():
         variables[name] = state["settings"][setting]
     if as_json:

@@ -7,11 +7,12 @@ import random
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.devstack.airflow import ADMIN
@@ -26,7 +27,7 @@ from dmls_core.devstack.context import (
 from dmls_core.devstack.docker_engine import choose_runner, remove_containers
 from dmls_core.devstack.private_files import exclusive, make_private_folder, read_json, write_private_json
 from dmls_core.devstack.processes import clear_stale, end_marked, find_marked
-from dmls_core.devstack.startup import BASE, PORTS, USERS, Progress, Startup, run_steps
+from dmls_core.devstack.startup import BASE, PORTS, STANDARD_PORTS, USERS, Progress, Startup, run_steps
 from dmls_core.devstack.supervisor import RUNNING_STATES, Supervisor
 from dmls_core.errors import PlatformError
 from dmls_core.settings import STATE_FILE, Settings, state_folder
@@ -55,10 +56,29 @@ def is_free(port: int) -> bool:
         return True
 
 
+@contextlib.contextmanager
+def reserve_standard_ports() -> Iterator[Mapping[str, int]]:
+    """Give the standard ports to one process of this machine at a time; the others get none.
+
+    Between the choice of a free port and the start of its service, another process may choose the same one.
+    """
+    with socket.socket(socket.AF_UNIX) as lock:
+        try:
+            lock.bind("\0dmls-standard-ports")  # an abstract name: gone with the process
+        except OSError:
+            yield {}
+        else:
+            yield STANDARD_PORTS
+
+
 def choose_ports(
-    names: Iterable[str], kept: Mapping[str, int], given: Mapping[str, int], busy_is_ours: Iterable[str] = ()
+    names: Iterable[str],
+    kept: Mapping[str, int],
+    given: Mapping[str, int],
+    busy_is_ours: Iterable[str] = (),
+    standard: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, int]:
-    """Return a port per name: the given one, else the kept one if it is free, else a new free one.
+    """Return a port per name: the given, the kept, the standard one, or a new one; the last three if free.
 
     The services of ``busy_is_ours`` run and use their kept ports. Raises ``PlatformError`` if a given port is
     taken, or none is free.
@@ -73,9 +93,13 @@ def choose_ports(
     for name in names:
         if name in chosen:
             continue
-        port = kept.get(name, 0)
-        usable = port and port not in chosen.values() and (name in ours or _becomes_free(port, deadline))
-        chosen[name] = port if usable else _new_port(set(chosen.values()) | set(kept.values()))
+        port, usual = kept.get(name, 0), standard.get(name, 0)
+        if port and port not in chosen.values() and (name in ours or _becomes_free(port, deadline)):
+            chosen[name] = port
+        elif usual and usual not in {*chosen.values(), *kept.values()} and is_free(usual):
+            chosen[name] = usual
+        else:
+            chosen[name] = _new_port({*chosen.values(), *kept.values(), *STANDARD_PORTS.values()})
     return {name: chosen[name] for name in names}
 
 
@@ -123,7 +147,7 @@ class Platform:
         spare_loopback_from_proxies()
         make_private_folder(self.folder)
         make_private_folder(self.folder / "logs")
-        with exclusive(self.folder / "lock", LOCK_SECONDS):
+        with exclusive(self.folder / "lock", LOCK_SECONDS), reserve_standard_ports() as standard:
             context = self._context()
             supervisor = self._supervisor(context)
             states = supervisor.states() if supervisor.answers() else {}
@@ -131,7 +155,7 @@ class Platform:
                 # Nothing runs, or leftovers of a killed supervisor, or another release's services.
                 self._stop(context)
                 states = {}
-            self._choose_ports(context, states)
+            self._choose_ports(context, states, standard)
             if not states:
                 ensure_runtime_folder(context.identity)
             # Before the first process starts: `dmls down` needs its mark to end it.
@@ -198,7 +222,9 @@ class Platform:
         name = f"dmls-{context.identity.id}"
         return Supervisor(name, self.folder, context.runtime, base_environment(context))
 
-    def _choose_ports(self, context: Context, states: Mapping[str, Mapping[str, Any]]) -> None:
+    def _choose_ports(
+        self, context: Context, states: Mapping[str, Mapping[str, Any]], standard: Mapping[str, int]
+    ) -> None:
         identity = context.identity
         names = [name for ports in PORTS.values() for name in ports]
         unknown = set(self._given_ports) - set(names)
@@ -208,7 +234,7 @@ class Platform:
             )
         running = [name for name, state in states.items() if state["statename"] in RUNNING_STATES]
         ours = [port for service in running for port in PORTS.get(service, ())]
-        identity.ports = choose_ports(names, identity.ports, self._given_ports, ours)
+        identity.ports = choose_ports(names, identity.ports, self._given_ports, ours, standard)
 
     def _state(self, context: Context, supervisor: Supervisor) -> State:
         states = supervisor.states() if supervisor.answers() else {}

@@ -93,6 +93,16 @@ PORTS = {
     "triton": triton.PORTS,
 }
 
+STANDARD_PORTS = {
+    "airflow": 8080,
+    "mlflow": 5000,
+    "s3": 8333,
+    "triton_http": 8000,
+    "triton_grpc": 8001,
+    "triton_metrics": 8002,
+}
+"""Ports that people expect, used by the first platform of a machine where they are free."""
+
 
 @dataclass(frozen=True, slots=True)
 class Startup:

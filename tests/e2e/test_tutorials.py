@@ -1,4 +1,4 @@
-"""Each tutorial's commands, run in order in a fresh shell."""
+"""The commands of the README and of each tutorial, run in order in a fresh shell."""
 
 from __future__ import annotations
 
@@ -13,22 +13,34 @@ import pytest
 from tests.services.demo_platform import NO_ENGINE, Demo
 from tests.services.platform_client import PlatformClient
 
-TUTORIALS = sorted((Path(__file__).parents[2] / "docs/tutorials").glob("*.md"))
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
 
 PROOFS = {
+    "README": ["178 predictions by cellar.wine version 1"],
     "data-scientist": ["tutorial/wine", "prediction,probability_0"],
     "analyst": ["setosa", "virginica", '"name":"label"', "probability_setosa"],
     "platform-engineer": ["tutorial/iris", "trial 1/3", "version 1"],
 }
-"""Tutorial -> what its commands print when they work."""
+"""Page -> what its commands print when they work."""
 
 
 def commands(page: Path) -> str:
-    """Return the ``bash`` blocks of a page; ``shell`` blocks (installation) are only shown."""
-    return "\n".join(re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+    """Return the ``bash`` blocks of a page, and the files that its ``toml`` blocks name in a first comment.
+
+    ``shell`` blocks (installation) are only shown.
+    """
+    blocks = re.findall(
+        r"^```(bash|toml)\n(?:# (\S+)\n)?(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return "\n".join(
+        text if language == "bash" else f"cat > {file} <<'TOML'\n{text}TOML"
+        for language, file, text in blocks
+        if language == "bash" or file
+    )
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_its_commands_work_as_written(demo: Demo, platform: PlatformClient, tmp_path: Path, page: Path):
     scripts = Path(sys.executable).parent
     done = subprocess.run(

@@ -75,6 +75,7 @@ def test_env_prints_what_clients_need(dmls, tmp_path):
     assert json.loads(done.out)["environment"] == {
         "AWS_ACCESS_KEY_ID": "me",
         "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "DMLS_HOME": str(folder),
         "DMLS_ROOT": "s3://dmls/a b",
         "DMLS_TRITON_GRPC": "127.0.0.1:8001",
         "DMLS_TRITON_HTTP": "127.0.0.1:8000",
@@ -83,10 +84,11 @@ def test_env_prints_what_clients_need(dmls, tmp_path):
     assert shell.stdout == "s3://dmls/a b\n"
 
 
-def test_env_needs_a_running_platform(dmls):
+def test_env_needs_a_running_platform(dmls, tmp_path):
     done = dmls("env")
     assert (done.code, done.out) == (3, "")
     assert "dmls up" in done.err
+    assert str(tmp_path / ".dmls") in done.err.replace("\n", "")
 
 
 def test_doctor_lists_the_installed_extensions(dmls, monkeypatch):

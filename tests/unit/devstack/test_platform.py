@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.devstack.platform import RANGE, Platform, choose_ports, is_free
+from dmls_core.devstack.platform import RANGE, Platform, choose_ports, is_free, reserve_standard_ports
+from dmls_core.devstack.startup import STANDARD_PORTS
 from dmls_core.errors import PlatformError
 
 
@@ -21,6 +22,24 @@ def test_new_ports_are_free_distinct_and_below_the_range_of_outgoing_connections
     chosen = choose_ports([f"p{i}" for i in range(40)], {}, {})
     assert len(set(chosen.values())) == 40
     assert all(port in RANGE and is_free(port) for port in chosen.values())
+
+
+def test_a_standard_port_is_used_where_it_is_free_and_not_kept_by_another_service(taken: int):
+    free, kept = choose_ports(["x", "y"], {}, {}).values()
+    standard = {"a": taken, "b": free, "c": kept}
+    chosen = choose_ports(["a", "b", "c"], {"z": kept}, {}, standard=standard)
+    assert chosen["b"] == free
+    assert chosen["a"] in RANGE
+    assert chosen["c"] in RANGE
+    assert chosen["c"] != kept
+    assert choose_ports(["b"], {"b": kept}, {}, standard=standard) == {"b": kept}
+
+
+def test_two_platforms_that_start_together_do_not_choose_the_same_standard_ports():
+    with reserve_standard_ports() as first, reserve_standard_ports() as second:
+        assert (dict(first), dict(second)) == (STANDARD_PORTS, {})
+    with reserve_standard_ports() as later:
+        assert later == STANDARD_PORTS
 
 
 def test_kept_ports_are_kept():
