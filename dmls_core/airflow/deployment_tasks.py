@@ -25,7 +25,7 @@ from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, ServingError, TrackingError
-from dmls_core.store import layout
+from dmls_core.store import layout, write_served
 
 if TYPE_CHECKING:
     from dmls_core.serving import DeployedVersion, ScalingChoice, ServingOptions
@@ -213,10 +213,13 @@ class PromoteOperator(JobTask):
                     options=serving_options(run.job.spec),
                     finish=partial(_make_champion, run),
                 )
+                about = deployment.repository.read(run.job.model_name, version, "model.json")
         except ServingError:
             count(run.store, run.job.team, run.job.name, "verification_failures")
             raise
-        count(run.store, run.job.team, run.job.name, "deployments")
+        place = run.job.team, run.job.name
+        write_served(run.store, *place, version, about, by=f"Airflow run {run.context['run_id']}")
+        count(run.store, *place, "deployments")
         record_deployment(run, served, choice)
         _report(run, version)
         proof = served.proof

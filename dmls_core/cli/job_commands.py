@@ -94,14 +94,14 @@ def list_jobs(as_json: JsonOption = False) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("JOB", "STATE", "VERSION", "UPDATED", "MESSAGE"):
+    for heading in ("JOB", "STATE", "VERSION", "SERVED", "UPDATED", "MESSAGE"):
         table.add_column(heading, no_wrap=heading != "MESSAGE", overflow="fold")
     for row in rows:
         color = COLORS.get(row.state, "default")
         version = str(row.version or "")
-        table.add_row(
-            escape(row.job), f"[{color}]{row.state}[/]", version, ago(row.updated), escape(row.message)
-        )
+        served = f"version {row.served.version}" if row.served else ""
+        state, message = f"[{color}]{row.state}[/]", escape(row.message)
+        table.add_row(escape(row.job), state, version, served, ago(row.updated), message)
     out.print(table, soft_wrap=False)
 
 

@@ -17,7 +17,7 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.intake import Status, read_status
 from dmls_core.settings import Settings
-from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 
 THREADS = 16
 
@@ -32,6 +32,7 @@ class JobRow:
     version: int | None
     run_key: str | None
     updated: str
+    served: ServedModel | None = None
 
 
 def job_rows(store: Store) -> list[JobRow]:
@@ -45,11 +46,15 @@ def job_rows(store: Store) -> list[JobRow]:
     places = sorted(answered | {place for place, record in records.items() if record.state == "active"})
     with ThreadPoolExecutor(THREADS) as threads:
         statuses = threads.map(lambda place: read_status(store, *place), places)
-    rows = [_row(place, status, records.get(place)) for place, status in zip(places, statuses, strict=True)]
+        served = threads.map(lambda place: read_served(store, *place) if place in records else None, places)
+    found = zip(places, statuses, served, strict=True)
+    rows = [_row(place, status, records.get(place), model) for place, status, model in found]
     return sorted(rows, key=lambda row: row.updated, reverse=True)
 
 
-def _row(place: tuple[str, str], status: Status | None, record: JobRecord | None) -> JobRow:
+def _row(
+    place: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
+) -> JobRow:
     active = record if record and record.state == "active" else None
     return JobRow(
         job="/".join(place),
@@ -58,6 +63,7 @@ def _row(place: tuple[str, str], status: Status | None, record: JobRecord | None
         version=active.version if active else None,
         run_key=active.run_key if active else None,
         updated=status.updated if status else active.admitted if active else "",
+        served=served,
     )
 
 
@@ -71,6 +77,7 @@ class JobView:
     spec: dict[str, Any] | None
     result: dict[str, Any] | None
     runner: dict[str, Any] | None
+    served: ServedModel | None = None
 
     @property
     def issues(self) -> tuple[ValidationIssue, ...]:
@@ -87,6 +94,7 @@ class JobView:
             "spec": self.spec,
             "result": self.result,
             "runner": self.runner,
+            "served": self.served.as_json() if self.served else None,
         }
 
     def facts(self) -> list[tuple[str, Any]]:
@@ -98,6 +106,8 @@ class JobView:
                 ("message", self.status.message),
                 ("updated", self.status.updated),
             ]
+        if self.served:
+            rows += [("served", self.served.text)]
         if self.record:
             state = "" if self.record.state == "active" else f" ({self.record.state})"
             rows += [
@@ -128,19 +138,21 @@ def describe_job(store: Store, job: JobName) -> JobView:
         folder = layout.run_folder(*job, own_run or record.run_key)
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
-    return JobView(job, status, record, spec, result, runner)
+    served = read_served(store, *job) if record else None
+    return JobView(job, status, record, spec, result, runner, served)
 
 
 def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the content of a run's ``result.json`` as names and values."""
-    parameters = "\n".join(f"{name} = {value}" for name, value in sorted(result["best_params"].items()))
+    tuned = sorted(set(result.get("tuned", result["best_params"])) & result["best_params"].keys())
+    parameters = "\n".join(f"{name} = {result['best_params'][name]}" for name in tuned)
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
     return [
         ("engine", result["engine"]),
         ("trials", result["n_trials"]),
         (f"holdout {result['metric']}", f"{result['score']:.4f}"),
         ("cross-validated", "" if result["cv_score"] is None else f"{result['cv_score']:.4f}"),
-        ("parameters", parameters),
+        ("tuned parameters", parameters),
         ("seconds", seconds),
     ]
 

@@ -98,9 +98,10 @@ def rollback(
 
     With the served version, it repairs differences between Triton and MLflow.
     """
+    from dmls_core.intake import report_served
     from dmls_core.monitoring.prometheus import count
     from dmls_core.serving import Deployment, Repository, triton_servers
-    from dmls_core.store import layout, open_store
+    from dmls_core.store import layout, open_store, write_served
     from dmls_core.tracking.registry import promote_served
 
     settings = load_settings()
@@ -116,8 +117,11 @@ def rollback(
     with triton_servers(*addresses, key=settings.triton_key) as servers:
         repository = Repository(settings.require("triton_repository"))
         done = Deployment(repository, servers, model).rollback(to, finish=make_champion)
+        about = repository.read(model, done.version, "model.json")
     if settings.root:
-        count(open_store(settings.root), *name, "rollbacks")
+        store = open_store(settings.root)
+        report_served(store, *name, write_served(store, *name, done.version, about, by=by))
+        count(store, *name, "rollbacks")
     if as_json:
         print_json(
             {"schema": 1, "model": model, "version": done.version, "previous": done.previous, "by": by}

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dmls_core.intake.admission import Outcome, admit
 from dmls_core.intake.data_files import Partition, choose_data, find_partitions, partitions_between
 from dmls_core.intake.status import State, Status
-from dmls_core.intake.status_store import add_note, read_status, update_run_status, write_status
+from dmls_core.intake.status_store import (
+    add_note,
+    read_status,
+    report_served,
+    update_run_status,
+    write_status,
+)
 from dmls_core.intake.submissions import Submission, find_submissions, group_submissions, submit
 
 __all__ = [
@@ -22,6 +28,7 @@ __all__ = [
     "group_submissions",
     "partitions_between",
     "read_status",
+    "report_served",
     "submit",
     "update_run_status",
     "write_status",

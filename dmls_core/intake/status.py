@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from dmls_core.errors import ValidationIssue
+from dmls_core.store import ServedModel
 
 SCHEMA = 1
 State = Literal["waiting", "rejected", "accepted", "running", "awaiting approval", "deployed", "failed"]
@@ -26,6 +27,7 @@ class Status:
         links: name -> URL of pages about the run.
         updated: ISO time in UTC.
         run: key of the latest run if each run selects its own data; else empty.
+        served: what is served now, whatever the latest run does: version, score, and since when.
     """
 
     state: State
@@ -37,6 +39,7 @@ class Status:
     fingerprint: str = ""
     updated: str = ""
     run: str = ""
+    served: Mapping[str, Any] | None = None
 
     @property
     def run_folder_key(self) -> str | None:
@@ -54,7 +57,7 @@ class Status:
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError("not a status of a known schema")
         try:
-            content = {"run": "", **content}  # earlier releases have no runs that select their data
+            content = {"run": "", "served": None, **content}  # earlier releases have neither
             values = {name.name: content[name.name] for name in fields(cls)}
             status = cls(**values | {"errors": tuple(map(as_issue, values["errors"]))})
         except (KeyError, TypeError, AttributeError) as error:
@@ -71,8 +74,12 @@ def _check(status: Status) -> None:
     for issue in status.errors:
         texts += [issue.message, issue.hint, issue.file, issue.key, issue.found, issue.expected]
         numbers += [issue.line, issue.column]
-    if status.state not in get_args(State) or not isinstance(status.links, dict):
-        raise ValueError("not a status: unknown state or links")
+    if (
+        status.state not in get_args(State)
+        or not isinstance(status.links, dict)
+        or (status.served is not None and not isinstance(status.served, dict))
+    ):
+        raise ValueError("not a status: unknown state, links or served")
     for text in (*texts, *status.links, *status.links.values()):
         if not isinstance(text, str):
             raise ValueError(f"not a status: {text!r} is not a text")
@@ -135,6 +142,9 @@ def status_page(status: Status) -> str:
     if status.links:
         lines += [f"- {escape(name)}: {_address(str(link))}" for name, link in sorted(status.links.items())]
         lines += [""]
+    if status.served:
+        served = ServedModel.from_json(status.served)
+        lines += [escape(f"Served: {served.text}"), ""]
     if status.run_folder_key:
         lines += [f"Run: `{status.run_folder_key}`", ""]
     lines += [

@@ -10,7 +10,7 @@ from typing import Any
 
 from dmls_core.errors import ConflictError, ObjectMissingError, ValidationIssue
 from dmls_core.intake.status import State, Status, as_issue, status_page
-from dmls_core.store import Registry, Store, layout
+from dmls_core.store import Registry, ServedModel, Store, layout, read_served
 
 MAX_BYTES = 1 << 20
 """Size of the largest status that is read: users can write the file, too."""
@@ -122,6 +122,22 @@ def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, s
     return _change(store, team, job, noted)
 
 
+def report_served(store: Store, team: str, job: str, served: ServedModel) -> bool:
+    """Write into the status that an earlier version is served again; return False if there is no status."""
+
+    def updated(before: Status | None) -> Status | None:
+        if before is None:
+            return None
+        if before.state != "deployed":
+            return replace(before, updated="")
+        back = f", instead of version {served.previous}" if served.previous else ""
+        return replace(
+            before, message=_truncated(f"{served.text}{back}: rolled back by {served.by}"), updated=""
+        )
+
+    return _change(store, team, job, updated)
+
+
 def _change(store: Store, team: str, job: str, changed: Callable[[Status | None], Status | None]) -> bool:
     """Change the status, again if another process changes it meanwhile; False if ``changed`` returns None."""
     for _ in range(ATTEMPTS):
@@ -183,6 +199,8 @@ def _write(
     store: Store, team: str, job: str, status: Status, before: Status | None, etag: str | None = None
 ) -> Status:
     """Write both files; with an ETag (empty: no status) only if no other process wrote meanwhile."""
+    served = read_served(store, team, job) if layout.is_name(team) and layout.is_name(job) else None
+    status = replace(status, served=served.as_json() if served else None)
     if before and replace(before, updated="") == status:
         return before
     status = replace(status, updated=datetime.now(UTC).isoformat(timespec="seconds"))

@@ -8,17 +8,21 @@ from dmls_core.errors import PlatformError
 from dmls_core.store.base import ObjectInfo, Store, check_key
 from dmls_core.store.local import LocalStore
 from dmls_core.store.registry import DataObject, JobRecord, Registry, run_key
+from dmls_core.store.served import ServedModel, read_served, write_served
 
 __all__ = [
     "DataObject",
     "JobRecord",
     "ObjectInfo",
     "Registry",
+    "ServedModel",
     "Store",
     "check_key",
     "open_store",
+    "read_served",
     "run_key",
     "store_class",
+    "write_served",
 ]
 
 

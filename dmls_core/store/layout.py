@@ -13,6 +13,7 @@ JOBS = "registry/jobs/"
 SPECS = "registry/specs/"
 VERSIONS = "registry/versions/"
 SNAPSHOTS = "registry/snapshots/"
+SERVED = "registry/served/"
 RUNS = "runs/"
 INFERENCE = "inference/"
 MONITOR = "monitor/"
@@ -117,6 +118,11 @@ def versions_folder(team: str, job: str) -> str:
 def version(team: str, job: str, number: int) -> str:
     """Return the key of a previous version of a job, immutable; keys sort from old to new."""
     return f"{versions_folder(team, job)}{number:08d}.json"
+
+
+def served(team: str, job: str) -> str:
+    """Return the key of the record of what is served of a job."""
+    return f"{SERVED}{check_name('team', team)}/{check_name('job', job)}.json"
 
 
 def spec(sha256: str) -> str:

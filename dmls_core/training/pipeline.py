@@ -216,6 +216,7 @@ def describe_run(
         "cv_score": outcome.best.value,
         "best_trial": outcome.best.number,
         "best_params": fitted.parameters(),
+        "tuned": sorted(outcome.best.params),
         "n_trials": outcome.scored,
         "folds": len(task.folds),
         "seed": task.seed,

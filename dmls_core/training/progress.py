@@ -124,7 +124,7 @@ class Progress:
         for trial in trials:
             self._count(task, trial)
         if len(self._scored) > before and time.monotonic() - self._written >= REST:
-            self._write(f"trial {len(self._scored)}/{self._total}")
+            self._write(f"{len(self._scored)} of {self._total} trials")
 
     def trial(self, task: SearchTask, metric: str, trial: Trial, *, continued: bool = False) -> None:
         """Log a trial that has ended, or that continued after it was logged before."""
@@ -136,14 +136,16 @@ class Progress:
         if trial.same_as is None and not known:
             self._paid.append(trial.seconds)
         if trial.value is None:
-            line = f"trial failed: {trial.message}"
+            line = f"trial {trial.number} failed: {trial.message}"
         else:
-            count = f"trial {len(self._scored)}/{self._total}"
-            what = f"trial number {trial.number} went on" if known else count
+            what = f"trial {trial.number}" + (" went on" if known else "")
+            count = "" if known else f"  {len(self._scored)} of {self._total}"
             best = trial.value if self._best is None else self._best
-            line = f"{what}  {metric} {format_score(trial.value)}  best {format_score(best)}{self._eta()}"
+            line = (
+                f"{what}  {metric} {format_score(trial.value)}  best {format_score(best)}{count}{self._eta()}"
+            )
             if trial.same_as is not None:
-                line += f"  (same as number {trial.same_as})"
+                line += f"  (same as trial {trial.same_as})"
             elif trial.message:
                 line += f"  ({trial.message})"
         if trial.model:

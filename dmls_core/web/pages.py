@@ -45,7 +45,7 @@ COLUMNS = (
     ("State", "state"),
     ("Model", "model"),
     ("Score", "score"),
-    ("Champion", "champion"),
+    ("Served", "champion"),
     ("Drift", "drift"),
     ("Next run", "next"),
     ("Owner", "owner"),

@@ -33,7 +33,7 @@ def test_logs(demo: Demo, platform: PlatformClient):
     assert places == sorted(places)
 
     one = demo.dmls("logs", "demo/iris", "--task", "search")
-    assert "trial 5/5" in one.stdout
+    assert "5 of 5" in one.stdout
     assert "promote:" not in one.stdout
     assert demo.dmls("logs", "demo/iris", "--task", "nothing").returncode == 1
     assert demo.dmls("logs", "demo/never").returncode == 1

@@ -20,7 +20,7 @@ PROOFS = {
     "README": ["178 predictions by cellar.wine version 1"],
     "data-scientist": ["tutorial/wine", "prediction,probability_0"],
     "analyst": ["setosa", "virginica", '"name":"label"', "probability_setosa"],
-    "platform-engineer": ["tutorial/iris", "trial 1/3", "version 1"],
+    "platform-engineer": ["tutorial/iris", "1 of 3", "version 1"],
 }
 """Page -> what its commands print when they work."""
 

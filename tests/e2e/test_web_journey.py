@@ -116,7 +116,10 @@ def test_from_a_csv_to_an_answer_and_back_without_writing_a_line(
     champion = platform.champion("web.iris")
     assert champion["tags"]["dmls.triton_version"] == "1"
     assert "admin on the DMLS page" in json.dumps(champion["tags"])
-    assert "version 1 is served again, rolled back by admin" in platform.status("web", "iris")["message"]
+    status = platform.status("web", "iris")
+    assert status["message"].startswith("version 1: accuracy 0.")
+    assert "instead of version 2: rolled back by admin" in status["message"]
+    assert (status["served"]["version"], status["served"]["previous"]) == (1, 2)
     page.get_by_role("link", name="History").click()
     expect(page.get_by_role("row").filter(has_text="rolled back")).to_contain_text("admin")
     assert looked == list(STEPS)

@@ -120,7 +120,7 @@ def test_two_models_compete_and_one_is_refitted(iris: Path):
     # A share for each, then the rest for the better one.
     assert (loser[1], winner) == (2, (result["model"], 6))
     assert result["model"] in output
-    assert "trial 8/8" in errors
+    assert "8 of 8" in errors
 
     # Broken off and started again, they compete the same way.
     whole = trials(iris)
@@ -163,7 +163,7 @@ def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: Postgre
     assert [trial["number"] for trial in trials(iris)] == list(range(14))
     texts = (left_errors, errors, helper_errors)
     lines = [line for text in texts for line in text.splitlines() if "accuracy 0" in line]
-    # Forests that reach a further rung have a second line: "trial number 3 went on".
+    # Forests that reach a further rung have a second line: "trial 3 went on".
     assert len([line for line in lines if re.match(r"trial \d+/14 ", line)]) == 14
     assert "another run waits" not in errors + helper_errors
     assert "worker 1 is done" in helped or result["model"] in helped

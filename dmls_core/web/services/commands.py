@@ -15,10 +15,10 @@ from dmls_core.airflow.job import PARAM
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_repository
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ConflictError, NotFoundError, StoreError, ValidationIssue
-from dmls_core.intake import add_note, read_status
+from dmls_core.intake import read_status, report_served
 from dmls_core.intake.admission import admit
 from dmls_core.serving import DeployedVersion
-from dmls_core.store import Registry, Store, layout
+from dmls_core.store import Registry, Store, layout, write_served
 from dmls_core.web.services import open_store
 from dmls_core.web.services.airflow_api import AirflowApi, quoted
 from dmls_core.web.services.job_details import CHANGED_SPEC, RETIRED, ROLLED_BACK
@@ -119,10 +119,12 @@ def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedV
     with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
         deployment = Deployment(open_repository(settings), servers, model)
         done = deployment.rollback(version, finish=make_champion)
+        about = deployment.repository.read(model, done.version, "model.json")
     store = open_store()
+    served = write_served(store, team, name, done.version, about, by=by)
     count(store, team, name, "rollbacks")
     try:
-        add_note(store, team, name, f"version {done.version} is served again, rolled back by {by}", {})
+        report_served(store, team, name, served)
     except StoreError as error:
         log.warning("the status of %s/%s does not mention the rollback: %s", team, name, error)
     extra = {"version": done.version, "previous": done.previous}

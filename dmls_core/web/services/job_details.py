@@ -14,7 +14,7 @@ from dmls_core.airflow.job import PARAM
 from dmls_core.airflow.metadata import LogEvent, Session
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
-from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 from dmls_core.web.services.job_index import job_index
 from dmls_core.web.services.runs import Run, read_json, read_run, read_run_files
 
@@ -42,6 +42,7 @@ class JobDetails(BaseModel):
     data: list[dict[str, Any]]
     run_key: str | None
     served: int | None = Field(description="Version that Triton serves.")
+    served_model: ServedModel | None = Field(description="What is served, its score, and since when.")
     drift: list[dict[str, Any]] = Field(description="Latest comparisons with the training data.")
     paused: bool
     next_run: str | None
@@ -81,6 +82,7 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
     dag = metadata.dag_state(session, layout.dag_id(team, name))
     rows = job_index().snapshot().rows
     row = next((row for row in rows if (row.team, row.name) == (team, name)), None)
+    served = read_served(store, team, name) if record else None
     retired = record is not None and record.state == "retired"
     return JobDetails(
         job=f"{team}/{name}",
@@ -93,7 +95,8 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
         spec=registry.spec(record.spec_sha256) if record else None,
         data=record.as_json()["data"] if record else [],
         run_key=(status.run_folder_key if status else None) or (record.run_key if record else None),
-        served=row.served if row else None,
+        served=served.version if served else row.served if row else None,
+        served_model=served,
         drift=_read_drift(store, team, name),
         paused=bool(dag and dag.paused),
         next_run=dag.next_run.isoformat() if dag and dag.next_run else None,

@@ -33,7 +33,7 @@ class JobRow:
         owner: owner that the spec names, or else the team.
         metric: metric of the scores, to ``maximize`` or ``minimize``; empty before the first run.
         scores: holdout scores of its runs, oldest first.
-        served: version in Triton; ``champion`` is MLflow's, if a run reported it.
+        served: version in Triton; its score and the time of its deployment are recorded next to it.
         version: version of the accepted spec and data.
         next_run: ISO time; ``None`` without a schedule.
         drift: latest verdict of the monitor, such as ``steady`` or ``drifted``.
@@ -50,7 +50,8 @@ class JobRow:
     direction: str = ""
     scores: tuple[float, ...] = ()
     served: int | None = None
-    champion: int | None = None
+    served_score: float | None = None
+    served_since: str = ""
     version: int | None = None
     paused: bool = False
     next_run: str | None = None
@@ -61,7 +62,9 @@ class JobRow:
 
     @property
     def score(self) -> float | None:
-        """Score of the latest run."""
+        """Score of the served model; of the latest run while nothing is served."""
+        if self.served:
+            return self.served_score
         return self.scores[-1] if self.scores else None
 
     @property
@@ -78,7 +81,7 @@ SORT_KEYS: dict[Sort, Callable[[JobRow], Any]] = {
     "owner": lambda row: row.owner or None,
     "model": lambda row: row.models or None,
     "score": lambda row: row.score,
-    "champion": lambda row: row.champion or row.served,
+    "champion": lambda row: row.served,
     "next": lambda row: row.next_run,
     "drift": lambda row: row.drift,
     "queue": lambda row: row.queue,
@@ -305,7 +308,7 @@ def _row(key: JobKey, stored: StoredJobs, airflow: AirflowJobs, served: Mapping[
     spec = stored.specs.get(record.spec_sha256) if record else None
     dag_id = f"dmls.{team}.{name}"
     dag, outcomes = airflow.dags.get(dag_id), airflow.outcomes.get(dag_id, NO_OUTCOMES)
-    wait, version = airflow.waits.get(dag_id), served.get(f"{team}.{name}")
+    wait, model = airflow.waits.get(dag_id), stored.served.get(key)
     retired = record is not None and record.state == "retired" and (not status or status.state == "waiting")
     if retired:
         state, message = "retired", "The spec was deleted; the history stays."
@@ -320,11 +323,13 @@ def _row(key: JobKey, stored: StoredJobs, airflow: AirflowJobs, served: Mapping[
         message=message,
         owner=(spec.owner if spec else "") or team,
         models=spec.models if spec else (),
-        metric=outcomes.metric,
+        metric=(model.metric if model else "") or outcomes.metric,
         direction=outcomes.direction,
         scores=tuple(outcomes.scores.values()),
-        served=version,
-        champion=outcomes.champions.get(version) if version else None,
+        # Deployments of earlier releases have no record: Triton knows their version.
+        served=model.version if model else served.get(f"{team}.{name}"),
+        served_score=model.score if model else None,
+        served_since=model.since if model else "",
         version=record.version if record else None,
         paused=bool(dag and dag.paused),
         next_run=dag.next_run.isoformat() if dag and dag.next_run and not retired else None,

@@ -18,7 +18,7 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, StoreError
 from dmls_core.intake.status import Status
 from dmls_core.settings import TRITON_KEY_HEADER
-from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout
 from dmls_core.store.registry import Cache
 from dmls_core.web.services.queue import Wait, read_waits
 
@@ -36,8 +36,8 @@ JobKey = tuple[str, str]
 VERDICTS = {"steady": 1, "drifted": 2}
 """Severity of drift verdicts; the table shows the worse one of new data and requests."""
 
-OUTCOME_TASKS = (TaskId.EVALUATE.value, TaskId.REGISTER.value, TaskId.PROMOTE.value)
-"""Tasks whose return values give the outcome of a run, in their order."""
+OUTCOME_TASKS = (TaskId.EVALUATE.value,)
+"""Tasks whose return values give the outcome of a run."""
 
 KEPT_RUNS = 20
 OVERLAP = timedelta(minutes=1)
@@ -65,6 +65,7 @@ class StoredJobs:
     records: dict[JobKey, JobRecord] = field(default_factory=dict)
     specs: dict[str, SpecSummary] = field(default_factory=dict)
     statuses: dict[JobKey, Status] = field(default_factory=dict)
+    served: dict[JobKey, ServedModel] = field(default_factory=dict)
     drift: dict[JobKey, str] = field(default_factory=dict)
     _drift_by_source: dict[tuple[JobKey, str], str] = field(default_factory=dict)
     _record_cache: Cache = field(default_factory=dict)
@@ -85,6 +86,7 @@ class StoredJobs:
         self._unreadable.clear()
         with ThreadPoolExecutor(THREADS) as threads:
             self._refresh_statuses(threads)
+            self._refresh_served(threads)
             self._refresh_drift(threads)
             self._refresh_specs(threads)
 
@@ -95,6 +97,13 @@ class StoredJobs:
             if found and found.filename == layout.STATUS_JSON:
                 listed[info.key] = (found.team, found.job), info.etag
         self._read_changed(threads, listed, self._read_status, self.statuses)
+
+    def _refresh_served(self, threads: ThreadPoolExecutor) -> None:
+        listed: dict[str, tuple[JobKey, str]] = {}
+        for info in self.store.list(layout.SERVED):
+            team, _, job = info.key.removeprefix(layout.SERVED).removesuffix(".json").partition("/")
+            listed[info.key] = (team, job), info.etag
+        self._read_changed(threads, listed, self._read_served, self.served)
 
     def _refresh_drift(self, threads: ThreadPoolExecutor) -> None:
         # Every comparison replaces the metrics file of its job and source, so that the ETag changes.
@@ -146,6 +155,13 @@ class StoredJobs:
         except ValueError:
             return None
 
+    def _read_served(self, key: str) -> ServedModel | None:
+        content = self._json(key)
+        try:
+            return ServedModel.from_json(content)
+        except ValueError:
+            return None
+
     def _read_drift(self, key: str) -> str | None:
         content = self._json(key)
         verdict = content.get("verdict") if isinstance(content, dict) else None
@@ -175,34 +191,19 @@ class StoredJobs:
 
 @dataclass
 class Outcomes:
-    """Outcomes of a job's runs.
-
-    Attributes:
-        scores: holdout score by run, oldest first, to ``maximize`` or ``minimize``.
-        registered: MLflow's model version by run.
-        champions: MLflow's model version by version in Triton.
-    """
+    """Holdout scores of a job's latest runs, by run, oldest first, to ``maximize`` or ``minimize``."""
 
     metric: str = ""
     direction: str = ""
     scores: dict[str, float] = field(default_factory=dict)
-    registered: dict[str, int] = field(default_factory=dict)
-    champions: dict[int, int] = field(default_factory=dict)
 
-    def add(self, run_id: str, task: str, value: Mapping[str, Any]) -> None:
-        """Add the return value of one of ``OUTCOME_TASKS``."""
-        if task == TaskId.EVALUATE:
-            self.metric, self.direction = str(value.get("metric", "")), str(value.get("direction", ""))
-            if isinstance(value.get("score"), int | float):
-                self.scores[run_id] = float(value["score"])
-        elif task == TaskId.REGISTER:
-            if isinstance(value.get("model_version"), int):
-                self.registered[run_id] = value["model_version"]
-        elif isinstance(value.get("version"), int) and run_id in self.registered:
-            self.champions[value["version"]] = self.registered[run_id]
-        for kept in (self.scores, self.registered, self.champions):
-            while len(kept) > KEPT_RUNS:
-                del kept[next(iter(kept))]  # type: ignore[arg-type]
+    def add(self, run_id: str, value: Mapping[str, Any]) -> None:
+        """Add the return value of the task ``evaluate``."""
+        self.metric, self.direction = str(value.get("metric", "")), str(value.get("direction", ""))
+        if isinstance(value.get("score"), int | float):
+            self.scores[run_id] = float(value["score"])
+        while len(self.scores) > KEPT_RUNS:
+            del self.scores[next(iter(self.scores))]
 
 
 @dataclass
@@ -223,7 +224,7 @@ class AirflowJobs:
             self._latest = found.timestamp
             if isinstance(found.value, Mapping):
                 outcomes = self.outcomes.setdefault(found.dag_id, Outcomes())
-                outcomes.add(found.run_id, found.task_id, found.value)
+                outcomes.add(found.run_id, found.value)
 
 
 def served_versions(address: str, key: str) -> dict[str, int]:

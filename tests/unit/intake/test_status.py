@@ -65,6 +65,7 @@ def test_the_form_of_the_design(store: Store) -> None:
         "links": {},
         "fingerprint": "f",
         "run": "",
+        "served": None,
     }
     page = store.get(PAGE).decode()
     assert "# growth/iris: rejected" in page

@@ -18,6 +18,7 @@ def test_the_keys_of_the_design() -> None:
     assert layout.incoming_file("growth", "iris", "spec.toml") == "incoming/growth/iris/spec.toml"
     assert layout.job_record("growth", "iris") == "registry/jobs/growth/iris.json"
     assert layout.spec("ab12") == "registry/specs/ab12.json"
+    assert layout.served("lab", "iris") == "registry/served/lab/iris.json"
     assert layout.snapshot("v1") == "registry/snapshots/v1.json"
     assert layout.run_folder("growth", "iris", "00ff") == "runs/growth/iris/00ff/"
     assert layout.trial(7) == "trials/00007.json"

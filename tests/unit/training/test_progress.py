@@ -43,10 +43,10 @@ def test_lines_for_people(reporter):
 
     assert lines == [
         "searching n_estimators",
-        "trial 1/5  accuracy 0.9500  best 0.9500  eta 8 s",
-        "trial failed: max_features is too large",
-        "trial 2/5  accuracy 0.9000  best 0.9500  eta 6 s",
-        "trial 3/5  accuracy 0.9500  best 0.9500  eta 4 s  (same as number 0)",
+        "trial 0  accuracy 0.9500  best 0.9500  1 of 5  eta 8 s",
+        "trial 1 failed: max_features is too large",
+        "trial 2  accuracy 0.9000  best 0.9500  2 of 5  eta 6 s",
+        "trial 3  accuracy 0.9500  best 0.9500  3 of 5  eta 4 s  (same as trial 0)",
     ]
 
 
@@ -60,11 +60,11 @@ def test_pruned_and_resumed_trials(reporter):
     progress.trial(TASK, "r2", trial(0, 0.93))
 
     assert lines == [
-        "trial 1/5  r2 0.9700  best 0.9700  eta 8 s  (given up after 20 rounds)",
-        "trial 2/5  r2 0.8000  best 0.9700  eta 6 s  (given up after 20 rounds)",
-        "trial 3/5  r2 0.9000  best 0.9000  eta 4 s",
-        "trial 4/5  r2 0.9900  best 0.9000  eta 2 s  (given up after 20 rounds)",
-        "trial number 0 went on  r2 0.9300  best 0.9300  eta 2 s",
+        "trial 0  r2 0.9700  best 0.9700  1 of 5  eta 8 s  (given up after 20 rounds)",
+        "trial 1  r2 0.8000  best 0.9700  2 of 5  eta 6 s  (given up after 20 rounds)",
+        "trial 2  r2 0.9000  best 0.9000  3 of 5  eta 4 s",
+        "trial 3  r2 0.9900  best 0.9000  4 of 5  eta 2 s  (given up after 20 rounds)",
+        "trial 0 went on  r2 0.9300  best 0.9300  eta 2 s",
     ]
     progress.enter("refitting", "fitting")
     assert (read()["finished"], read()["best"]) == (4, 0.93)
@@ -82,10 +82,10 @@ def test_the_remaining_time_is_the_searchs_estimate(reporter, monkeypatch):
     progress.trial(TASK, "r2", trial(0, 0.71))
 
     assert lines == [
-        "trial 1/5  r2 0.5000  best 0.5000  eta 80 s",
+        "trial 0  r2 0.5000  best 0.5000  1 of 5  eta 80 s",
         "2 forests have 50 trees  best 0.6000  eta 40 s",
         "the winner has 100 trees  best 0.7000  eta 9 s",
-        "trial number 0 went on  r2 0.7100  best 0.7100",
+        "trial 0 went on  r2 0.7100  best 0.7100",
     ]
     assert read()["message"] in lines
 
@@ -102,7 +102,7 @@ def test_progress_for_programs(reporter):
     found = read()
     assert (found["schema"], found["finished"], found["total"]) == (1, 5, 5)
     assert found["best"] == pytest.approx(0.8)
-    assert found["message"] == "trial 5/5  accuracy 0.6000  best 0.8000"
+    assert found["message"] == "trial 4  accuracy 0.6000  best 0.8000  5 of 5"
     progress.enter("finished", "done")
     assert read()["state"] == "finished"
 
@@ -129,7 +129,7 @@ def test_the_remaining_time_ends_with_the_timeout(reporter):
     progress.limit(0.0)
     progress.trial(TASK, "accuracy", trial(0, 0.95))
 
-    assert lines == ["trial 1/5  accuracy 0.9500  best 0.9500  eta 0 s"]
+    assert lines == ["trial 0  accuracy 0.9500  best 0.9500  1 of 5  eta 0 s"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from dmls_core.airflow.metadata import DagState
 from dmls_core.intake.status_store import write_status
 from dmls_core.monitoring.prometheus import drift_file
-from dmls_core.store import Registry, Store, layout, open_store
+from dmls_core.store import Registry, Store, layout, open_store, write_served
 from dmls_core.web.services.job_index import SORT_KEYS, JobQuery, JobRow, merge, search
 from dmls_core.web.services.job_sources import AirflowJobs, Outcomes, StoredJobs
 from dmls_core.web.services.queue import Wait
@@ -81,20 +81,19 @@ def test_a_row_joins_the_registry_the_status_airflow_and_triton(root: Path, acce
         key = layout.latest_drift("sales", "churn", source, "drift.json")
         store.put(key, json.dumps({"verdict": verdict}).encode())
         store.put(drift_file("sales", "churn", source), b"")
+    write_served(store, "sales", "churn", 3, {"metric": "accuracy", "score": 0.7}, by="a run")
     jobs.refresh()
     dag_id = "dmls.sales.churn"
     outcomes = Outcomes()
-    for run, score, model in (("a", 0.7, 4), ("b", 0.9, 5)):
-        outcomes.add(run, "evaluate", {"score": score, "metric": "accuracy", "direction": "maximize"})
-        outcomes.add(run, "register", {"model_version": model})
-    outcomes.add("b", "promote", {"version": 3})
+    for run, score in (("a", 0.7), ("b", 0.9)):
+        outcomes.add(run, {"score": score, "metric": "accuracy", "direction": "maximize"})
     airflow = AirflowJobs(
         dags={dag_id: DagState(paused=True, next_run=datetime(2026, 1, 2, tzinfo=UTC))},
         waits={dag_id: Wait(2, "dmls_cpu", "all 2 slots are in use")},
         outcomes={dag_id: outcomes},
     )
 
-    (row,) = merge(jobs, airflow, {"sales.churn": 3})
+    (row,) = merge(jobs, airflow, {"sales.churn": 4})
 
     assert (row.state, row.message, row.served, row.drift) == (
         "deployed",
@@ -102,9 +101,9 @@ def test_a_row_joins_the_registry_the_status_airflow_and_triton(root: Path, acce
         3,
         "drifted",
     )
-    assert row.champion == 5
     assert (row.models, row.owner, row.version) == (("random-forest-classifier",), "sales", 1)
-    assert (row.scores, row.score, row.metric) == ((0.7, 0.9), 0.9, "accuracy")
+    # The score stands beside the served version, not the latest run's.
+    assert (row.scores, row.score, row.metric) == ((0.7, 0.9), 0.7, "accuracy")
     assert (row.paused, row.next_run) == (True, "2026-01-02T00:00:00+00:00")
     assert (row.queue, row.waiting) == (2, "all 2 slots are in use")
 
