@@ -6,7 +6,7 @@ then as text. So one pass suffices for a clean file, as most large ones are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ import polars as pl
 
 from dmls_core.data.csv_dialect import Header, check_structure, find_records, read_header
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.sources import Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
+from dmls_core.data.sources import Aggregates, Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
@@ -53,21 +53,53 @@ class CsvSource(Source):
 
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns; see ``Source.read``."""
-        positions = [self._header.names.index(name) for name in types]
-        schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
-        schema |= {f"c{position}": dtype for position, dtype in zip(positions, types.values(), strict=True)}
+        positions = self._positions(types)
         # Polars fills a record that is too short with nulls. Such a record lacks the last field, so the
         # records are checked one by one only if the last column has a null.
-        last_is_null = pl.col(f"c{len(schema) - 1}").is_null().alias("last is null")
-        frame = self._collect(schema, [*(f"c{position}" for position in positions), last_is_null])
+        last_is_null = self._last.is_null().alias("last is null")
+        columns = [*(pl.col(f"c{position}") for position in positions), last_is_null]
+        frame = self._collect(types, lambda _: columns)
         if frame.is_empty():
             raise DataError(self._no_rows())
         if frame.drop_in_place("last is null").any() and self._structure:
             raise DataError(self._structure)
         return frame.rename({f"c{position}": name for position, name in zip(positions, types, strict=True)})
 
+    def aggregate(self, types: Mapping[str, pl.DataType], aggregates: Aggregates) -> pl.DataFrame:
+        """Compute aggregates of columns; see ``Source.aggregate``."""
+        columns = [f"c{position}" for position in self._positions(types)]
+
+        def select(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+            return [
+                *(
+                    aggregate
+                    for number, column in enumerate(columns)
+                    for aggregate in aggregates(number, pl.col(column), schema[column])
+                ),
+                pl.len().alias("rows"),
+                pl.all_horizontal(pl.col(columns).is_null()).sum().alias("empty"),
+                self._last.is_null().any().alias("last is null"),
+            ]
+
+        found = self._collect(types, select)
+        if not found["rows"].item():
+            raise DataError(self._no_rows())
+        if found.drop_in_place("last is null").item() and self._structure:
+            raise DataError(self._structure)
+        return found
+
+    @property
+    def _last(self) -> pl.Expr:
+        return pl.col(f"c{len(self._header.names) - 1}")
+
+    def _positions(self, names: Iterable[str]) -> list[int]:
+        first: dict[str, int] = {}
+        for position, name in enumerate(self._header.names):
+            first.setdefault(name, position)
+        return [first[name] for name in names]
+
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
-        positions = {self._header.names.index(name): name for name in types}
+        positions = dict(zip(self._positions(types), types, strict=True))
         table = reader.csv(
             self.path,
             {position: kind_of(types[name]) for position, name in positions.items()},
@@ -111,21 +143,29 @@ class CsvSource(Source):
             self._scan(schema=schema).filter(kept).collect().write_csv(file, include_header=False)
         return int(kept.sum())
 
-    def _collect(self, schema: dict[str, pl.DataType], columns: list[str | pl.Expr]) -> pl.DataFrame:
+    def _collect(
+        self,
+        types: Mapping[str, pl.DataType],
+        select: Callable[[Mapping[str, pl.DataType]], list[pl.Expr]],
+    ) -> pl.DataFrame:
+        schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
+        schema |= {
+            f"c{position}": dtype
+            for position, dtype in zip(self._positions(types), types.values(), strict=True)
+        }
         as_text: dict[str, pl.DataType] = {
             name: pl.String() if dtype.is_numeric() else dtype for name, dtype in schema.items()
         }
         for dtypes, missing in ((schema, None), (schema, _MISSING)):
             try:
-                return (
-                    self._scan(schema=dtypes, null_values=missing).select(columns).collect(engine="streaming")
-                )
+                scan = self._scan(schema=dtypes, null_values=missing)
+                return scan.select(select(dtypes)).collect(engine="streaming")
             except pl.exceptions.PolarsError:
                 continue
         if self._structure:  # reading all as text takes several times the memory
             raise DataError(self._structure)
         try:
-            return self._scan(schema=as_text).select(columns).collect(engine="streaming")
+            return self._scan(schema=as_text).select(select(as_text)).collect(engine="streaming")
         except pl.exceptions.PolarsError as error:
             raise self._broken(error) from None
 

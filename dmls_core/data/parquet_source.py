@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.sources import Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
+from dmls_core.data.sources import Aggregates, Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
@@ -40,14 +40,34 @@ class ParquetSource(Source):
 
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns; see ``Source.read``."""
+        frame = self._collect([self._column(name, dtype) for name, dtype in types.items()])
+        if frame.is_empty():
+            raise DataError(self._no_rows())
+        return frame
+
+    def aggregate(self, types: Mapping[str, pl.DataType], aggregates: Aggregates) -> pl.DataFrame:
+        """Compute aggregates of columns; see ``Source.aggregate``."""
         columns = [self._column(name, dtype) for name, dtype in types.items()]
+        dtypes = types.values()
+        selected = [
+            aggregate
+            for position, (column, dtype) in enumerate(zip(columns, dtypes, strict=True))
+            for aggregate in aggregates(position, column, dtype)
+        ]
+        empty = pl.all_horizontal(column.is_null() for column in columns).sum().alias("empty")
+        found = self._collect([*selected, pl.len().alias("rows"), empty])
+        if not found["rows"].item():
+            raise DataError(self._no_rows())
+        return found
+
+    def _collect(self, columns: Sequence[pl.Expr]) -> pl.DataFrame:
         try:
-            frame = pl.scan_parquet(self.path, glob=False).select(columns).collect(engine="streaming")
+            return pl.scan_parquet(self.path, glob=False).select(columns).collect(engine="streaming")
         except pl.exceptions.PolarsError as error:
             raise self._broken(error) from None
-        if frame.is_empty():
-            raise DataError(ValidationIssue("the file has no rows", file=self.path.name, expected="rows"))
-        return frame
+
+    def _no_rows(self) -> ValidationIssue:
+        return ValidationIssue("the file has no rows", file=self.path.name, expected="rows")
 
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
         # Only polars converts other types to text or numbers.

@@ -55,6 +55,17 @@ class Source(ABC):
             DataError: the file is broken; each issue has its line.
         """
 
+    @abstractmethod
+    def aggregate(self, types: Mapping[str, pl.DataType], aggregates: Aggregates) -> pl.DataFrame:
+        """Compute aggregates of columns in one pass, a part of the file in memory at a time.
+
+        ``types`` are ``Float32`` or ``Float64``, or ``String`` for text. Return one row with the columns of
+        ``aggregates``, ``rows``, and ``empty``: the rows in which all ``types`` are null.
+
+        Raises:
+            DataError: as for ``read``.
+        """
+
     def read_with(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns as ``read`` does, those that are clean with ``reader``."""
         found = self._on_device(reader, types)
@@ -78,6 +89,17 @@ class Source(ABC):
     @abstractmethod
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
         """Return the positions of values, given by row (from 0, as ``read`` counts) and column."""
+
+
+class Aggregates(Protocol):
+    """Makes the aggregates of the column at ``position`` of the types, and gives each a name of its own.
+
+    ``dtype`` is the column's, or ``String`` if some values of a column of numbers are not numbers.
+    """
+
+    def __call__(self, position: int, column: pl.Expr, dtype: pl.DataType) -> Sequence[pl.Expr]:
+        """Return the aggregates of one column."""
+        ...
 
 
 Kind = Literal["float32", "float64", "str"]
@@ -193,9 +215,10 @@ class DataFiles:
     def column_types(self, names: Collection[str]) -> dict[str, ColumnType]:
         """Return the types of columns that all files have."""
         column_types: dict[str, ColumnType] = {}
+        wanted = frozenset(names)
         for source in self.sources:
             for name, column_type in source.column_types:
-                if name in names:
+                if name in wanted:
                     column_types[name] = max(
                         column_type, column_types.get(name, column_type), key=_GENERALITY.index
                     )
@@ -211,15 +234,26 @@ class DataFiles:
             source.read_with(reader, types) if reader else source.read(types) for source in self.sources
         ]
         self.heights = tuple(frame.height for frame in frames)
-        rows, most = sum(self.heights), self._limits.rows
-        if rows > most:
-            issue = ValidationIssue(
-                "the data has too many rows", found=f"{rows:,}", expected=f"at most {most:,}"
-            )
-            raise DataError(issue)
+        self._check_rows(sum(self.heights))
         # If one file has text in place of numbers, the column is text.
         mixed = [name for name in types if len({frame[name].dtype for frame in frames}) > 1]
         return pl.concat([frame.cast(dict.fromkeys(mixed, pl.String)) for frame in frames])
+
+    def aggregate(self, types: Mapping[str, pl.DataType], aggregates: Aggregates) -> pl.DataFrame:
+        """Compute aggregates of columns that all files have, one row for each file; see ``Source.aggregate``.
+
+        Raises:
+            DataError: a file is broken, or there are too many rows.
+        """
+        found = pl.concat([source.aggregate(types, aggregates) for source in self.sources])
+        self._check_rows(int(found["rows"].sum()))
+        return found
+
+    def _check_rows(self, rows: int) -> None:
+        if rows > (most := self._limits.rows):
+            raise DataError(
+                ValidationIssue("the data has too many rows", found=f"{rows:,}", expected=f"at most {most:,}")
+            )
 
     def integers(self, name: str) -> pl.Series | None:
         """Read a column as 64-bit integers; None if it holds anything else."""

@@ -111,7 +111,12 @@ def _train(
         job = Job(request, spec, models, key, files, out, study)
         if validation is None:
             return join_search(job, folder, progress)
-        return run_pipeline(job, folder, progress, validation)
+        try:
+            return run_pipeline(job, folder, progress, validation)
+        except DataError:
+            if validation.failed():
+                folder.upload(out, layout.VALIDATION)  # the Data Docs show what is wrong
+            raise
 
 
 def _requested_models(request: TrainRequest, spec: Spec) -> tuple[RequestedModel, ...]:
@@ -214,7 +219,7 @@ class BackgroundValidation:
 
     def check(self) -> None:
         """Raise the validation's failure, as ``finish`` does, if it has already failed."""
-        if self._process.finished:
+        if self._process.finished or ((verdict := self._process.verdict) and not verdict.success):
             self.finish()
 
     def finish(self) -> float:

@@ -154,10 +154,10 @@ class RunFolder:
             layout.CLOCK, _json({"schema": SCHEMA, "seconds": round(seconds, 3), "starts": starts})
         )
 
-    def upload(self, folder: Path) -> list[dict[str, Any]]:
-        """Write every file below a local folder; return name, bytes and SHA-256 of each."""
+    def upload(self, folder: Path, below: str = "") -> list[dict[str, Any]]:
+        """Write every file of a local folder, or ``below`` in it; return name, bytes and SHA-256 of each."""
         artifacts = []
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for path in sorted(path for path in (folder / below).rglob("*") if path.is_file()):
             name = path.relative_to(folder).as_posix()
             self._store.upload(name, path)
             with path.open("rb") as stream:

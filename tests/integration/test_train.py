@@ -273,6 +273,7 @@ def test_expectations_that_fail_stop_the_search_early(iris: Path):
     error = json.loads((iris / "out/error.json").read_text())
     assert (error["kind"], error["exit_code"]) == ("DataError", 1)
     assert error["issues"][0]["key"] == "sepal_width"
+    assert "sepal_width" in (iris / "out/validation/data_docs/index.html").read_text()
     assert len(list((iris / "out/trials").iterdir())) < 5000
     assert json.loads((iris / "out/progress.json").read_text())["state"] == "failed"
     assert not (iris / "out/result.json").exists()

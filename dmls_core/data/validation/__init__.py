@@ -1,7 +1,7 @@
-"""Validate a run's data with Great Expectations.
+"""Validate a run's data by the expectations of its spec, in the words of Great Expectations.
 
-Importing it takes seconds, so it runs in a child process during the search. Only that child imports
-``suite``.
+A child process does so during the search. It checks aggregates of all columns, and writes the result. Only
+then it imports Great Expectations, which takes seconds, and writes the Data Docs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmls_core import sandbox
-from dmls_core.errors import DataError, PlatformError
+from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Spec
+
+if TYPE_CHECKING:
+    from dmls_core.data.validation.checks import CheckResult
+    from dmls_core.data.validation.expectations import Expectation
 
 _RESULT = "validation.json"
 
@@ -78,8 +82,13 @@ class ValidationProcess:
         """Return whether the process has ended, successfully or not."""
         return self._call.finished
 
+    @property
+    def verdict(self) -> Validation | None:
+        """Return the result as soon as it is known, while the Data Docs are being written."""
+        return self._read() if self._result.exists() else None
+
     def result(self, timeout: float | None = None) -> Validation:
-        """Wait for the result, at most ``timeout`` seconds.
+        """Wait for the result and the Data Docs, at most ``timeout`` seconds.
 
         Raises:
             PlatformError: the process crashed, or was ended after ``timeout``.
@@ -91,6 +100,9 @@ class ValidationProcess:
             raise PlatformError(
                 f"the validation of the data did not finish: {_cause(error)}\n{tail}"
             ) from None
+        return self._read()
+
+    def _read(self) -> Validation:
         report = json.loads(self._result.read_bytes())
         expectations = tuple(Outcome(**expectation) for expectation in report["expectations"])
         return Validation(report["success"], expectations, report["seconds"])
@@ -101,14 +113,23 @@ class ValidationProcess:
 
 
 def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
-    """Write ``validation.json`` and ``data_docs/index.html`` to the folder ``out``; runs in the child."""
-    import warnings
+    """Write ``validation.json``, then ``data_docs/index.html`` to the folder ``out``; runs in the child."""
+    from dmls_core.data.validation.checks import check
+    from dmls_core.data.validation.expectations import plan_expectations
+    from dmls_core.data.validation.facts import gather_facts
 
     started = time.perf_counter()
-    warnings.simplefilter("ignore")
-    outcomes = _outcomes(
-        Spec.from_json(spec, file="spec.json"), list(map(Path, data)), Path(out) / "data_docs"
-    )
+    parsed = Spec.from_json(spec, file="spec.json")
+    results: list[tuple[Expectation, CheckResult]] = []
+    try:
+        table = gather_facts(parsed, list(map(Path, data)), DataLimits.from_environment())
+    except DataError as error:
+        outcomes = [_unreadable(issue) for issue in error.issues]
+    else:
+        planned = plan_expectations(parsed, table)
+        results = [(expectation, check(expectation, table)) for expectation in planned]
+        del table
+        outcomes = [_outcome(*result) for result in results]
     report = {
         "schema": 1,
         "success": all(outcome.success for outcome in outcomes),
@@ -116,35 +137,43 @@ def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
         "seconds": round(time.perf_counter() - started, 3),
     }
     partial = Path(out) / f"{_RESULT}.part"
-    partial.write_text(json.dumps(report, indent=1, ensure_ascii=False))
+    partial.write_text(json.dumps(report, ensure_ascii=False))
     partial.replace(Path(out) / _RESULT)
+    if results:
+        own = (parsed.columns.target, *parsed.expectations.columns)
+        _write_docs(results, own, Path(out) / "data_docs")
 
 
-def _outcomes(spec: Spec, data: list[Path], docs: Path) -> list[Outcome]:
+def _write_docs(results: list[tuple[Expectation, CheckResult]], own: Sequence[str], docs: Path) -> None:
     import gc
+    import warnings
 
-    from dmls_core.data.validation.expectations import plan_expectations, read_frame
-
-    try:
-        frame = read_frame(spec, data, DataLimits.from_environment())
-    except DataError as error:
-        return [
-            Outcome(
-                column=issue.key,
-                expectation="readable",
-                success=False,
-                observed=issue.message,
-                expected="the data can be read",
-                message=str(issue),
-            )
-            for issue in error.issues
-        ]
+    warnings.simplefilter("ignore")
     gc.disable()  # the next import creates no garbage, and the collector would take a fifth of its time
-    from dmls_core.data.validation.suite import run_suite
+    from dmls_core.data.validation.data_docs import write_docs
 
     gc.enable()
-    expectations = plan_expectations(spec, frame.roles, frame.facts, frame.missing)
-    return run_suite(frame.data, expectations, docs)
+    write_docs(results, own, docs)
+
+
+def _unreadable(issue: ValidationIssue) -> Outcome:
+    return Outcome(issue.key, "readable", False, issue.message, "the data can be read", str(issue))
+
+
+def _outcome(expectation: Expectation, result: CheckResult) -> Outcome:
+    subject = f"column {expectation.column!r}" if expectation.column else "the data"
+    observed = result.describe(expectation.kind)
+    verdict = "as expected" if result.success else "but"
+    from dmls_core.data.validation.expectations import TYPES
+
+    return Outcome(
+        expectation.column,
+        TYPES[expectation.kind],
+        result.success,
+        observed,
+        expectation.statement,
+        f"{subject}: {expectation.statement}, {verdict}: {observed}",
+    )
 
 
 def _cause(error: PlatformError | sandbox.SandboxError) -> str:

@@ -1,17 +1,26 @@
-"""The expectations that a spec and the columns of the data imply."""
+"""The expectations that a spec and the columns of the data imply, and what the data says to them."""
 
 from __future__ import annotations
 
-from dmls_core.data.validation.expectations import plan_expectations, read_frame
+import polars as pl
+import pytest
+
+from dmls_core.data.validation.checks import check
+from dmls_core.data.validation.expectations import plan_expectations
+from dmls_core.data.validation.facts import gather_facts
+from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 
 CONTENT = "a,b,mixed,y,id\n1,red,1,u,7\n2,blue,x,v,8\n,red,3,v,9\n"
 
 
-def _plan(tmp_path, content=CONTENT, task="classification", expectations=None, **columns):
-    path = tmp_path / "data.csv"
-    path.write_text(content)
+def _checked(tmp_path, content=CONTENT, task="classification", expectations=None, **columns):
+    """Return each expectation of the data and its result."""
+    parts = content if isinstance(content, list) else [content]
+    paths = [tmp_path / f"data{number}.csv" for number in range(len(parts))]
+    for path, part in zip(paths, parts, strict=True):
+        path.write_text(part)
     spec = Spec(
         task=task,
         models=(ModelSearch(name="random-forest-classifier", hyperparameters={}),),
@@ -19,10 +28,22 @@ def _plan(tmp_path, content=CONTENT, task="classification", expectations=None, *
         columns=Columns(**{"target": "y"} | columns),
         expectations=Expectations(**expectations or {}),
     )
-    frame = read_frame(spec, [path], DataLimits())
-    found = plan_expectations(spec, frame.roles, frame.facts, frame.missing)
+    table = gather_facts(spec, paths, DataLimits())
+    found = plan_expectations(spec, table)
     assert len({(item.column, item.kind) for item in found}) == len(found)
-    return {(item.column, item.kind): item for item in found}
+    return {(item.column, item.kind): (item, check(item, table)) for item in found}
+
+
+def _plan(*args, **options):
+    return {key: item for key, (item, _) in _checked(*args, **options).items()}
+
+
+def _failed(*args, **options):
+    return {
+        key: result.describe(item.kind)
+        for key, (item, result) in _checked(*args, **options).items()
+        if not result.success
+    }
 
 
 def test_what_every_spec_implies(tmp_path):
@@ -74,7 +95,7 @@ def test_what_the_spec_adds(tmp_path):
     assert found["a", "missing"].arguments == {"mostly": 0.5}
     assert found["a", "in_set"].arguments == {"value_set": [1, 2]}
     assert found["y", "missing"].statement == "no value is missing"
-    assert sorted(found["b", "in_set"].arguments["value_set"]) == ["blue", "red"]
+    assert found["b", "in_set"].arguments == {"value_set": ["red", "blue", "green"]}
     assert found["b", "pattern"].arguments == {"regex": "^[a-z]+$"}
     assert ("b", "numbers") in found
     assert ("b", "between") not in found
@@ -84,8 +105,73 @@ def test_what_the_spec_adds(tmp_path):
 
 def test_values_are_found_however_the_data_spells_them(tmp_path):
     content = "a,y\n1.0,0\n01,1\nTrue,1\n x ,0\n"
-    found = _plan(tmp_path, content, expectations={"columns": {"a": {"values": [1, True, "x"]}}})
-    assert sorted(found["a", "in_set"].arguments["value_set"]) == ["1.0", "True", "x"]
+    failed = _failed(tmp_path, content, expectations={"columns": {"a": {"values": [1, True, "x"]}}})
+    assert failed == {("a", "in_set"): "1 of 4 values do not meet it, such as 01"}
+
+
+def test_text_among_numbers(tmp_path):
+    found = _failed(tmp_path, drop=["id"])
+    assert found == {("mixed", "numbers"): "1 of 3 values do not meet it, such as x"}
+    lines = "a,y\n" + "1,u\n2,v\n" * 3
+    assert _failed(tmp_path, lines + " n/a ,u\nNaN,v\n,u\n 4 ,u\n") == {}
+    assert _failed(tmp_path, lines + "?,u\none,v\n?,v\n") == {
+        ("a", "numbers"): "3 of 9 values do not meet it, such as ?, one"
+    }
+
+
+def test_missing_values_are_counted_by_rows_that_have_any(tmp_path):
+    content = "a,b,y\n1,,u\n,,v\n\n\n,NA,v\n"
+    found = _checked(tmp_path, content, expectations={"columns": {"a": {"max_missing": 0.5}}})
+    assert {key: result.describe(key[1]) for key, (_, result) in found.items() if key[1] == "missing"} == {
+        ("a", "missing"): "2 of 3 are missing",
+        ("b", "missing"): "3 of 3 are missing",
+        ("y", "missing"): "0 of 3 are missing",
+    }
+    assert found["", "row_count"][1].observed == 3
+
+
+def test_several_files_are_one_table(tmp_path):
+    files = ["a,y\n1,u\n2,v\n", "a,y\n2,u\nx,v\n"]
+    assert _failed(tmp_path, files, expectations={"columns": {"a": {"unique": True}}}) == {
+        ("a", "numbers"): "1 of 4 values do not meet it, such as x",
+        ("a", "unique"): "2 of 4 values do not meet it, such as 2",
+    }
+
+
+def test_a_target_of_one_class(tmp_path):
+    assert _failed(tmp_path, "a,y\n1,u\n2,u\n") == {("y", "unique_count"): "there are 1"}
+    assert _failed(tmp_path, "a,y\n1,2\n2,3\n3,x\n", task="regression") == {
+        ("y", "numbers"): "1 of 3 values do not meet it, such as x"
+    }
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "data.parquet"
+    frame = {"a": [1.5, None, float("nan")], "b": [True, False, None], "y": ["u", "v", None]}
+    pl.DataFrame(frame).write_parquet(path)
+    spec = Spec(
+        task="classification",
+        models=(ModelSearch(name="random-forest-classifier", hyperparameters={}),),
+        n_trials=1,
+        columns=Columns(target="y"),
+    )
+    table = gather_facts(spec, [path], DataLimits())
+    assert table.rows == 3
+    assert {name: facts.missing for name, facts in table.columns.items()} == {"a": 2, "b": 1, "y": 1}
+    assert [name for name, facts in table.columns.items() if facts.numeric] == ["a"]
+
+
+def test_too_many_rows(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(CONTENT)
+    spec = Spec(
+        task="classification",
+        models=(ModelSearch(name="random-forest-classifier", hyperparameters={}),),
+        n_trials=1,
+        columns=Columns(target="y"),
+    )
+    with pytest.raises(DataError, match="too many rows"):
+        gather_facts(spec, [path], DataLimits(rows=2))
 
 
 def test_columns_that_are_not_there(tmp_path):

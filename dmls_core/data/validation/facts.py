@@ -1,0 +1,143 @@
+"""Gather the facts that expectations are about, for all columns in one pass over the files.
+
+Counts of all columns come from aggregates that Polars computes while it reads, so neither the table nor a
+copy of it is in memory. Only columns with expectations of their values are read as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from dmls_core.data.encoder import MISSING
+from dmls_core.data.sources import ColumnType, DataFiles
+from dmls_core.data.table_reader import ColumnRoles, assign_roles
+from dmls_core.errors import DataError
+from dmls_core.settings import DataLimits
+from dmls_core.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """What is known of a column.
+
+    Attributes:
+        numeric: most values are numbers, and the column is not a category or has no pattern.
+        missing: rows without a value.
+        texts: values that are not numbers.
+        values: ``Float64``, or ``String`` without surrounding blanks; null if missing. None if no
+            expectation is about them.
+    """
+
+    numeric: bool
+    missing: int
+    texts: int
+    values: pl.Series | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What is known of the data.
+
+    Attributes:
+        rows: number of rows with a value.
+        absent: columns of the spec that a file lacks.
+        roles: None if a column is absent.
+    """
+
+    rows: int
+    columns: dict[str, ColumnFacts]
+    absent: tuple[str, ...]
+    roles: ColumnRoles | None
+
+
+def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> TableFacts:
+    """Read what expectations need of all columns that the spec names.
+
+    Raises:
+        DataError: a file is broken.
+    """
+    files = DataFiles(paths, spec.data.format, limits)
+    first = files.sources[0]
+    try:
+        roles = assign_roles(spec.columns, first.names, first.path.name, first.header_line)
+    except DataError:  # columns are missing: the expectations report them
+        roles = None
+    used = roles.used if roles else (*spec.columns.features, spec.columns.target)
+    names = dict.fromkeys((*used, *spec.expectations.columns))
+    common = frozenset.intersection(*(frozenset(source.names) for source in files.sources))
+    kinds = files.column_types(common)
+    present = [name for name in names if name in common and kinds[name] != "unusable"]
+    as_text = _read_as_text(spec)
+    types = {name: _type(name, kinds[name], spec, as_text=name in as_text) for name in present}
+    whole = frozenset((spec.columns.target, *spec.expectations.columns))
+
+    def aggregates(position: int, column: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
+        found = _counts(column, dtype)
+        if present[position] in whole:
+            found["values"] = column.implode()
+        return [expression.alias(f"{key} {position}") for key, expression in found.items()]
+
+    found = files.aggregate(types, aggregates)
+    empty, rows = int(found["empty"].sum()), int(found["rows"].sum())
+    counts = found.select(pl.selectors.numeric().sum()).row(0, named=True) if present else {}
+    columns = {
+        name: _facts(
+            missing=counts[f"missing {position}"] - empty,
+            texts=counts.get(f"texts {position}", 0),
+            rows=rows - empty,
+            as_text=name in as_text,
+            values=found[f"values {position}"] if name in whole else None,
+        )
+        for position, name in enumerate(present)
+    }
+    mixed = [name for name, facts in columns.items() if facts.numeric and facts.texts and name not in whole]
+    if mixed := mixed[: limits.issues]:
+        texts = files.read(dict.fromkeys(mixed, pl.String()))
+        columns |= {name: replace(columns[name], values=_stripped(texts[name])) for name in mixed}
+    return TableFacts(rows - empty, columns, tuple(name for name in names if name not in columns), roles)
+
+
+def _read_as_text(spec: Spec) -> frozenset[str]:
+    """Return the columns whose numbers are texts too: those with a pattern, and categories without bounds."""
+    own = spec.expectations.columns
+    bounded = {name for name, column in own.items() if column.min is not None or column.max is not None}
+    patterns = (name for name, column in own.items() if column.pattern is not None)
+    return frozenset((*patterns, *(name for name in spec.columns.categorical if name not in bounded)))
+
+
+def _type(name: str, column_type: ColumnType, spec: Spec, *, as_text: bool) -> pl.DataType:
+    if column_type in ("truth", "time", "category", "text") or as_text:
+        return pl.String()
+    # Values with bounds are compared in double precision.
+    return pl.Float64() if name in spec.expectations.columns else pl.Float32()
+
+
+_MISSING = list(MISSING)
+
+
+def _counts(column: pl.Expr, dtype: pl.DataType) -> dict[str, pl.Expr]:
+    if dtype.is_numeric():
+        return {"missing": column.null_count() + column.is_nan().sum()}
+    stripped = column.str.strip_chars()
+    present = column.is_not_null() & ~stripped.is_in(_MISSING)
+    number = stripped.cast(pl.Float64, strict=False)
+    return {"missing": (~present).sum(), "texts": (present & number.is_null()).sum()}
+
+
+def _facts(*, missing: int, texts: int, rows: int, as_text: bool, values: pl.Series | None) -> ColumnFacts:
+    numeric = not as_text and texts < (rows - missing) - texts
+    if values is not None:
+        values = values.explode()
+        values = _stripped(values) if values.dtype == pl.String else values.cast(pl.Float64).fill_nan(None)
+        if numeric and not texts:
+            values = values.cast(pl.Float64)
+    return ColumnFacts(numeric, missing, texts, values)
+
+
+def _stripped(texts: pl.Series) -> pl.Series:
+    stripped = texts.str.strip_chars()
+    return stripped.set(stripped.is_in(_MISSING), None)
