@@ -49,14 +49,15 @@ Measure = Callable[[Scaling, float], ScalingMeasurement]
 def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
     """Measure the staged version on the first server, and record the scaling to serve it with.
 
-    If the candidate is another version or gone, nothing is measured: ``promote`` reports it.
+    If the candidate is another version or gone, nothing is measured: ``promote`` reports it. Nor is a
+    candidate that took over the scaling of the served version, see ``Repository.stage``.
 
     Raises:
         ServingError: the repository could not be written.
     """
     repository, model = deployment.repository, deployment.model
     with repository.lock(model):
-        if repository.staged(model) != version:
+        if repository.staged(model) != version or not repository.has_table(model + CANDIDATE):
             return read_scaling_choice(repository.store, model, version)
         client = deployment.servers[0]
         golden = repository.read(model, version, "golden.json")

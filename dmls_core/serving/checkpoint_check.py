@@ -25,6 +25,9 @@ HASH_KEY = "checkpoint_sha256"
 _MEMORY, _MEMORY_PER_BYTE = 512 << 20, 4
 _SECONDS, _BYTES_PER_SECOND = 30.0, 10_000_000
 
+_NICE = 5
+"""Lower priority than that of a Triton on the same machine, which answers requests meanwhile."""
+
 _LEAF, _NUMERICAL, _CATEGORICAL = range(3)
 _COMPARISONS = range(1, 6)
 """Treelite's codes of node types and of comparisons."""
@@ -54,6 +57,7 @@ def check_checkpoint(folder: Path, model: str) -> None:
         memory=_MEMORY + _MEMORY_PER_BYTE * size,
         seconds=_SECONDS + size / _BYTES_PER_SECOND,
         cpu_seconds=int(_SECONDS + size / _BYTES_PER_SECOND),
+        nice=_NICE,
     )
     try:
         found = sandbox.run(inspect, str(path), limits=limits, file=path.name)

@@ -17,6 +17,9 @@ from dmls_core.errors import PlatformError, ServingError
 OWN_REQUEST = "dmls.own"
 """Id of requests sent by this client: the inference log leaves them out, as they are not from users."""
 
+OF_CANDIDATE = "dmls.candidate."
+"""Prefix of the id, before the version, of requests that a table endpoint hands to the candidate."""
+
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
 
@@ -154,6 +157,7 @@ class TritonClient:
         *,
         version: str = "",
         protocol: Protocol = "grpc",
+        request_id: str = OWN_REQUEST,
     ) -> Any:  # noqa: ANN401  the library has no types
         """Return Triton's answer to inputs by name; its ``as_numpy`` returns an output.
 
@@ -168,7 +172,7 @@ class TritonClient:
         options = {"client_timeout": self.timeout} if protocol == "grpc" else {}
         with self._answering(protocol, f"infer with {name} version {version or 'latest'}"):
             client = self._http if protocol == "http" else self._grpc
-            return client.infer(name, inputs, model_version=version, request_id=OWN_REQUEST, **options)
+            return client.infer(name, inputs, model_version=version, request_id=request_id, **options)
 
     @cached_property
     def _http(self) -> Any:  # noqa: ANN401  the library has no types

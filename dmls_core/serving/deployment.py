@@ -19,7 +19,7 @@ from dmls_core.serving.forest_size import check_size
 from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.options import Canary, ServingOptions
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.triton_loading import load_version, serve_again, unload
+from dmls_core.serving.triton_loading import load_candidate, load_version, serve_again, unload
 from dmls_core.serving.verification import GoldenRows, Proof
 
 KEEP = 3
@@ -86,10 +86,10 @@ class Deployment:
             except ServingError as error:
                 raise ServingError(f"{error}. {self._serve_again()}") from error
             version = self.repository.add(self.model, folder)
-            candidate = self.repository.stage(self.model, version, folder)
+            self.repository.stage(self.model, version, folder)
             try:
                 for client in self.servers:
-                    load_version(client, candidate, version)
+                    self._load_candidate(client, version)
             except ServingError as error:
                 raise self._rejected(error) from error
             return DeployedVersion(self.model, version, self.repository.previous(self.model, version))
@@ -218,10 +218,8 @@ class Deployment:
             outcome = serve_again(switched, self.model, before)
             raise ServingError(f"{error}. {outcome}") from error
         with suppress(DmlsError):
-            interfaces = [self.repository.interface(self.model, v) for v in (before, version) if v]
-            if interfaces[0] != interfaces[-1]:
-                # Until this, the table endpoint also accepts the columns of the previous version.
-                self._reload_table(version)
+            # Until this, the table endpoint also accepts the columns of the previous version.
+            self._reload_table(version)
 
     def start_canary(self, folder: Path, *, share: float, shadow: bool) -> int:
         """Verify a challenger and send it a share (0 to 1) of the table endpoint's requests.
@@ -246,7 +244,7 @@ class Deployment:
                 self._check_challenger(version, live)
                 golden = GoldenRows.read(self.repository, self.model, version)
                 for client in self.servers:
-                    golden.verify(client, self.model + CANDIDATE)
+                    self._verify(client, golden)
             finally:
                 self.discard_candidate()
             before = self.repository.options(self.model)
@@ -294,18 +292,29 @@ class Deployment:
 
     def _verify_candidate(self, version: int, max_latency_ms: float | None) -> tuple[GoldenRows, Proof]:
         """Return the candidate's golden rows and the proof of the slowest server."""
-        candidate = self.model + CANDIDATE
         try:
             self.repository.check(self.model, version)
             self.repository.check_copy(self.model, version, CANDIDATE)
             golden = GoldenRows.read(self.repository, self.model, version)
             proofs = []
             for client in self.servers:
-                load_version(client, candidate, version)
-                proofs.append(golden.verify(client, candidate, max_latency_ms))
+                self._load_candidate(client, version)
+                proofs.append(self._verify(client, golden, max_latency_ms))
         except ServingError as error:
             raise self._rejected(error) from error
         return golden, _slowest(proofs)
+
+    def _load_candidate(self, client: TritonClient, version: int) -> None:
+        if self.repository.has_table(self.model + CANDIDATE):
+            load_version(client, self.model + CANDIDATE, version)
+        else:
+            load_candidate(client, self.model, version)
+
+    def _verify(self, client: TritonClient, golden: GoldenRows, max_latency_ms: float | None = None) -> Proof:
+        """Send the golden rows to the candidate."""
+        candidate = self.model + CANDIDATE
+        served_table = not self.repository.has_table(candidate)
+        return golden.verify(client, candidate, max_latency_ms, served_table=served_table)
 
     def _check_challenger(self, version: int, live: int | None) -> None:
         if live is None:
@@ -329,7 +338,7 @@ class Deployment:
             )
 
     def _reload_table(self, version: int | None) -> None:
-        """Reload the table endpoint with its new configuration; the forest stays loaded."""
+        """Load the table endpoint if its configuration changes; the forest stays loaded."""
         if version is not None:
             self.repository.serve(self.model, version)
             for client in self.servers:

@@ -160,7 +160,7 @@ input [
 output [
 {outputs}
 ]
-version_policy {{ specific {{ versions: [ {version} ] }} }}
+version_policy {{ specific {{ versions: [ {folder} ] }} }}
 instance_group [ {{ count: {instances} kind: KIND_CPU }} ]
 {batching}response_cache {{ enable: false }}
 parameters [
@@ -176,18 +176,21 @@ def table_name(model: str) -> str:
     return check_model_name(model) + SUFFIX
 
 
-def table_files(encoder: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of a version's folder of the table endpoint, by name.
-
-    The code is the same for every model; the version's ``encoder`` is data.
-    """
+def table_code() -> dict[str, str]:
+    """Return the files of the table endpoint's own folder, by name; they are the same for every model."""
     table = resources.files("dmls_core.serving.table")
-    code = ("model.py", "counters.py", "inference_log.py", "own_forest.py")
+    code = ("model.py", "counters.py", "inference_log.py", "own_forest.py", "table_versions.py")
     return {
         **{name: (table / name).read_text("utf-8") for name in code},
         "encoder.py": (resources.files("dmls_core.data") / "encoder.py").read_text("utf-8"),
-        "encoder.json": json.dumps(encoder, ensure_ascii=False, allow_nan=False),
+        # In place of a folder that Python would write: a changed folder has Triton start the process again.
+        "__pycache__": "",
     }
+
+
+def interface(encoder: Encoder) -> object:
+    """Return what a version's users see: its columns with their kinds, and its target."""
+    return [(feature.name, type(feature)) for feature in encoder.features], encoder.target
 
 
 def table_config(
@@ -195,26 +198,29 @@ def table_config(
     encoders: Mapping[int, Encoder],
     *,
     version: int,
+    folder: int,
     scaling: Scaling = SIMPLEST,
     parameters: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the configuration of a model's table endpoint.
+    """Return the configuration of a model's table endpoint, whose code is in the version folder ``folder``.
 
     The endpoint answers with the version of the forest that Triton serves at that moment, and switches with
     it. Its inputs are the columns of all versions, each optional to Triton; the version that answers reports
     which of its columns are missing. If a column is a number in one version and a category in another,
-    ``version`` decides: the one whose folder Triton loads, a key of ``encoders``. A version with another kind
-    of target has other outputs and is left out. The folder of each encoder's version must be in the
-    repository.
+    ``version`` decides, a key of ``encoders``. A version with another kind of target has other outputs and is
+    left out. If all versions have the same columns and labels, no version is named: the next one with these
+    has the same configuration, and Triton need not load it.
     """
     main = encoders[version]
     labels = main.target.labels
     others = sorted((v for v in encoders if v != version), reverse=True)
     alike = [v for v in others if (encoders[v].target.labels is None) == (labels is None)]
-    about = [
+    about: list[dict[str, Any]] = [
         {"version": v, "columns": encoders[v].feature_names, "labels": encoders[v].target.labels}
         for v in (version, *alike)
     ]
+    if all(interface(encoders[v]) == interface(main) for v in alike):
+        about = [{"columns": main.feature_names, "labels": labels}]
     kinds: dict[str, str] = {}
     for number in (version, *alike):
         for feature in encoders[number].features:
@@ -229,7 +235,7 @@ def table_config(
             for name, kind in kinds.items()
         ),
         outputs=",\n".join(_outputs({len(encoders[v].target.labels or ()) for v in (version, *alike)})),
-        version=version,
+        folder=folder,
         instances=scaling.instances,
         batching=BATCHING if scaling.batching else "",
         forest=quoted(model),

@@ -4,7 +4,7 @@
 
     <repository>/<team>.<job>/config.pbtxt            what Triton serves; replaced as a whole
     <repository>/<team>.<job>/<version>/              one version; complete once its dmls.json exists
-    <repository>/<team>.<job>.table/                  the table endpoint, likewise
+    <repository>/<team>.<job>.table/                  the table endpoint: its code, and each version's encoder
     <repository>/<team>.<job>.candidate[.table]/      a version that is not verified yet
     <repository>/<team>.<job>.challenger/             a version that is tried as a canary
     <repository>/.dmls/<team>.<job>/record.json       the verified versions
@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dmls_core.data.encoder import Encoder
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
 from dmls_core.serving.checkpoint_check import MODEL_JSON, check_model_json
 from dmls_core.serving.locks import Lease, file_lock, lease
@@ -43,12 +42,18 @@ from dmls_core.serving.model_config import (
     check_model_name,
     configured_versions,
     fil_config,
-    table_config,
-    table_files,
     table_name,
 )
-from dmls_core.serving.options import ServingOptions, read_options, read_scaling_choice, write_options
+from dmls_core.serving.options import (
+    ScalingChoice,
+    ServingOptions,
+    read_options,
+    read_scaling_choice,
+    write_options,
+    write_scaling_choice,
+)
 from dmls_core.serving.repository_files import RepositoryFiles, failing, sha256
+from dmls_core.serving.table_files import TableFiles
 from dmls_core.store import Store, open_store
 from dmls_core.store.local import LocalStore
 
@@ -63,7 +68,9 @@ LEAST_KEPT = 2
 """The served version and the one to roll back to."""
 
 LOCK_SECONDS = 10.0
-Encoders = Mapping[int, Encoder]
+
+SIMILAR_SIZE = 2.0
+"""Factor up to which two forests are of similar size: the scaling of the one suits the other."""
 
 
 class Repository:
@@ -93,6 +100,7 @@ class Repository:
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
         self._files = RepositoryFiles(self.store)
+        self._tables = TableFiles(self.store, self._files, self.read)
         self._leases: dict[str, Lease] = {}
 
     @property
@@ -142,11 +150,6 @@ class Repository:
             raise ServingError(f"{self.store.url}/{key} is damaged: {error}") from error
         return content
 
-    def interface(self, name: str, version: int) -> object:
-        """Return the columns of a version's table endpoint with their kinds, and its target."""
-        encoder = self._encoder(name, version)
-        return [(feature.name, type(feature)) for feature in encoder.features], encoder.target
-
     def add(self, name: str, folder: Path) -> int:
         """Copy a run's ``model/`` folder into a new version, and return its number.
 
@@ -191,8 +194,12 @@ class Repository:
                     self.store.download(f"{name}/{version}/{file}", Path(scratch) / file)
             yield Path(scratch)
 
-    def stage(self, name: str, version: int, folder: Path) -> str:
-        """Write the version that ``add`` made from ``folder`` under the candidate's name, and return it."""
+    def stage(self, name: str, version: int, folder: Path) -> None:
+        """Write the version that ``add`` made from ``folder`` under the candidate's name.
+
+        A candidate that takes over the scaling of the served version is called through the served table
+        endpoint; another one has its own, see ``has_table``.
+        """
         self._check_lease(name)
         candidate = check_model_name(name) + CANDIDATE
         with failing(f"write the candidate of {name}"):
@@ -201,16 +208,45 @@ class Repository:
             expected = self._sums(name, version)[CHECKPOINT_FILE]
             key = f"{candidate}/{version}/{CHECKPOINT_FILE}"
             self._files.copy(folder / CHECKPOINT_FILE, key, expected)
-            self._write_table(candidate, version, self.read(name, version, "encoder.json"))
-        self.configure_candidate(name, version, SIMPLEST)
-        return candidate
+        choice = self._inherited_choice(name, version)
+        if choice is None:
+            self.configure_candidate(name, version, SIMPLEST)
+            return
+        write_scaling_choice(self.store, name, version, choice, self.versions(name))
+        with failing(f"configure the candidate of {name}"):
+            self._tables.add_encoder(name, version)
+            self._configure_forest(candidate, version, choice.scaling)
 
     def configure_candidate(self, name: str, version: int, scaling: Scaling) -> None:
-        """Write the candidate's configurations; Triton reads them at its next load."""
+        """Write the configurations of a candidate and its table endpoint; Triton reads them when it loads."""
         self._check_lease(name)
         with failing(f"configure the candidate of {name}"):
-            encoders = {version: self._encoder(name, version)}
-            self._configure(name + CANDIDATE, version, encoders, ServingOptions(), scaling)
+            self._tables.configure(name + CANDIDATE, [version], ServingOptions(), scaling)
+            self._configure_forest(name + CANDIDATE, version, scaling)
+
+    def has_table(self, name: str) -> bool:
+        """Return whether a model has a table endpoint of its own; a candidate need not have one."""
+        with failing(f"read the configuration of {name}"):
+            return self._tables.folder(name) is not None
+
+    def _inherited_choice(self, name: str, version: int) -> ScalingChoice | None:
+        """Return the scaling of the served version if a candidate may take it over.
+
+        That is so if the served table endpoint stays as it is, and the forest is of about the same size.
+        """
+        served = self.serving(name)
+        if served is None or served not in self.versions(name):
+            return None
+        choice = read_scaling_choice(self.store, name, served)
+        options = replace(self.options(name), canary=None)
+        with failing(f"read the versions of {name}"):
+            files = [self.store.head(f"{name}/{v}/{CHECKPOINT_FILE}") for v in (served, version)]
+            sizes = sorted(file.size for file in files if file)
+            fits = self._tables.fits(name, [version, served], options, choice.scaling)
+        if not fits or sizes[-1] > SIMILAR_SIZE * sizes[0]:
+            return None
+        reason = f"as version {served}, with the same columns and a forest of similar size"
+        return ScalingChoice(choice.scaling, reason)
 
     def staged(self, name: str) -> int | None:
         """Return the candidate's version, if there is a candidate."""
@@ -260,17 +296,15 @@ class Repository:
                 for part in (name, table_name(name)):
                     self.store.delete(f"{part}/{CONFIG_FILE}")
                 return
-            encoders = {}
             known = self.versions(name)
             options = self.options(name)
             if options.canary and options.canary.version in (version, previous):
                 options = replace(options, canary=None)  # it is the served version, or was until now
-            for number in (version, previous, options.canary and options.canary.version):
-                if number in known:
-                    self._write_table(name, number, self.read(name, number, "encoder.json"))
-                    encoders[number] = self._encoder(name, number)
+            others = (previous, options.canary and options.canary.version)
+            numbers = [version, *(number for number in others if number in known)]
             scaling = read_scaling_choice(self.store, name, version).scaling
-            self._configure(name, version, encoders, options, scaling)
+            self._tables.configure(name, numbers, options, scaling)
+            self._configure_forest(name, version, scaling)
 
     def options(self, name: str) -> ServingOptions:
         """Return the model's serving options."""
@@ -321,35 +355,28 @@ class Repository:
         there = set(self._folders(name)) | set(self._folders(table_name(name)))
         verified = [v for v in self.verified(name) if v in there]
         canary = self.options(name).canary
-        kept = {self.serving(name), canary and canary.version, *verified[-max(keep, LEAST_KEPT) :]}
+        # The highest number stays: the table endpoint's process must not meet it again with other content.
+        kept = {
+            self.serving(name),
+            canary and canary.version,
+            *verified[-max(keep, LEAST_KEPT) :],
+            max(there, default=None),
+        }
         gone = tuple(sorted(there - kept))
         with failing(f"remove old versions of {name}"):
+            code = self._tables.folder(name)
             for version in gone:
                 # Without its dmls.json it is no version any more, even if the rest of this is interrupted.
                 self.store.delete(f"{name}/{version}/{VERSION_FILE}")
-                for part in (name, table_name(name)):
-                    self._files.remove(f"{part}/{version}")
+                self._files.remove(f"{name}/{version}")
+                if version != code:
+                    self._files.remove(f"{table_name(name)}/{version}")
         return gone
 
-    def _configure(
-        self, name: str, version: int, encoders: Encoders, options: ServingOptions, scaling: Scaling
-    ) -> None:
-        """Write both configurations, the forest's last."""
+    def _configure_forest(self, name: str, version: int, scaling: Scaling) -> None:
         shape = self._shape(name.removesuffix(CANDIDATE), version)
-        parameters = options.parameters(name)
-        table = table_config(name, encoders, version=version, scaling=scaling, parameters=parameters)
-        forest = fil_config(name, shape, versions=[version], kind=self.kind, scaling=scaling)
-        self._files.replace(f"{table_name(name)}/{CONFIG_FILE}", table)
-        self._files.replace(f"{name}/{CONFIG_FILE}", forest)
-
-    def _write_table(self, name: str, version: int, encoder: Mapping[str, Any]) -> None:
-        for file, content in table_files(encoder).items():
-            key = f"{table_name(name)}/{version}/{file}"
-            if self.store.head(key) is None:
-                self.store.put(key, content.encode())
-
-    def _encoder(self, name: str, version: int) -> Encoder:
-        return Encoder.from_json(self.read(name, version, "encoder.json"))
+        config = fil_config(name, shape, versions=[version], kind=self.kind, scaling=scaling)
+        self._files.replace(f"{name}/{CONFIG_FILE}", config)
 
     def _shape(self, name: str, version: int) -> ModelShape:
         place = f"{self.store.url}/{name}/{version}/{MODEL_JSON}"

@@ -28,6 +28,12 @@ PREDICTION, PROBABILITY = "prediction", "probability_"
 ROUNDS = 3
 """Attempts for a frame if another version goes live meanwhile."""
 
+ANY = 0
+"""Every version of a model: they have the same columns and labels."""
+
+FOLDER = "folder"
+"""The table endpoint's own version, next to its outputs."""
+
 REQUEST_BYTES = 64 << 20
 """Maximum size of a request's numbers; texts may take more."""
 
@@ -37,10 +43,14 @@ class Signature:
     """Inputs and outputs of a table endpoint.
 
     Attributes:
+        folder: the table endpoint's own version in Triton; endpoints with other columns have another one.
         kinds: Triton's type of each column.
-        columns: the columns of each version that may answer, the configured one first.
+        columns: the columns of each version that may answer, the configured one first; ``ANY`` if they are
+            the same for every version.
         labels: the labels of each version; ``None`` for a regression.
     """
+
+    folder: int
 
     kinds: dict[str, str]
     columns: dict[int, tuple[str, ...]]
@@ -139,8 +149,10 @@ class ServedModel:
                     raise
                 continue  # another version went live meanwhile, with other columns
             versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(known.columns))}
-            if len(versions) == 1 and versions <= known.columns.keys():
-                return like(frame, _added(parts, known.labels[versions.pop()]))
+            if len(versions) == 1 and all(part[FOLDER] == known.folder for part in parts):
+                version = versions.pop() if ANY not in known.labels else ANY
+                if version in known.labels:
+                    return like(frame, _added(parts, known.labels[version]))
             self._signature = self._read_signature()
         raise ServingError(f"{self.model} changed its version {ROUNDS} times during the request: try again")
 
@@ -159,8 +171,10 @@ class ServedModel:
                 inputs[self._triton.InferInput(name, list(part.shape), kind)] = part
             with self._answering():
                 answer = self._infer(inputs, request_id)
-            outputs = {o.name: answer.as_numpy(o.name) for o in answer.get_response().outputs}
-            parts.append({k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()})
+            response = answer.get_response()
+            outputs = {o.name: answer.as_numpy(o.name) for o in response.outputs}
+            outputs = {k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()}
+            parts.append(outputs | {FOLDER: np.int64(response.model_version)})
         return parts
 
     def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str) -> Any:  # noqa: ANN401  untyped
@@ -181,10 +195,12 @@ class ServedModel:
             answer = self._client.get_model_config(self._endpoint, as_json=True, client_timeout=self._timeout)
         config = answer["config"]
         versions = json.loads(config["parameters"]["versions"]["string_value"])
-        labels = {about["version"]: about["labels"] for about in versions}
+        labels = {about.get("version", ANY): about["labels"] for about in versions}
+        (folder,) = config["version_policy"]["specific"]["versions"]
         return Signature(
+            folder=int(folder),
             kinds={tensor["name"]: tensor["data_type"] for tensor in config["input"]},
-            columns={about["version"]: tuple(about["columns"]) for about in versions},
+            columns={about.get("version", ANY): tuple(about["columns"]) for about in versions},
             labels={version: None if names is None else tuple(names) for version, names in labels.items()},
         )
 

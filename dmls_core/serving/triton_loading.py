@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dmls_core.errors import ServingError
 from dmls_core.serving.client import TritonClient
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving.model_config import CANDIDATE, table_name
 
 RESTART_SECONDS = 60.0
 """Longest wait for a crashed server: its supervisor restarts it, and it loads models before it answers."""
@@ -18,9 +18,10 @@ PAUSE = 0.5
 def load_version(client: TritonClient, model: str, version: int) -> None:
     """Load the version of a model and of its table endpoint that the repository configures.
 
-    The table endpoint is loaded first: its configuration names the served and the next version, so it
-    switches at the moment the forest does. For a new model the forest comes first. A failure raises
-    ServingError; the server still serves the previous version then.
+    The table endpoint is loaded first: it accepts the columns of the served and of the next version, so it
+    switches at the moment the forest does. If its configuration is unchanged, Triton does nothing. For a new
+    model the forest comes first. A failure raises ServingError; the server still serves the previous version
+    then.
     """
     if client.versions(model):
         client.load(table_name(model))
@@ -28,6 +29,17 @@ def load_version(client: TritonClient, model: str, version: int) -> None:
     else:
         client.load(model)
         client.load(table_name(model))
+    _check_loaded(client, model, version)
+
+
+def load_candidate(client: TritonClient, model: str, version: int) -> None:
+    """Load the candidate of a model, whose served table endpoint answers for it; see ``load_version``."""
+    client.load(model + CANDIDATE)
+    client.load(table_name(model))  # changes nothing, unless the server has lost it
+    _check_loaded(client, model + CANDIDATE, version)
+
+
+def _check_loaded(client: TritonClient, model: str, version: int) -> None:
     if client.versions(model) != (version,):
         raise ServingError(
             f"Triton at {client.addresses['http']} loaded {model} but not version {version}: check that it "

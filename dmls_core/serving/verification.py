@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving.client import PROTOCOLS, Protocol, TritonClient
+from dmls_core.serving.client import OF_CANDIDATE, OWN_REQUEST, PROTOCOLS, Protocol, TritonClient
 from dmls_core.serving.fil_backend import FilBackend, fil_backend
 from dmls_core.serving.model_config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.repository import Repository
@@ -95,11 +95,19 @@ class GoldenRows:
         rows._check_encoder()
         return rows
 
-    def verify(self, client: TritonClient, endpoint: str, max_latency_ms: float | None = None) -> Proof:
+    def verify(
+        self,
+        client: TritonClient,
+        endpoint: str,
+        max_latency_ms: float | None = None,
+        *,
+        served_table: bool = False,
+    ) -> Proof:
         """Send the rows over HTTP and gRPC to the forest and its table endpoint, and measure the latency.
 
         ``endpoint`` is the model's own name, or the candidate's. ``max_latency_ms`` limits the median latency
-        of a request for one row, in milliseconds.
+        of a request for one row, in milliseconds. With ``served_table``, the model's table endpoint hands the
+        rows to the candidate.
 
         Raises:
             ServingError: an answer differs (the message names the row, what was expected, what came and the
@@ -110,7 +118,7 @@ class GoldenRows:
             self._verify_forest(client, endpoint, protocol)
             latencies.append(self._latency(client, endpoint, protocol, max_latency_ms))
         for protocol in PROTOCOLS:
-            self._verify_table(client, endpoint, protocol)
+            self._verify_table(client, endpoint, protocol, served_table)
         return Proof(len(self.encoded), max(latencies), fil_backend(client, endpoint))
 
     def _verify_forest(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
@@ -143,14 +151,18 @@ class GoldenRows:
             )
         return median
 
-    def _verify_table(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
+    def _verify_table(
+        self, client: TritonClient, endpoint: str, protocol: Protocol, served_table: bool
+    ) -> None:
         """Send the raw columns to the table endpoint; compare labels and outputs."""
+        table = table_name(self.model if served_table else endpoint)
+        request_id = f"{OF_CANDIDATE}{self.version}" if served_table else OWN_REQUEST
         place = f"{self._place}, its table endpoint over {protocol}"
         columns = table_tensors(self.encoder, self.columns)
         answers = []
         for start, stop in self._batches():
             part = {name: values[start:stop] for name, values in columns.items()}
-            answer = client.infer_tensors(table_name(endpoint), part, protocol=protocol)
+            answer = client.infer_tensors(table, part, protocol=protocol, request_id=request_id)
             if set(answer.as_numpy(VERSION).ravel().tolist()) != {self.version}:
                 raise ServingError(f"{place}: version {answer.as_numpy(VERSION).ravel()[0]} answered")
             if self.labels is None:

@@ -23,6 +23,7 @@ from dmls_core.errors import ServingError
 from dmls_core.sandbox import Limits, SandboxError, Worker
 from dmls_core.serving import TritonClient
 from dmls_core.serving.checkpoint_check import check_checkpoint, inspect
+from dmls_core.serving.model_config import CANDIDATE
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.tolerance import rows_that_differ
 from dmls_core.serving.verification import GoldenRows
@@ -91,7 +92,8 @@ def offer(triton: TritonProcess, scratch: Path, files: int, first: int = 0) -> l
 def _load(repository: Repository, client: TritonClient, folder: Path) -> str:
     """Load a checkpoint as a candidate, and compare its answers with the golden rows."""
     version = repository.add(NAME, folder)
-    candidate = repository.stage(NAME, version, folder)
+    repository.stage(NAME, version, folder)
+    candidate = NAME + CANDIDATE
     try:
         client.load(candidate)
         golden = GoldenRows.read(repository, NAME, version)

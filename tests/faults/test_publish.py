@@ -21,17 +21,22 @@ from dmls_core.serving.model_config import SIMPLEST
 from dmls_core.serving.options import read_scaling_choice
 from tests.services.seaweed import Seaweed
 from tests.services.triton_server import new_triton
+from tests.support.table_endpoint import change_encoder
 from tests.support.trained_run import trained_run
 
 numbers = itertools.count()
 
+OTHER_LABELS = "put {name}.table/config.pbtxt"
+"""A step that a version with other labels alone takes."""
+
 STEPS = [
     "put {name}/{new}/dmls.json",
     "upload {name}.candidate/{new}/checkpoint.tl",
+    "put {name}.table/{new}/encoder.json",
     "load {name}.candidate",
     "put .dmls/{name}/measured.json",
     "infer {name}.candidate",
-    "put {name}.table/config.pbtxt",
+    OTHER_LABELS,
     "put {name}/config.pbtxt",
     "load {name}",
     "finish",
@@ -91,6 +96,8 @@ def test_killed_at_every_step_a_proven_version_answers_and_a_repeat_finishes(tri
             Deployment(repository, client, name).deploy(made(0))
             for number, step in enumerate(STEPS, start=1):
                 (old,) = client.versions(name)
+                if step == OTHER_LABELS:
+                    change_encoder(made(number), lambda e: e["target"].update(labels=["x", "y", "z"]))
                 named = step.format(name=name, new=number + 1)
                 order = {
                     "repository": str(repository.root),

@@ -10,14 +10,16 @@ import time
 from urllib.request import urlopen
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dmls_core.data.encoder import MISSING
 from dmls_core.errors import ServingError
-from dmls_core.serving import Deployment, Predictor
+from dmls_core.serving import Deployment, Predictor, checkpoint, connect
 from dmls_core.serving.model_config import table_name
+from dmls_core.serving.tensors import table_tensors
 from tests.support.table_endpoint import Served, change_encoder, request_body
 from tests.support.trained_run import trained_run, user_rows
 
@@ -200,15 +202,21 @@ def variant(folder, seed, *, fill, categories, labels):
     return folder
 
 
-def test_both_endpoints_change_versions_together(triton, client, tmp_path):
-    """Not one request fails or mixes two versions, and a table never lags behind the forest."""
+@pytest.mark.parametrize("labels_change", [True, False], ids=["other labels", "same labels"])
+def test_both_endpoints_change_versions_together(triton, client, tmp_path, labels_change):
+    """Not one request fails or mixes two versions, and a table never lags behind the forest.
+
+    With the same columns and labels, the table's process stays the same.
+    """
     first = Served(
         triton.repository,
         client,
         variant(tmp_path / "a", 0, fill=-9.0, categories=["red", "green", "blue"], labels=["a", "b", "c"]),
     )
-    folder = variant(tmp_path / "b", 1, fill=9.0, categories=["blue", "green", "red"], labels=["x", "y", "z"])
+    labels = ["x", "y", "z"] if labels_change else ["a", "b", "c"]
+    folder = variant(tmp_path / "b", 1, fill=9.0, categories=["blue", "green", "red"], labels=labels)
     name, repository = first.name, triton.repository
+    processes = table_processes(triton, name)
     second = Served(triton.repository, client, folder, name)
     rows = user_rows(16, seed=5)
     known = {1: first.expected(rows), 2: second.expected(rows)}
@@ -235,8 +243,9 @@ def test_both_endpoints_change_versions_together(triton, client, tmp_path):
     try:
         for version in (1, 2, 1, 2):
             Deployment(repository, client, name).rollback(version)
-            # From now on the forest is this version, and so is the table, by name and by number.
-            assert client.versions(name) == client.versions(table_name(name)) == (version,)
+            # From now on the forest is this version, and so is the table.
+            assert client.versions(name) == (version,)
+            assert client.versions(table_name(name)) == ((version,) if labels_change else (1,))
             assert second.ask(rows)["version"].ravel().tolist() == [version] * 16
             count = len(seen)
             deadline = time.monotonic() + 60
@@ -248,12 +257,43 @@ def test_both_endpoints_change_versions_together(triton, client, tmp_path):
             thread.join()
     assert not wrong
     assert set(seen) == {1, 2}
+    assert (table_processes(triton, name) == processes) is not labels_change
+
+
+def table_processes(triton, name):
+    """Return the process ids of a table endpoint."""
+    children = psutil.Process(triton.process.pid).children(recursive=True)
+    found = {child.pid for child in children if any(f"/{name}.table/" in word for word in child.cmdline())}
+    assert found
+    return found
+
+
+def test_only_a_known_candidate_answers_through_the_served_table(triton, client, tmp_path):
+    first = Served(triton.repository, client, tmp_path / "a")
+    trained_run(tmp_path / "b", seed=1)
+    staged = Deployment(triton.repository, client, first.name).stage(tmp_path / "b/model")
+    table = table_tensors(first.encoder, user_rows(3))
+    for request_id, version in (("dmls.candidate.2", 2), ("dmls.own", 1), ("", 1)):
+        answer = client.infer_tensors(table_name(first.name), table, request_id=request_id)
+        assert set(answer.as_numpy("version").ravel()) == {version}
+    assert staged.version == 2
+    for request_id in ("dmls.candidate.1", "dmls.candidate.3", "dmls.candidate.", "dmls.candidate.x"):
+        with pytest.raises(ServingError, match=r"candidate"):
+            client.infer_tensors(table_name(first.name), table, request_id=request_id)
+    rows = user_rows(5)
+    with connect(first.name, grpc=client.addresses["grpc"]) as model:
+        assert len(model.predict(rows)["prediction"]) == 5
+        Deployment(triton.repository, client, first.name).promote(2)
+        expected = checkpoint.predict(
+            checkpoint.load(tmp_path / "b/model/checkpoint.tl"), first.encoder.transform(rows)
+        )
+        assert np.array_equal(model.predict(rows)["probability_good"], expected[:, 1])
 
 
 def test_an_old_version_that_was_removed_does_not_keep_the_table_from_loading(triton, client, tmp_path):
     first = Served(triton.repository, client, tmp_path / "a")
-    trained_run(tmp_path / "b", seed=1)
-    second = Served(triton.repository, client, tmp_path / "b", first.name)
+    folder = variant(tmp_path / "b", 1, fill=0.0, categories=["red"], labels=["a", "b", "c"])
+    second = Served(triton.repository, client, folder, first.name)
     shutil.rmtree(triton.repository.root / table_name(first.name) / "1")
     client.unload(table_name(first.name))
     client.load(table_name(first.name))

@@ -63,8 +63,11 @@ class PlayedTriton:
         expected[:, 0] += np.where(np.asarray(places) == 3, self.error.get(protocol, 0.0), 0.0)
         return expected
 
-    def infer_tensors(self, name, tensors, *, protocol="grpc"):
+    def infer_tensors(self, name, tensors, *, protocol="grpc", request_id="dmls.own"):
         forest = name.removesuffix(".table")
+        if request_id.startswith("dmls.candidate."):
+            forest += ".candidate"
+            assert request_id == f"dmls.candidate.{self.served[forest]}"
         golden, version = self._golden(forest), self.served[forest]
         rows = Encoder.from_json(
             self.repository.read(forest.removesuffix(".candidate"), version, "encoder.json")

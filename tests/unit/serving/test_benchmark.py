@@ -105,6 +105,21 @@ def test_each_version_is_served_with_its_chosen_scaling(deployment, repository, 
     assert configured(repository, NAME) == chosen.scaling
 
 
+def test_the_next_version_of_similar_size_takes_the_scaling_over(deployment, repository, triton, tmp_path):
+    first = deployment.deploy(toy_model_folder(tmp_path / "a", checkpoint=b"a" * 100))
+    write_scaling_choice(repository.store, NAME, first.version, ScalingChoice(TWO, "measured"), (1,))
+    repository.serve(NAME, 1)
+    staged = deployment.stage(toy_model_folder(tmp_path / "b", checkpoint=b"b" * 199))
+    loads = triton.loads
+    choice = choose_scaling(deployment, staged.version)
+    assert choice.text == "2 instances: as version 1, with the same columns and a forest of similar size"
+    assert triton.loads == loads
+    deployment.promote(staged.version)
+    assert configured(repository, NAME) == TWO
+    deployment.stage(toy_model_folder(tmp_path / "c", checkpoint=b"c" * 399))
+    assert f"{NAME}.candidate.table" in triton.served, "a larger forest is measured"
+
+
 def test_a_repeated_step_keeps_the_choice(deployment, repository, triton, tmp_path):
     version = deployment.deploy(toy_model_folder(tmp_path / "a")).version
     chosen = ScalingChoice(TWO, "measured before")

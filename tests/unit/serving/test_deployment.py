@@ -18,10 +18,43 @@ def test_deploy_verify_and_roll_back(deployment, repository, triton, tmp_path):
     assert deployment.verify(1).rows == 5
     second = deployment.deploy(toy_model_folder(tmp_path / "b", checkpoint=b"b"))
     assert (second.version, second.previous) == (2, 1)
-    assert triton.served == {NAME: 2, f"{NAME}.table": 2}
+    assert triton.served == {NAME: 2, f"{NAME}.table": 1}, "the columns are the same: its process stays"
     deployment.rollback(second.previous)
     assert triton.served == {NAME: 1, f"{NAME}.table": 1}
     assert repository.serving(NAME) == 1
+
+
+def changed(folder, change):
+    encoder = json.loads((folder / "encoder.json").read_text())
+    change(encoder)
+    (folder / "encoder.json").write_text(json.dumps(encoder))
+    return folder
+
+
+def test_a_table_endpoint_is_loaded_again_only_if_its_columns_or_its_code_changed(
+    deployment, repository, triton, tmp_path, monkeypatch
+):
+    config, table = repository.root / f"{NAME}.table/config.pbtxt", f"{NAME}.table"
+    deployment.deploy(toy_model_folder(tmp_path / "a"))
+    before = config.stat().st_mtime_ns
+    filled = changed(
+        toy_model_folder(tmp_path / "b", checkpoint=b"treeb"), lambda e: e["features"][0].update(fill=7.0)
+    )
+    deployment.stage(filled)
+    assert triton.served == {NAME: 1, table: 1, f"{NAME}.candidate": 2}, "the served table asks the candidate"
+    deployment.promote(2)
+    assert config.stat().st_mtime_ns == before
+    assert {path.name for path in (config.parent / "2").iterdir()} == {"encoder.json"}
+    relabelled = toy_model_folder(tmp_path / "c", checkpoint=b"treec", labels=("x", "y", "z"))
+    deployment.stage(relabelled)
+    assert triton.served[f"{NAME}.candidate.table"] == 3
+    deployment.promote(3)
+    assert triton.served == {NAME: 3, table: 3}
+    deployment.rollback(2)
+    assert triton.served == {NAME: 2, table: 2}
+    monkeypatch.setattr("dmls_core.serving.table_files.table_code", lambda: {"model.py": "pass"})
+    deployment.deploy(toy_model_folder(tmp_path / "d", checkpoint=b"treed"))
+    assert triton.served == {NAME: 4, table: 4}
 
 
 def test_repeating_a_deployment_changes_nothing(deployment, repository, tmp_path):
@@ -174,12 +207,8 @@ def test_old_versions_are_kept_by_rule_and_never_the_served_one_removed(deployme
     for number in range(5):
         deployment.deploy(toy_model_folder(tmp_path / str(number), checkpoint=b"%d" % number))
     assert repository.versions(NAME) == (3, 4, 5)
-    assert sorted(p.name for p in (repository.root / f"{NAME}.table").iterdir()) == [
-        "3",
-        "4",
-        "5",
-        "config.pbtxt",
-    ]
+    table = repository.root / f"{NAME}.table"
+    assert sorted(p.name for p in table.iterdir()) == ["1", "3", "4", "5", "config.pbtxt"], "1 has the code"
     deployment.rollback(3)
     sixth = toy_model_folder(tmp_path / "6", checkpoint=b"6")
     deployment.deploy(sixth, keep=1)

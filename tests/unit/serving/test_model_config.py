@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
@@ -14,11 +15,12 @@ from dmls_core.serving.model_config import (
     ModelShape,
     configured_versions,
     fil_config,
+    table_code,
     table_config,
-    table_files,
     table_name,
 )
 
+ROOT = Path(__file__).parents[3]
 names = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}", fullmatch=True)
 
 
@@ -137,7 +139,7 @@ def parsed(text):
     version=st.integers(1, 10**9),
 )
 def test_triton_parses_the_table_configuration(features, labels, version):
-    config = parsed(table_config("lab.iris", {version: encoder(features, labels)}, version=version))
+    config = parsed(table_config("lab.iris", {version: encoder(features, labels)}, version=version, folder=7))
     assert (config.name, config.backend, config.platform) == ("lab.iris.table", "python", "")
     assert [(i.name, i.data_type, list(i.dims), i.optional) for i in config.input] == [
         (name, model_config_pb2.TYPE_FP64 if kind is None else model_config_pb2.TYPE_STRING, [1], True)
@@ -148,17 +150,17 @@ def test_triton_parses_the_table_configuration(features, labels, version):
         assert outputs == {"value": [1], "version": [1]}
     else:
         assert outputs == {"label": [1], "probabilities": [len(labels)], "version": [1]}
-    assert list(config.version_policy.specific.versions) == [version]
+    assert list(config.version_policy.specific.versions) == [7]
     assert not config.response_cache.enable
     assert config.parameters["forest"].string_value == "lab.iris"
     (about,) = json.loads(config.parameters["versions"].string_value)
-    assert about == {"version": version, "columns": list(features), "labels": labels and list(labels)}
+    assert about == {"columns": list(features), "labels": labels and list(labels)}
 
 
 def test_the_inputs_are_the_columns_of_both_versions():
     old = encoder({"size": None, "colour": ["red"], "code": None}, ("a", "b", "c"))
     new = encoder({"size": None, "weight": None, "code": ["x"]})
-    config = parsed(table_config("lab.iris", {1: old, 2: new}, version=2))
+    config = parsed(table_config("lab.iris", {1: old, 2: new}, version=2, folder=2))
     kinds = {i.name: model_config_pb2.DataType.Name(i.data_type) for i in config.input}
     assert kinds == {
         "size": "TYPE_FP64",
@@ -174,10 +176,12 @@ def test_the_inputs_are_the_columns_of_both_versions():
 
 def test_a_version_with_another_kind_of_target_is_left_out():
     config = parsed(
-        table_config("lab.iris", {1: encoder({"a": None}, None), 2: encoder({"b": None})}, version=2)
+        table_config(
+            "lab.iris", {1: encoder({"a": None}, None), 2: encoder({"b": None})}, version=2, folder=2
+        )
     )
     assert [i.name for i in config.input] == ["b"]
-    assert [about["version"] for about in json.loads(config.parameters["versions"].string_value)] == [2]
+    assert [about["columns"] for about in json.loads(config.parameters["versions"].string_value)] == [["b"]]
 
 
 @pytest.mark.parametrize("name", ["iris", "lab.iris.table", "../lab.iris", 'lab.i"ris'])
@@ -185,14 +189,21 @@ def test_a_table_endpoint_needs_a_model_name(name):
     with pytest.raises(ServingError, match="not a model name"):
         table_name(name)
     with pytest.raises(ServingError, match="not a model name"):
-        table_config(name, {1: encoder({"a": None})}, version=1)
+        table_config(name, {1: encoder({"a": None})}, version=1, folder=1)
 
 
-def test_a_version_folder_holds_the_code_and_the_encoder_as_data():
-    about = encoder({"größe": None, "__import__('os')": ["x"]}).as_json()
-    files = table_files(about)
-    code = ["counters.py", "encoder.py", "inference_log.py", "model.py", "own_forest.py"]
-    assert sorted(files) == sorted(["encoder.json", *code])
-    assert json.loads(files["encoder.json"]) == about
-    others = table_files(encoder({"b": None}).as_json())
-    assert all(files[name] == others[name] for name in code)
+def test_versions_with_the_same_columns_and_labels_have_the_same_configuration():
+    first = encoder({"größe": None, "colour": ["red"]})
+    retrained = Encoder(
+        (NumberFeature("größe", 9.0), CategoryFeature("colour", ("blue", "red"))), first.target
+    )
+    text = table_config("lab.iris", {1: first}, version=1, folder=1)
+    assert table_config("lab.iris", {2: retrained, 1: first}, version=2, folder=1) == text
+    assert table_config("lab.iris", {2: retrained}, version=2, folder=1) == text
+    relabelled = Encoder(first.features, Target("y", ("b", "a")))
+    assert table_config("lab.iris", {2: relabelled, 1: first}, version=2, folder=1) != text
+
+
+def test_the_code_of_a_table_endpoint_is_complete():
+    own = {path.name for path in (ROOT / "dmls_core/serving/table").glob("*.py")} - {"__init__.py"}
+    assert set(table_code()) == own | {"encoder.py", "__pycache__"}

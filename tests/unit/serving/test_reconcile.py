@@ -49,7 +49,7 @@ def test_a_server_that_lost_the_model_loads_it_again(repository, two):
         reconcile(Deployment(repository, two, NAME), champion(2)) == "Triton at other:8000 served no version"
     )
     assert served(two) == [2, 2]
-    assert two[1].served[f"{NAME}.table"] == 2
+    assert two[1].served[f"{NAME}.table"] == 1
 
 
 def test_an_alias_that_was_moved_by_hand_is_followed(repository, two):

@@ -1,0 +1,182 @@
+"""The versions of a model in its table endpoint: they encode rows, call the forest and make the answers.
+
+The file is copied into the folder of the table endpoint's code, and imports nothing of DMLS.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+
+_LENGTH = struct.Struct("<I").unpack_from
+
+
+class Answer:
+    """The answer to one request: a version's outputs, or an error."""
+
+    def __init__(
+        self,
+        version: Version | None = None,
+        outputs: Any = None,  # noqa: ANN401
+        error: str = "",
+        code: Any = None,  # noqa: ANN401
+    ) -> None:
+        self.version, self.outputs, self.error, self.code = version, outputs, error, code
+
+    def chosen(self) -> Any:  # noqa: ANN401
+        """Return the labels, or the values, of shape (n_rows,)."""
+        version: Any = self.version
+        if version.texts is None:
+            return self.outputs[:, 0]
+        return version.labels[self.outputs.argmax(axis=1)]
+
+    def response(self) -> Any:  # noqa: ANN401
+        """Return the answer as Triton's response."""
+        if self.version is None:
+            code = pb_utils.TritonError.INVALID_ARG if self.code is None else self.code
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(self.error, code))
+        return self.version.response(self.outputs)
+
+
+class Version:
+    """A version of the model: its encoder and its labels."""
+
+    def __init__(self, code: Any, number: int, encoder: dict[str, Any]) -> None:  # noqa: ANN401  a module
+        self.number = number
+        self.encoder = code.Encoder.from_json(encoder)
+        labels = self.encoder.target.labels
+        self.texts = None if labels is None else list(labels)
+        self.labels = None if labels is None else np.array([label.encode() for label in labels], dtype=object)
+        features, kind = list(enumerate(self.encoder.features)), code.CategoryFeature
+        self.categories = [(i, Category(code, f)) for i, f in features if isinstance(f, kind)]
+        self.numbers = [(i, f) for i, f in features if not isinstance(f, kind)]
+        self.own: Any = None  # a copy of the forest in this process, once it is opened
+        self.opened = False
+        with np.errstate(over="ignore"):
+            self.fills = np.array([[f.fill] for _, f in self.numbers], np.float64).astype(np.float32)
+
+    def encode(self, table: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Return the encoded matrix of a table, or an error message."""
+        if missing := [name for name in self.encoder.feature_names if name not in table]:
+            return f"columns are missing: {', '.join(map(repr, missing))}"
+        shape = len(self.encoder.features), len(next(iter(table.values())))
+        columns = np.empty(shape, dtype=np.float32)
+        try:
+            for position, category in self.categories:
+                columns[position] = category.encode(table[category.name])
+            self._encode_numbers(table, columns)
+        except ValueError as error:
+            return str(error)
+        return np.ascontiguousarray(columns.T)
+
+    def _encode_numbers(self, table: dict[str, Any], columns: Any) -> None:  # noqa: ANN401
+        """Encode all numbers at once; one by one if another version has the column as a category."""
+        found = [table[feature.name] for _, feature in self.numbers]
+        if any(values.dtype != np.float64 for values in found):
+            for (position, feature), values in zip(self.numbers, found, strict=True):
+                columns[position] = feature.encode(_decoded(feature.name, values))
+        elif found:
+            with np.errstate(over="ignore"):
+                encoded = np.array(found).astype(np.float32)
+            np.copyto(encoded, self.fills, where=np.isnan(encoded))
+            columns[[position for position, _ in self.numbers]] = encoded
+
+    def ask(self, forest: str, encoded: list[Any]) -> tuple[Any, str]:
+        """Return the forest's outputs for all rows; or ``None`` and why this version is not served."""
+        good = [part for part in encoded if not isinstance(part, str)]
+        rows = np.concatenate(good) if len(good) > 1 else good[0]
+        if self.own and self.own.answers(len(rows)) and pb_utils.is_model_ready(forest, str(self.number)):
+            return self.own.predict(rows, len(self.texts or "1")), ""
+        request = pb_utils.InferenceRequest(
+            model_name=forest,
+            model_version=self.number,
+            requested_output_names=["output__0"],
+            inputs=[pb_utils.Tensor("input__0", rows)],
+            # The answer of a forest on a GPU would stay there.
+            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
+        )
+        response = request.exec()
+        if response.has_error():
+            return None, response.error().message()
+        outputs = pb_utils.get_output_tensor_by_name(response, "output__0").as_numpy()
+        outputs = outputs.reshape(len(rows), -1)
+        if self.own and not self.own.agrees(rows, outputs):
+            self.own = None
+        return outputs, ""
+
+    def split(self, encoded: list[Any], outputs: Any) -> list[Answer]:  # noqa: ANN401
+        """Split the outputs by request."""
+        answers, start = [], 0
+        for part in encoded:
+            if isinstance(part, str):
+                answers.append(Answer(error=part))
+            else:
+                answers.append(Answer(self, outputs[start : start + len(part)]))
+                start += len(part)
+        return answers
+
+    def response(self, outputs: Any) -> Any:  # noqa: ANN401
+        """Return outputs of shape (n_rows, n_outputs) as the endpoint's own."""
+        version = pb_utils.Tensor("version", np.full((len(outputs), 1), self.number, np.int64))
+        if self.labels is None:
+            tensors = [pb_utils.Tensor("value", np.ascontiguousarray(outputs))]
+        else:
+            labels = self.labels[outputs.argmax(axis=1)].reshape(-1, 1)
+            tensors = [
+                pb_utils.Tensor("label", labels),
+                pb_utils.Tensor("probabilities", np.ascontiguousarray(outputs)),
+            ]
+        return pb_utils.InferenceResponse([*tensors, version])
+
+
+class Category:
+    """A categorical feature as ``encoder.py`` encodes it, fast for known texts."""
+
+    def __init__(self, code: Any, feature: Any) -> None:  # noqa: ANN401
+        self.name = feature.name
+        self._feature = feature
+        self._known = {
+            text.encode(): float(number)
+            for number, text in enumerate(feature.categories)
+            if code.category_text(text) == text
+        }
+
+    def encode(self, values: Any) -> Any:  # noqa: ANN401
+        """Return the codes of texts, float32 of shape (n_rows,)."""
+        if values.dtype != object:
+            return self._feature.encode(values)
+        codes = map(self._known.get, values.tolist(), repeat(math.nan))
+        encoded = np.fromiter(codes, dtype=np.float32, count=len(values))
+        if (other := np.isnan(encoded)).any():
+            encoded[other] = self._feature.encode(_decoded(self.name, values[other]))
+        return encoded
+
+
+def texts_of(encoded: Any) -> Any:  # noqa: ANN401
+    """Return a tensor's texts as bytes: in memory each text follows its length as uint32."""
+    data = encoded.tobytes()
+    texts, end = [], 0
+    while end < len(data):
+        start = end + 4
+        end = start + _LENGTH(data, end)[0]
+        texts.append(data[start:end])
+    found = np.empty(len(texts), dtype=object)
+    found[:] = texts
+    return found
+
+
+def _decoded(name: str, values: Any) -> Any:  # noqa: ANN401
+    """Return texts as ``encoder.py`` expects them (ValueError: not UTF-8); numbers stay as they are."""
+    if values.dtype != object:
+        return values
+    found = np.empty(len(values), dtype=object)
+    try:
+        found[:] = [text.decode() for text in values]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"column {name!r} holds a text that is not UTF-8: {error.reason}") from None
+    return found
