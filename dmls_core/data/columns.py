@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import polars as pl
 
@@ -185,18 +186,19 @@ def nested_issue(name: str) -> ColumnIssue:
 
 def _number(series: pl.Series) -> Feature | ColumnIssue:
     values = series.cast(pl.Float32)
-    if values.is_null().all() or values.fill_null(float("nan")).is_nan().all():
+    # Both ignore null and NaN, and are many times cheaper than expressions: a table may have 10,000 columns.
+    low, high = (cast("float | None", bound) for bound in (values.min(), values.max()))
+    if low is None or high is None or math.isnan(low):
         return _no_values(series.name)
-    infinite = values.is_infinite()
-    if infinite.any():
-        return ColumnIssue(
-            series.name,
-            "is infinite, or beyond the range of a 32-bit floating point number",
-            row=int(infinite.fill_null(value=False).arg_max() or 0),
-            expected=_LARGEST,
-            hint="correct or empty these values, or scale the column",
-        )
-    return TableColumn(series.name), values
+    if math.isfinite(low) and math.isfinite(high):
+        return TableColumn(series.name), values
+    return ColumnIssue(
+        series.name,
+        "is infinite, or beyond the range of a 32-bit floating point number",
+        row=int(values.is_infinite().fill_null(value=False).arg_max() or 0),
+        expected=_LARGEST,
+        hint="correct or empty these values, or scale the column",
+    )
 
 
 def _category(series: pl.Series, texts: DistinctTexts, most: int) -> Feature | ColumnIssue:

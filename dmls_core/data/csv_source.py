@@ -22,6 +22,9 @@ from dmls_core.settings import DataLimits
 _SAMPLE = 10_000
 """Rows from which a column's type is inferred."""
 
+_WIDE_SAMPLE = 10_000_000
+"""Cells from which the types of a wide table are inferred, but no fewer rows than ``_SAMPLE`` / 10."""
+
 _MISSING = sorted(MISSING)
 
 
@@ -38,8 +41,9 @@ class CsvSource(Source):
     @cached_property
     def column_types(self) -> tuple[tuple[str, ColumnType], ...]:
         """Return the columns and their types, inferred from the first rows."""
+        rows = max(_SAMPLE // 10, min(_SAMPLE, _WIDE_SAMPLE // len(self._header.names)))
         try:
-            sample = self._scan(infer_schema_length=_SAMPLE, null_values=_MISSING).collect_schema().dtypes()
+            sample = self._scan(infer_schema_length=rows, null_values=_MISSING).collect_schema().dtypes()
         except pl.exceptions.NoDataError:
             raise DataError(self._no_rows()) from None
         except pl.exceptions.PolarsError as error:

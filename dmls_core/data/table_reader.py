@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -61,11 +62,12 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         "columns.time": (columns.time,),
         "columns.weight": (columns.weight,),
     }
+    counts = Counter(names)
     issues = [
         missing_column(name, names, file, key, line)
         for key, group in named.items()
         for name in group
-        if name is not None and name not in names
+        if name is not None and name not in counts
     ]
     others = {columns.target, *columns.drop, columns.id, columns.time, columns.weight}
     features = columns.features or tuple(dict.fromkeys(name for name in names if name not in others))
@@ -88,7 +90,7 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
             hint="rename one of them",
         )
         for name in dict.fromkeys((*features, columns.target))
-        if name and names.count(name) > 1
+        if name and counts[name] > 1
     ]
     if not features:
         issues.append(
@@ -200,8 +202,7 @@ def _file_roles(files: DataFiles, columns: Columns) -> ColumnRoles:
     if issues := [
         missing_column(name, source.names, source.path.name, "columns", source.header_line)
         for source in others
-        for name in roles.used
-        if name not in source.names
+        for name in sorted(frozenset(roles.used) - frozenset(source.names), key=roles.used.index)
     ]:
         raise DataError(issues)
     return roles

@@ -205,17 +205,7 @@ def commonest(values: Values, without: Iterable[str], most: int) -> list[str]:
 
 def _summary(values: Values) -> Column:
     if values.texts is None:
-        present = values.data[~np.isnan(values.data)]
-        edges = np.zeros(0)
-        if present.size:
-            shares = np.linspace(0, 1, BINS + 1)
-            # Edges are values of the column: with few distinct values each one ends its own bin.
-            edges = np.unique(np.quantile(present, shares, method="inverted_cdf")).astype(np.float64)
-        counts, other, missing = _binned(values.data, edges)
-        mean = _mean(values.data)
-        return Column(
-            values.name, values.role, "number", tuple(edges.tolist()), (), counts, other, missing, mean
-        )
+        return _number_summary(values)
     found, missing = _counted(values)
     least = max(MIN_CATEGORY_ROWS, COMMON_SHARE * len(values.data))
     common = [text for text, count in found.items() if count >= least]
@@ -223,6 +213,33 @@ def _summary(values: Values) -> Column:
     counts = tuple(found[text] for text in kept)
     other = sum(found.values()) - sum(counts)
     return Column(values.name, values.role, "category", (), tuple(kept), counts, other, missing, None)
+
+
+_SHARES = np.linspace(0, 1, BINS + 1)
+
+
+def _number_summary(values: Values) -> Column:
+    ordered = np.sort(values.data)  # NaN is last
+    missing = int(np.count_nonzero(np.isnan(ordered)))
+    present = ordered[: len(ordered) - missing]
+    edges, counts = present, np.zeros(0, dtype=np.int64)
+    if present.size:
+        # The quantiles of NumPy's "inverted_cdf". Edges are values of the column: with few distinct values
+        # each one ends its own bin.
+        places = np.ceil(present.size * _SHARES - 1).astype(np.int64).clip(0)
+        edges = np.unique(present[places])
+        counts = np.diff(np.searchsorted(present, edges, side="right"), prepend=0)
+    return Column(
+        name=values.name,
+        role=values.role,
+        kind="number",
+        edges=tuple(edges.astype(np.float64).tolist()),
+        categories=(),
+        counts=tuple(counts.tolist()),
+        other=0,
+        missing=missing,
+        mean=_mean(present),
+    )
 
 
 def _binned(data: NDArray[np.floating[Any]], edges: NDArray[np.float64]) -> tuple[tuple[int, ...], int, int]:

@@ -28,6 +28,9 @@ from dmls_core.training.request import Job
 GOLDEN_ROWS = 100
 """Held-out rows that are kept with the model to verify deployments."""
 
+GOLDEN_VALUES = 200_000
+"""Values in these rows: of a wide table, fewer rows are kept."""
+
 EDGE_ROWS = 32
 """Maximum rows with unknown and missing categories that are kept with them; an even number."""
 
@@ -106,7 +109,8 @@ def prepare(
     )
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
-    golden, profile = table.raw(test[:GOLDEN_ROWS]), profile_table(table)
+    kept = max(1, min(GOLDEN_ROWS, GOLDEN_VALUES // len(table.columns)))
+    golden, profile = table.raw(test[:kept]), profile_table(table)
     answers = champion.ask(table, test) if champion else None
     # Last, since it uses the table's memory: two matrices of this size are more than one.
     fitted, held_out = encode_in_place(encoder, table, train, test)

@@ -244,7 +244,7 @@ def test_a_process_that_takes_too_long_is_ended(tmp_path, started):
     assert process.finished
 
 
-def test_it_runs_at_low_priority_and_ends_with_the_process_that_started_it(tmp_path):
+def test_data_docs_are_written_at_low_priority_and_end_with_the_process_that_started_them(tmp_path):
     parent = (
         "import sys, time\n"
         "from pathlib import Path\n"
@@ -269,7 +269,8 @@ def test_it_runs_at_low_priority_and_ends_with_the_process_that_started_it(tmp_p
     while _lives(child):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert not (tmp_path / "out" / "validation.json").exists()
+    assert json.loads((tmp_path / "out" / "validation.json").read_text())["success"]
+    assert not (tmp_path / "out" / "data_docs").exists()
 
 
 def _lives(pid: int) -> bool:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 _RESULT = "validation.json"
 
-_LIMITS = sandbox.Limits(memory=0, seconds=0, cpu_seconds=0, threads=1, nice=10)
+_LIMITS = sandbox.Limits(memory=0, seconds=0, cpu_seconds=0, threads=1)
 """The trainer's own memory limit covers its child processes; ``result`` has the time-out."""
+
+_NICE = 10
+"""Added to the niceness of the process while it writes the Data Docs: nothing waits for them but the end."""
 
 _TAIL = 2_000
 """Characters of a crashed validation's log in the error."""
@@ -61,7 +64,7 @@ class Validation:
 
 
 class ValidationProcess:
-    """Great Expectations at low priority, in a process that ends with the thread that started it."""
+    """A validation in a process that ends with the thread that started it."""
 
     def __init__(self, spec: Spec, data: Sequence[Path], out: Path) -> None:
         """Start the process; results of an earlier validation in ``out`` are replaced."""
@@ -146,8 +149,10 @@ def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
 
 def _write_docs(results: list[tuple[Expectation, CheckResult]], own: Sequence[str], docs: Path) -> None:
     import gc
+    import os
     import warnings
 
+    os.nice(_NICE)
     warnings.simplefilter("ignore")
     gc.disable()  # the next import creates no garbage, and the collector would take a fifth of its time
     from dmls_core.data.validation.data_docs import write_docs

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Any, Literal
@@ -77,7 +77,7 @@ class Column:
 
     def as_json(self) -> dict[str, Any]:
         """Return the column as JSON data."""
-        return asdict(self)
+        return {field: getattr(self, field) for field in self.__slots__}  # asdict would copy every value
 
 
 def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column:
