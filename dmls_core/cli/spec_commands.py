@@ -62,13 +62,24 @@ def init(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="A CSV or Parquet file.")
     ],
+    target: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column to predict. Default: the likeliest.")
+    ] = "",
 ) -> None:
     """Print a spec to start from, inferred from the first rows of the data."""
     from dmls_core.intake.schema_inference import infer_file_schema
     from dmls_core.spec.toml_io import toml_text
 
-    found = infer_file_schema(data)
-    say(f"{len(found['columns'])} columns; inferred target: {found['target']} ({found['task']})")
+    found = infer_file_schema(data, target)
+    inferred = "" if target else "inferred "
+    say(f"{len(found['columns'])} columns; {inferred}target: {found['target']} ({found['task']})")
+    if not found["certain"]:
+        say(f"The target is a guess. Choose it with --target; likely: {', '.join(found['likely'])}")
+    for relation in found["relations"]:
+        if found["target"] == relation["other"] or (
+            relation["both"] and found["target"] == relation["column"]
+        ):
+            err.print(f"[bold yellow]warning:[/] {escape(relation['message'])}")
     out.print(toml_text(found["document"]), end="", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -18,8 +18,6 @@ from dmls_core.intake.schema_inference.draft import (
     Kind,
     describe,
     draft_spec,
-    guess_target,
-    guess_task,
 )
 from dmls_core.intake.schema_inference.sample import (
     HEAD,
@@ -29,6 +27,7 @@ from dmls_core.intake.schema_inference.sample import (
     read_sample,
     sample_file,
 )
+from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target, guess_task
 from dmls_core.spec.definitions import Task
 
 __all__ = [
@@ -67,7 +66,7 @@ class InferredSchema:
 
     file: str
     columns: tuple[Column, ...]
-    target: str
+    guess: TargetGuess
     task: Task
     document: Mapping[str, Any]
     seen: int
@@ -79,7 +78,7 @@ class InferredSchema:
         return {
             "file": self.file,
             "columns": [column.as_json() for column in self.columns],
-            "target": self.target,
+            **self.guess.as_json(),
             "task": self.task,
             "document": self.document,
             "seen": self.seen,
@@ -88,16 +87,19 @@ class InferredSchema:
         }
 
 
-def infer_schema(file: str, sample: Sample) -> InferredSchema:
-    """Infer the schema of a sample of ``file``.
+def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
+    """Infer the schema of a sample of ``file``, with the column ``target`` as the target if given.
 
     Raises:
         DataError: no column can be the target, or no column is left as a feature.
     """
     types = sample.types or ("",) * len(sample.names)
     columns = tuple(map(describe, sample.names, sample.columns, types))
-    target = guess_target(columns)
-    if target is None:
+    if target:
+        guess: TargetGuess | None = choose_target(columns, sample.columns, target, file)
+    else:
+        guess = guess_target(columns, sample.columns)
+    if guess is None:
         raise DataError(
             ValidationIssue(
                 "no column can be the target",
@@ -106,14 +108,14 @@ def infer_schema(file: str, sample: Sample) -> InferredSchema:
                 found=", ".join(f"{column.name} ({column.kind})" for column in columns[:20]),
             )
         )
-    task = guess_task(target)
+    task = guess_task(guess.column)
     preview = zip(*(values[:PREVIEW] for values in sample.columns[:PREVIEW_COLUMNS]), strict=True)
     return InferredSchema(
         file=file,
         columns=columns,
-        target=target.name,
+        guess=guess,
         task=task,
-        document=draft_spec(columns, target, task, file),
+        document=draft_spec(columns, guess.column, task, file),
         seen=sample.seen,
         rows=sample.rows,
         preview=tuple(tuple(map(_shown, row)) for row in preview),
@@ -156,21 +158,23 @@ def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]
         _turns.release()
 
 
-def infer_file_schema(path: Path) -> dict[str, Any]:
+def infer_file_schema(path: Path, target: str = "") -> dict[str, Any]:
     """Infer the schema of a file on disk as JSON data; a Parquet file is read in the sandbox.
 
     Raises:
         DataError: as in ``infer_schema``, or the file cannot be read.
     """
     if path.suffix.lower() != ".parquet":
-        return read_file_schema(str(path))
-    found: dict[str, Any] = sandbox.run(read_file_schema, str(path.absolute()), file=path.name, hint=BY_HAND)
+        return read_file_schema(str(path), target)
+    found: dict[str, Any] = sandbox.run(
+        read_file_schema, str(path.absolute()), target, file=path.name, hint=BY_HAND
+    )
     return found
 
 
-def read_file_schema(path: str) -> dict[str, Any]:
+def read_file_schema(path: str, target: str) -> dict[str, Any]:
     """Infer the schema of a file on disk; runs in the sandbox for a Parquet file."""
-    return infer_schema(Path(path).name, sample_file(Path(path))).as_json()
+    return infer_schema(Path(path).name, sample_file(Path(path)), target).as_json()
 
 
 def read_parquet_schema(path: str, file: str, size: int) -> dict[str, Any]:

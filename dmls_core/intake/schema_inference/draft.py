@@ -1,4 +1,4 @@
-"""Describe the columns of a sample, guess the target, and draft a spec for it."""
+"""Describe the columns of a sample, and draft a spec for one of them as the target."""
 
 from __future__ import annotations
 
@@ -170,89 +170,6 @@ def _kind_of_type(kind: str) -> Kind:
     if kind.startswith(("Int", "UInt", "Float", "Decimal")):
         return "number"
     return "category" if kind.startswith(("Bool", "Cat", "Enum")) else "text"
-
-
-_SURE = {"target", "label", "labels", "class", "y", "outcome", "response", "result", "ground_truth", "truth"}
-_LIKELY = {
-    *(
-        "species",
-        "diagnosis",
-        "survived",
-        "churn",
-        "churned",
-        "default",
-        "fraud",
-        "price",
-        "quality",
-        "income",
-    ),
-    *(
-        "category",
-        "type",
-        "grade",
-        "score",
-        "rating",
-        "status",
-        "demand",
-        "sales",
-        "revenue",
-        "cost",
-        "amount",
-    ),
-    *("converted", "clicked", "returned", "approved", "defect", "failed", "failure", "yield", "value"),
-}
-_QUESTION = re.compile(r"^(?:is|has|was|will|did)_")
-
-LARGEST_CLASS_COUNT = 1_000
-"""Largest number of distinct texts that can be classes."""
-
-
-def guess_target(columns: Sequence[Column]) -> Column | None:
-    """Return the most likely target; None if no column can be one.
-
-    The name counts most, then the position: last, as in most data sets, or first.
-    """
-    fit = [(position, column) for position, column in enumerate(columns) if can_be_target(column)]
-    if not fit:
-        return None
-    return max(fit, key=lambda placed: _score(*placed, last=len(columns) - 1))[1]
-
-
-def can_be_target(column: Column) -> bool:
-    """Return whether a column can be a target: numbers or few classes, and more than one value."""
-    return column.kind in ("number", "code", "category") and column.distinct != 1
-
-
-def guess_task(column: Column) -> Task:
-    """Return the task of a target.
-
-    Text is classification. Integers are classes if there are two, or few that recur often.
-    """
-    if column.kind in ("category", "code"):
-        return "classification"
-    return (
-        "classification"
-        if column.whole and column.distinct == 2 and column.high is not None
-        else "regression"
-    )
-
-
-def _score(position: int, column: Column, *, last: int) -> tuple[float, int]:
-    words = column.name.strip().casefold()
-    score = 0.0
-    if words in _SURE:
-        score = 10
-    elif words in _LIKELY or _QUESTION.match(words):
-        score = 5
-    elif any(part in _SURE for part in re.split(r"[ _.-]+", words)):
-        score = 4
-    if position == last:
-        score += 3
-    elif position == 0:
-        score += 1
-    if column.kind != "number" and column.distinct <= FEW:
-        score += 1
-    return score, position
 
 
 TRIALS = 20

@@ -35,12 +35,24 @@ PART_BYTES = 8 << 20
 FLOAT = "float"
 
 
+class Relation(BaseModel):
+    """A column that determines another one in every row of the sample."""
+
+    column: str
+    other: str
+    both: bool = Field(description="Whether each determines the other.")
+    message: str = Field(description="What to do about it.")
+
+
 class InferredSchema(BaseModel):
     """Columns of a data file, and a spec to start with."""
 
     file: str
     columns: list[dict[str, Any]] = Field(description="Name, kind, missing values, and distribution of each.")
     target: str = Field(description="Most likely target.")
+    certain: bool = Field(description="Whether its name and position leave no doubt.")
+    likely: list[str] = Field(description="Likely targets, the most likely first.")
+    relations: list[Relation] = Field(description="Columns of the sample that give others away.")
     task: Literal["classification", "regression"]
     document: dict[str, Any] = Field(description="A spec to start with, as an object.")
     toml: str = Field(description="The same spec as TOML.")

@@ -3,7 +3,7 @@
 
 import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
-import { showColumns } from "./submit_columns.js";
+import { forgetTarget, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showForm } from "./submit_form.js";
 import { Upload, follow, watchNames } from "./submit_send.js";
@@ -120,6 +120,7 @@ function listed(problem) {
 async function useSchema(schema, what) {
   state.schema = schema;
   state.document = structuredClone(schema.document);
+  if (!schema.certain) forgetTarget(state);
   byId("schema").hidden = false;
   note("good", h("p", {}, h("strong", { text: schema.file }), ` ${what}`));
   keepToPath();

@@ -3,6 +3,7 @@
 import { bar, bars, byId, h, put, shown } from "./dom.js";
 
 const MOST = 200;
+const RELATIONS = 8;
 const IMBALANCED = 0.4; // rarest class relative to an even share, as in the inferred spec
 const ROLES = [
   ["target", "Target"],
@@ -32,7 +33,7 @@ function roleOf(columns, name) {
   return columns.categorical?.includes(name) ? "category" : "feature";
 }
 
-/** Set the role of a column in the document, which lists all features from then on. */
+/** Set the role of a column in the document, which lists the features or the ignored columns, as before. */
 function setRole(state, name, role) {
   const before = state.document.columns ?? {};
   const names = state.schema.columns.map((column) => column.name);
@@ -47,9 +48,10 @@ function setRole(state, name, role) {
   const [id] = having("id");
   const [time] = having("time");
   const categorical = having("category");
+  const out = having("out");
   state.document.columns = {
     ...(target ? { target } : {}),
-    features: having("feature", "category"),
+    ...(before.features?.length ? { features: having("feature", "category") } : out.length ? { drop: out } : {}),
     ...(categorical.length ? { categorical } : {}),
     ...(id ? { id } : {}),
     ...(time ? { time } : {}),
@@ -57,12 +59,29 @@ function setRole(state, name, role) {
   };
 }
 
+/** Leave the choice of the target to the user: until then, the guess is a feature. */
+export function forgetTarget(state) {
+  const guess = state.schema.columns.find((column) => column.name === state.schema.target);
+  setRole(state, guess.name, guess.kind === "category" ? "category" : "feature");
+}
+
 /** Draw the table of columns, the class balance, and the first rows. */
 export function showColumns(state, changed) {
   const { schema } = state;
   const columns = state.document.columns ?? {};
   const target = schema.columns.find((column) => column.name === columns.target);
-  summary(schema, target);
+  const choose = (column) => {
+    setRole(state, column.name, "target");
+    fitTask(state, column);
+    changed(true);
+  };
+  const ignore = (name) => {
+    setRole(state, name, "out");
+    changed(true);
+  };
+  const used = (name) => roleOf(columns, name) !== "out";
+  summary(schema, target, choose);
+  put(byId("relations"), relations(schema.relations.filter((one) => used(one.column) && used(one.other)), target, ignore));
   balance(schema, target, state.document.search?.metric);
   byId("columns").replaceChildren(
     ...schema.columns.slice(0, MOST).map((column, at) =>
@@ -73,8 +92,8 @@ export function showColumns(state, changed) {
           id: `role-${at}`,
           "aria-label": `Use ${column.name} as`,
           onchange: (event) => {
+            if (event.target.value === "target") return choose(column);
             setRole(state, column.name, event.target.value);
-            if (event.target.value === "target") fitTask(state, column);
             changed(true);
           },
         }, ROLES.map(([value, label]) =>
@@ -108,7 +127,7 @@ function fitTask(state, column) {
   };
 }
 
-function summary(schema, target) {
+function summary(schema, target, choose) {
   const rows = schema.rows === null ? `The first ${shown(schema.seen)} rows` : `${schema.rows.toLocaleString("en")} rows`;
   const seen = schema.rows !== null && schema.seen && schema.seen < schema.rows ? `, of which the first ${shown(schema.seen)} were read` : "";
   const count = schema.columns.length;
@@ -117,8 +136,29 @@ function summary(schema, target) {
     schema.seen ? null : h("span", { class: "hint", text: "The file is large: only its columns and types are known before the upload." }),
     target
       ? h("span", {}, "Target: ", h("strong", { text: target.name }), ` (${target.kind === "number" && !(target.whole && target.distinct === 2) ? "number" : "class"})`)
-      : h("strong", { text: "Choose the target: the column to predict." }),
+      : likely(schema, choose),
   );
+}
+
+function likely(schema, choose) {
+  return h("div", { class: "note warn" },
+    h("p", {}, h("strong", { text: "Which column is to be predicted? " }), "Choose the target here, or in the table."),
+    h("div", { class: "buttons" }, schema.likely.map((name) =>
+      h("button", { type: "button", onclick: () => choose(schema.columns.find((column) => column.name === name)), text: name }))),
+  );
+}
+
+/** Point out columns that give others away, those of the target first. */
+function relations(found, target, ignore) {
+  const own = (one) => one.other === target?.name || (one.both && one.column === target?.name);
+  if (!found.length) return null;
+  const sorted = [...found].sort((one, other) => own(other) - own(one)).slice(0, RELATIONS);
+  return h("ul", { class: "note warn" }, sorted.map((one) => {
+    const idle = one.column === target?.name ? one.other : one.column;
+    return h("li", {},
+      own(one) ? h("strong", { text: one.message }) : one.message, " ",
+      h("button", { type: "button", onclick: () => ignore(idle), text: `Ignore ${idle}` }));
+  }));
 }
 
 function balance(schema, target, metric) {

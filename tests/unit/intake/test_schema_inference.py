@@ -88,7 +88,7 @@ def test_each_kind_of_column() -> None:
         "member": "category",
         "price": "number",
     }
-    assert (found.target, found.task) == ("price", "regression")
+    assert (found.guess.column.name, found.task) == ("price", "regression")
     assert found.document["columns"] == {
         "target": "price",
         "features": ["size", "doors", "colour", "member"],
@@ -123,8 +123,93 @@ def test_missing_values_and_classes_are_counted() -> None:
 def test_target_and_task(columns: dict[str, list[Any]], target: str, task: str) -> None:
     found = look(columns)
 
-    assert (found.target, found.task) == (target, task)
+    assert (found.guess.column.name, found.task) == (target, task)
     assert CATALOGUE[found.document["model"]].task == task
+
+
+PASSENGERS = {
+    "class": ["first", "second", "third"] * 20,
+    "pclass": [1, 2, 3] * 20,
+    "fare_eur": NUMBERS,
+    "fare_usd": [1.1 * number + 2 for number in NUMBERS],
+    "deck": ["A", "B", "C", "D", "E", "F"] * 10,
+    "age": [random.Random(row).randint(1, 80) for row in range(ROWS)],
+}
+
+
+@pytest.mark.parametrize(
+    ("columns", "certain"),
+    [
+        ({"a": NUMBERS, "species": CLASSES}, True),
+        ({"a": NUMBERS, "b": NUMBERS[::-1], "price": [number**2 for number in NUMBERS]}, True),
+        ({"a": NUMBERS, "b": CLASSES}, False),
+        ({"x": NUMBERS, "y": NUMBERS[::-1], "height": [number**2 for number in NUMBERS]}, False),
+        ({"class": CLASSES, "a": NUMBERS, "outcome": [0, 1] * 30}, True),
+        (PASSENGERS, False),
+        (PASSENGERS | {"survived": CLASSES, "alive": [text.upper() for text in CLASSES]}, False),
+    ],
+)
+def test_a_guess_is_certain_only_without_a_rival(columns: dict[str, list[Any]], certain: bool) -> None:
+    found = look(columns)
+
+    assert found.guess.certain is certain
+    assert found.guess.likely[0] == found.guess.column.name
+
+
+def test_a_coordinate_is_not_taken_for_the_target() -> None:
+    found = look({"x": NUMBERS, "y": NUMBERS[::-1], "height": [number**2 for number in NUMBERS]})
+
+    assert found.guess.column.name == "height"
+
+
+def test_columns_that_give_others_away_are_found() -> None:
+    found = {(one.column, one.other, one.both) for one in look(PASSENGERS).guess.relations}
+
+    assert found == {
+        ("class", "pclass", True),
+        ("fare_eur", "fare_usd", True),
+        ("deck", "class", False),
+        ("deck", "pclass", False),
+    }
+
+
+def test_columns_that_agree_by_chance_are_not_reported() -> None:
+    rare = [*([0] * (ROWS - 3)), 1, 1, 1]
+    groups = [f"g{row // 3}" for row in range(ROWS)]
+
+    assert look({"a": NUMBERS, "group": groups, "fraud": rare}).guess.relations == ()
+
+
+def test_missing_numbers_relate_to_nothing() -> None:
+    sparse = ["" if row > 5 else row * 1.5 for row in range(ROWS)]
+
+    assert look({"a": sparse, "b": NUMBERS, "target": CLASSES}).guess.relations == ()
+
+
+def test_a_wide_table_is_compared_with_its_target_only() -> None:
+    columns = {
+        f"c{number}": [random.Random(number * ROWS + row).random() for row in range(ROWS)]
+        for number in range(120)
+    }
+    found = look(
+        columns
+        | {"c5": columns["c4"], "copy": [2 * value for value in columns["c7"]], "target": columns["c7"]}
+    )
+
+    assert {(one.column, one.other) for one in found.guess.relations} == {
+        ("c7", "target"),
+        ("copy", "target"),
+    }
+
+
+def test_the_target_can_be_chosen(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(csv_of(PASSENGERS))
+
+    found = infer_file_schema(tmp_path / "a.csv", "age")
+
+    assert (found["target"], found["task"], found["certain"]) == ("age", "regression", True)
+    with pytest.raises(DataError, match="column 'aged' is not in the data"):
+        infer_file_schema(tmp_path / "a.csv", "aged")
 
 
 def test_uneven_classes_ask_for_a_balanced_metric() -> None:
@@ -200,7 +285,7 @@ def test_every_draft_passes_admission(data: st.DataObject) -> None:
     spec = load_spec(toml_text(found.document).encode())
 
     assert spec.task == found.task
-    assert spec.columns.target == found.target
+    assert spec.columns.target == found.guess.column.name
     assert check_csv_head("a.csv", content, spec, complete=True, max_columns=100) == []
 
 
@@ -231,7 +316,7 @@ def test_a_parquet_file() -> None:
         "parts": "unusable",
         "ok": "category",
     }
-    assert (found.rows, found.seen, found.target) == (ROWS, ROWS, "ok")
+    assert (found.rows, found.seen, found.guess.column.name) == (ROWS, ROWS, "ok")
     assert column(found, "ok").missing == ROWS // 3
     assert load_spec(toml_text(found.document).encode()).columns.target == "ok"
 
