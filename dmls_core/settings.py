@@ -149,6 +149,9 @@ class IntakeLimits(Variables):
 
     data_bytes: int = _variable(100 << 30, "total size of a submission's data files in bytes")
     head_bytes: int = _variable(1 << 20, "bytes of each data file that admission reads")
+    whole_bytes: int = _variable(
+        32 << 20, "total size in bytes up to which admission reads all rows; of more data it reads samples"
+    )
     columns: int = _variable(10_000, "columns of a data file")
 
 

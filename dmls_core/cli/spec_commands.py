@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
+    from dmls_core.store import ObjectInfo, Store
     from dmls_core.training.plan import RunPlan
 
 
@@ -35,8 +36,11 @@ def validate(
     spec: SpecArgument, data: Annotated[list[Path] | None, FilesArguments] = None, as_json: JsonOption = False
 ) -> None:
     """Check a spec and its data as admission does, without any service."""
+    from dmls_core.intake.column_check import sample_note
+    from dmls_core.settings import IntakeLimits
+
     try:
-        checked = check_files(spec, data or [])
+        checked, files = check_files(spec, data or [])
     except UserError as error:
         if not as_json:
             raise
@@ -47,6 +51,8 @@ def validate(
         print_json({"schema": 1, "valid": True, "errors": [], "spec": checked.as_json()})
         return
     out.print(f"[bold green]valid:[/] {escape(str(spec))}")
+    if note := sample_note(files, checked, IntakeLimits.from_environment()):
+        err.print(note)
     facts(gist(checked))
 
 
@@ -105,7 +111,7 @@ def plan(spec: SpecArgument, data: Annotated[list[Path], DataArguments], as_json
 
     Reads the data and times a few small fits on samples, which takes seconds.
     """
-    checked = check_files(spec, data)
+    checked, _ = check_files(spec, data)
     from dmls_core.training.plan import plan_run
 
     found = plan_run(checked, data)
@@ -140,25 +146,49 @@ SHOWN = 20
 """Names in a message."""
 
 
-def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
-    """Check a spec and the beginning of its data, files or folders, by the rules of admission.
+class LocalFiles:
+    """Files anywhere on this machine, read by their keys in an upload."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self._paths = paths
+
+    def found(self) -> tuple[ObjectInfo, ...]:
+        """Return the files that exist."""
+        heads = {key: self._store(key).head(path.name) for key, path in self._paths.items()}
+        return tuple(replace(info, key=key) for key, info in heads.items() if info)
+
+    def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
+        """See ``Store.read``."""
+        data, info = self._store(key).read(self._paths[key].name, limit=limit, start=start)
+        return data, replace(info, key=key)
+
+    def download(self, key: str, path: Path) -> ObjectInfo:
+        """See ``Store.download``."""
+        return self._store(key).download(self._paths[key].name, path)
+
+    def _store(self, key: str) -> Store:
+        from dmls_core.store import open_store
+
+        return open_store(str(self._paths[key].parent))
+
+
+def check_files(spec_file: Path, data_files: Sequence[Path]) -> tuple[Spec, Sequence[ObjectInfo]]:
+    """Check a spec and its data, files or folders, by the rules of admission; return the spec and the data.
 
     Raises ``UserError`` with all issues of the spec, or those of the data if the spec is valid.
     """
-    from dmls_core.intake.data_files import check_data, choose_data, data_format
-    from dmls_core.intake.submissions import Submission, file_name, named_files
+    from dmls_core.intake.data_files import check_data, choose_data
+    from dmls_core.intake.submissions import Submission, named_files
     from dmls_core.models import load_spec
     from dmls_core.settings import IntakeLimits
-    from dmls_core.store import layout, open_store
+    from dmls_core.store import layout
 
     spec = load_spec(read_bytes(spec_file), str(spec_file))
     limits = IntakeLimits.from_environment()
     files = named_files(data_files)
     # Symbolic links are followed, as in an upload: a local store ignores them.
-    places = {layout.incoming_file("", "", name): path.resolve() for name, path in files}
-    stores = {key: open_store(str(path.parent)) for key, path in places.items()}
-    there = {key: info for key, store in stores.items() if (info := store.head(places[key].name))}
-    found = tuple(replace(info, key=key) for key, info in there.items())
+    places = LocalFiles({layout.incoming_file("", "", name): path.resolve() for name, path in files})
+    found = places.found()
     submission = Submission(team="", job="", spec=None, files=found, issues=(), fingerprint="")
     chosen = choose_data(submission, spec) if found else []
     if found and not chosen:
@@ -171,15 +201,9 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> Spec:
                 expected=spec.data.path or "*.csv or *.parquet",
             )
         )
-    issues = []
-    for info in chosen:
-        data = spec.data.model_copy(update={"format": data_format(info, spec)})
-        named = spec.model_copy(update={"data": data})
-        found_wrong = check_data(stores[info.key], [there[info.key]], named, limits)[1]
-        issues += [replace(issue, file=file_name(info)) for issue in found_wrong]
-    if issues:
+    if issues := check_data(places, list(chosen), spec, limits)[1]:
         raise SubmissionError(issues)
-    return spec
+    return spec, chosen
 
 
 def read_bytes(file: Path) -> bytes:

@@ -145,6 +145,7 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
             found=f"{texts.distinct} distinct values in {texts.rows} rows",
             expected=f"at most {most}",
             hint="exclude it with [columns] drop, or name it in [columns] categorical",
+            refutable=texts.distinct <= limits.found_categories,
         )
     return _category(series, texts, limits.categories)
 
@@ -160,6 +161,7 @@ def find_merged_integers(exact: pl.Series) -> ColumnIssue | None:
         row=int((exact.abs() >= EXACT_INTEGERS).fill_null(value=False).arg_max() or 0),
         expected=f"integers up to {EXACT_INTEGERS:,}",
         hint="exclude an id with [columns] id or drop; otherwise subtract the smallest value",
+        refutable=True,
     )
 
 
@@ -224,7 +226,10 @@ def _replace(series: pl.Series, texts: pl.Series, values: pl.Series) -> pl.Serie
 
 def _no_values(name: str) -> ColumnIssue:
     return ColumnIssue(
-        name, "has no value in any row", hint="exclude the column with [columns] drop, or fill it"
+        name,
+        "has no value in any row",
+        hint="exclude the column with [columns] drop, or fill it",
+        refutable=True,
     )
 
 
@@ -274,6 +279,7 @@ def _target_classes(series: pl.Series, limits: DataLimits) -> TargetColumn | Col
             found=labels[0],
             expected="at least 2 classes",
             hint="choose another target, or add rows of other classes",
+            refutable=True,
         )
     index = {label: position for position, label in enumerate(labels)}
     codes = series.replace_strict(
@@ -321,9 +327,11 @@ def _target_numbers(series: pl.Series) -> TargetColumn | ColumnIssue:
             found=str(values.max()),
             expected="at least 2 different values",
             hint="choose another target",
+            refutable=True,
         )
     return values, None
 
 
 def _no_target(name: str) -> ColumnIssue:
-    return ColumnIssue(name, "has no value in any row", expected="a target", hint="choose another target")
+    hint = "choose another target"
+    return ColumnIssue(name, "has no value in any row", expected="a target", hint=hint, refutable=True)

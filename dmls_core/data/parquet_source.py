@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -13,16 +14,25 @@ from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise ``DataError`` for polars' errors about a file."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).split("\n", 1)[0][:200]
+        issue = ValidationIssue("the file cannot be read as Parquet", file=path.name, found=reason)
+        raise DataError(issue) from None
+
+
 class ParquetSource(Source):
     """One Parquet file."""
 
     def __init__(self, path: Path, limits: DataLimits) -> None:
         """Read the schema; raise ``DataError`` if this is not a Parquet file or has too many columns."""
         super().__init__(path)
-        try:
+        with reading(path):
             self._schema = pl.read_parquet_schema(path)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise self._broken(error) from None
         if len(self._schema) > limits.columns:
             raise DataError(
                 ValidationIssue(
@@ -61,10 +71,8 @@ class ParquetSource(Source):
         return found
 
     def _collect(self, columns: Sequence[pl.Expr]) -> pl.DataFrame:
-        try:
+        with reading(self.path):
             return pl.scan_parquet(self.path, glob=False).select(columns).collect(engine="streaming")
-        except pl.exceptions.PolarsError as error:
-            raise self._broken(error) from None
 
     def _no_rows(self) -> ValidationIssue:
         return ValidationIssue("the file has no rows", file=self.path.name, expected="rows")
@@ -98,12 +106,6 @@ class ParquetSource(Source):
         if dtype == pl.Categorical:
             return column.cast(pl.String).cast(dtype).alias(name)
         return column.cast(dtype).alias(name)
-
-    def _broken(self, error: Exception) -> DataError:
-        reason = str(error).split("\n", 1)[0][:200]
-        return DataError(
-            ValidationIssue("the file cannot be read as Parquet", file=self.path.name, found=reason)
-        )
 
 
 def _column_type(dtype: pl.DataType) -> ColumnType:

@@ -141,6 +141,7 @@ class ColumnIssue:
         message: follows the column's name.
         row: the first row with the issue, from 0 over all files; None if it concerns no single row.
         found: by default the value of that row.
+        refutable: whether further rows could show that there is no issue.
     """
 
     column: str
@@ -149,6 +150,7 @@ class ColumnIssue:
     found: str = ""
     expected: str = ""
     hint: str = ""
+    refutable: bool = False
 
 
 def locate_issues(found: Sequence[ColumnIssue], files: DataFiles, most: int) -> list[ValidationIssue]:

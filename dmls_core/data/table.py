@@ -114,32 +114,44 @@ def split_holdout(
 
     if split == "time" or (split == "stratified" and task != "classification"):
         raise ValueError(f"cannot split {task} data by {split!r}")
+    held_out = check_row_counts(target, holdout=holdout, split=split, labels=labels, folds=folds)
     rows = np.arange(len(target), dtype=np.int64)
-    held_out = int(np.ceil(len(rows) * holdout))
-    if held_out < 1 or len(rows) - held_out < folds:
-        raise DataError(_too_few_rows(len(rows), folds, holdout))
-    stratify = None
-    if split == "stratified":
-        counts = np.bincount(target.astype(np.int64), minlength=len(labels or ()))
-        if issues := _too_few_of_a_class(counts, labels, folds + 1):
-            raise DataError(issues)
-        if held_out < len(counts) or len(rows) - held_out < len(counts):
-            raise DataError(
-                ValidationIssue(
-                    "leaves fewer rows to train or score on than the target has classes",
-                    key="evaluation.holdout",
-                    found=f"{held_out} of {len(rows)} rows for {len(counts)} classes",
-                    expected=f"at least {len(counts)} rows on each side",
-                    hint="change the holdout, or add rows",
-                )
-            )
-        stratify = target
+    stratify = target if split == "stratified" else None
     train, test = train_test_split(rows, test_size=held_out, random_state=seed, stratify=stratify)
     if task == "classification":
         counts = np.bincount(target[train].astype(np.int64), minlength=len(labels or ()))
         if issues := _too_few_of_a_class(counts, labels, folds, where=" left to train on"):
             raise DataError(issues)
     return train, test
+
+
+def check_row_counts(
+    target: NDArray[np.int64] | NDArray[np.float64],
+    *,
+    holdout: float,
+    split: Split,
+    labels: tuple[str, ...] | None = None,
+    folds: int = 2,
+) -> int:
+    """Return the number of rows to hold out; raise ``DataError`` for too few rows, as ``split_holdout``."""
+    rows, held_out = len(target), int(np.ceil(len(target) * holdout))
+    if held_out < 1 or rows - held_out < folds:
+        raise DataError(_too_few_rows(rows, folds, holdout))
+    if split == "stratified":
+        counts = np.bincount(target.astype(np.int64), minlength=len(labels or ()))
+        if issues := _too_few_of_a_class(counts, labels, folds + 1):
+            raise DataError(issues)
+        if held_out < len(counts) or rows - held_out < len(counts):
+            raise DataError(
+                ValidationIssue(
+                    "leaves fewer rows to train or score on than the target has classes",
+                    key="evaluation.holdout",
+                    found=f"{held_out} of {rows} rows for {len(counts)} classes",
+                    expected=f"at least {len(counts)} rows on each side",
+                    hint="change the holdout, or add rows",
+                )
+            )
+    return held_out
 
 
 def _too_few_rows(rows: int, folds: int, holdout: float) -> ValidationIssue:

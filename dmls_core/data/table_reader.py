@@ -135,6 +135,7 @@ def read_table(
     data_format: str | None = None,
     limits: DataLimits | None = None,
     reader: DeviceReader | None = None,
+    sample: bool = False,
 ) -> Table:
     """Read features and target of all rows with a target; the table's warnings count the others.
 
@@ -145,6 +146,8 @@ def read_table(
         data_format: ``csv`` or ``parquet``; taken from each file's name if None.
         limits: those of the settings if None.
         reader: reads the columns that it can on a device; the table is the same.
+        sample: the files are a sample: an issue that further rows could refute does not count, and the table
+            is empty then.
 
     Raises:
         DataError: the data does not match the spec or cannot be read; it has each column's first issue and
@@ -152,12 +155,7 @@ def read_table(
     """
     limits = limits or DataLimits.from_environment()
     files = DataFiles(paths, data_format, limits)
-    roles = _file_roles(files, columns)
-    column_types = files.column_types(roles.used)
-    if unusable := [
-        nested_issue(name) for name, column_type in column_types.items() if column_type == "unusable"
-    ]:
-        raise DataError(locate_issues(unusable, files, limits.issues))
+    roles, column_types = _schema(files, columns, limits)
     types = {name: _read_type(name, column_types[name], roles, task) for name in roles.used}
     frame = files.read(types, reader)
     issues: list[ColumnIssue] = []
@@ -169,8 +167,10 @@ def read_table(
     target = read_target(frame[roles.target], task, limits)
     if isinstance(target, ColumnIssue):
         issues.append(target)
+    if certain := [issue for issue in issues if not (sample and issue.refutable)]:
+        raise DataError(locate_issues(certain, files, limits.issues))
     if issues or isinstance(target, ColumnIssue):
-        raise DataError(locate_issues(issues, files, limits.issues))
+        return Table((), np.empty((0, 0), np.float32), columns.target, np.empty(0))
     values, labels = target
     encoded = pl.DataFrame([series for _, series in features])
     warnings: tuple[str, ...] = ()
@@ -194,6 +194,32 @@ def read_table(
         heights=files.heights,
         kept=None if kept is None else kept.to_numpy(),
     )
+
+
+def check_schema(paths: Sequence[Path], columns: Columns, *, data_format: str | None = None) -> None:
+    """Raise ``DataError`` for what the columns' names and types alone show; see ``read_table``."""
+    limits = DataLimits.from_environment()
+    files = DataFiles(paths, data_format, limits)
+    roles, column_types = _schema(files, columns, limits)
+    dates = [
+        date_issue(name)
+        for name in roles.features
+        if column_types[name] == "time" and name not in roles.categorical
+    ]
+    if dates:
+        raise DataError(locate_issues(dates, files, limits.issues))
+
+
+def _schema(
+    files: DataFiles, columns: Columns, limits: DataLimits
+) -> tuple[ColumnRoles, dict[str, ColumnType]]:
+    roles = _file_roles(files, columns)
+    column_types = files.column_types(roles.used)
+    if unusable := [
+        nested_issue(name) for name, column_type in column_types.items() if column_type == "unusable"
+    ]:
+        raise DataError(locate_issues(unusable, files, limits.issues))
+    return roles, column_types
 
 
 def _file_roles(files: DataFiles, columns: Columns) -> ColumnRoles:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
+from dmls_core.intake.column_check import sample_note
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.status import State
 from dmls_core.intake.status_store import read_status, write_status
@@ -154,7 +155,8 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
     record = Registry(store).accept(
         spec, submission.team, submission.job, pinned, now, submission.fingerprint
     )
-    return Outcome("accepted", _accepted(store, spec, record), record)
+    note = sample_note(data, spec, limits)
+    return Outcome("accepted", f"{_accepted(store, spec, record)} {note}".strip(), record)
 
 
 def _load(store: Store, found: ObjectInfo) -> Spec:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from dmls_core.errors import SubmissionError, ValidationIssue
+from dmls_core.intake.column_check import Files, check_columns
 from dmls_core.intake.csv_check import check_csv_head
 from dmls_core.intake.submissions import Submission, file_name, is_data, is_nested
 from dmls_core.settings import IntakeLimits
-from dmls_core.store import ObjectInfo, Store, layout
+from dmls_core.store import ObjectInfo, layout
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
@@ -80,9 +81,9 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
 
 
 def check_data(
-    store: Store, chosen: list[ObjectInfo], spec: Spec, limits: IntakeLimits
+    store: Files, chosen: list[ObjectInfo], spec: Spec, limits: IntakeLimits
 ) -> tuple[list[ObjectInfo], list[ValidationIssue]]:
-    """Check the beginning of each data file; return the files as they are now, and their issues.
+    """Check data files, of a large one a sample; return the files as they are now, and their issues.
 
     Raises:
         ObjectMissingError: a file no longer exists.
@@ -109,6 +110,9 @@ def check_data(
         else:
             complete = len(head) >= info.size
             issues += check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
+    if not issues and current:
+        known = data_format(chosen[0], spec) or "csv"
+        issues = check_columns(store, current, known, spec, limits)
     return current, issues
 
 

@@ -73,8 +73,10 @@ class Store(ABC):
         """Return the metadata of an object, or ``None`` if it does not exist."""
 
     @abstractmethod
-    def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, ObjectInfo]:
+    def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
         """Return the content, at most ``limit`` bytes of it, and the metadata of exactly this whole content.
+
+        ``start`` is the position of the first byte returned; it is before the end of the content, or 0.
 
         Raises:
             ObjectMissingError: the object does not exist.

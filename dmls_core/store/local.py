@@ -65,10 +65,11 @@ class LocalStore(Store):
         except ObjectMissingError:
             return None
 
-    def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, ObjectInfo]:
+    def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
         """See ``Store.read``."""
         with self.open(key) as stream, translated(f"read {self._path(key)}"):
             info = self._info(key, stream)
+            stream.seek(start)
             return stream.read(-1 if limit is None else limit), info
 
     def open(self, key: str, *, etag: str | None = None) -> BinaryIO:

@@ -95,9 +95,11 @@ class S3Store(Store):
         except ObjectMissingError:
             return None
 
-    def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, ObjectInfo]:
+    def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
         """See ``Store.read``."""
-        part: dict[str, Any] = {} if limit is None else {"Range": f"bytes=0-{max(limit, 1) - 1}"}
+        end = "" if limit is None else start + max(limit, 1) - 1
+        whole = limit is None and not start
+        part: dict[str, Any] = {} if whole else {"Range": f"bytes={start}-{end}"}
         with translated(f"read {self._url(key)}"):
             try:
                 response = dict(self.client.get_object(**self.at(key), **part))
@@ -108,7 +110,7 @@ class S3Store(Store):
             info = _info(key, response)
             with ResumingBody(self.client, self.at(key), response) as body:
                 data = body.read()
-        if limit is None:
+        if whole:
             self._check(key, hashlib.sha256(data).hexdigest(), response)
         return data[:limit], info
 

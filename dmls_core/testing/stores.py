@@ -119,6 +119,8 @@ class StoreSuite:
         assert (data, info.size) == (b"0123", 10)
         assert store.read("k", limit=100)[0] == b"0123456789"
         assert store.read("k", limit=0)[0] == b""
+        assert store.read("k", start=3, limit=4) == (b"3456", info)
+        assert store.read("k", start=8)[0] == b"89"
 
     def test_streaming(self, store: Store) -> None:
         content = os.urandom(self.LARGE)

@@ -49,10 +49,10 @@ class FsspecStore(Store):
         with self._locked(f"read {self.url}/{check_key(key)}"):
             return self._info(key)
 
-    def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, ObjectInfo]:
+    def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
         with self._locked(f"read {self.url}/{check_key(key)}"):
             info = self._expect(key)
-            return self._fs.cat_file(self._path(key), start=0, end=limit), info
+            return self._fs.cat_file(self._path(key), start=start, end=limit and start + limit), info
 
     def open(self, key: str, *, etag: str | None = None) -> BinaryIO:
         # A copy, so that later writes do not change what the stream returns.

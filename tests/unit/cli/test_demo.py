@@ -24,7 +24,7 @@ def test_its_data_fits_its_spec(tmp_path):
     assert rows[0] == ["5.1", "3.5", "1.4", "0.2", "setosa"]
     with table.open() as file:
         assert list(csv.reader(file)) == [list(demo.COLUMNS), *rows]
-    assert check_files(demo.SPEC, [table]).columns.target == "species"
+    assert check_files(demo.SPEC, [table])[0].columns.target == "species"
 
 
 def test_an_image_is_as_old_as_its_sources(tmp_path):

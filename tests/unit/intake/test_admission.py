@@ -8,6 +8,7 @@ import pytest
 
 from dmls_core.errors import StoreError
 from dmls_core.intake import admission, admit, find_submissions, read_status, update_run_status
+from dmls_core.intake.column_check import CHUNK
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.testing.stores import race
@@ -182,9 +183,9 @@ def test_parquet_that_is_none(store: Store, content: bytes, words: str) -> None:
     assert words in page_after(store)
 
 
-def test_parquet_is_left_to_the_trainer(store: Store) -> None:
+def test_parquet_that_is_damaged(store: Store) -> None:
     drop(store, {"spec.toml": SPEC, "iris.parquet": b"PAR1 and more PAR1"})
-    assert admit(store, "growth", "iris").state == "accepted"
+    assert "cannot be read as Parquet" in page_after(store)
 
 
 def test_a_format_that_the_name_does_not_tell(store: Store) -> None:
@@ -209,17 +210,20 @@ def test_limits_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_head_of_large_data_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     drop(store, {"spec.toml": SPEC, "iris.csv": CSV + b"1,2,a\n" * 1000})
-    limits: list[int | None] = []
+    limits: list[int] = []
     real = store.read
 
-    def read(key: str, *, limit: int | None = None) -> object:
+    def read(key: str, *, limit: int | None = None, start: int = 0) -> object:
         if key.endswith(".csv"):
-            limits.append(limit)
-        return real(key, limit=limit)
+            limits.append(limit or 0)
+        return real(key, limit=limit, start=start)
 
     monkeypatch.setattr(store, "read", read)
-    assert admit(store, "growth", "iris", limits=IntakeLimits(head_bytes=100)).state == "accepted"
-    assert limits == [100]
+    monkeypatch.setattr(store, "download", None)
+    small = IntakeLimits(head_bytes=100, whole_bytes=1000)
+    assert admit(store, "growth", "iris", limits=small).state == "accepted"
+    assert limits[0] == 100
+    assert max(limits) <= CHUNK
 
 
 class TestRetiring:

@@ -13,7 +13,8 @@ from dmls_core.data.csv_dialect import Row
 from dmls_core.errors import ValidationIssue
 from dmls_core.intake import csv_check
 from dmls_core.intake.csv_check import check_csv_head
-from tests.unit.intake.uploads import CSV
+
+CSV = b"sepal_length,petal_width,species\n5.1,0.2,setosa\n7.0,1.4,versicolor\n"
 
 
 def spec(task: str = "classification", **columns: Any) -> Any:

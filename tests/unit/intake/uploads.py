@@ -17,7 +17,7 @@ min = 50
 max = 500
 """
 
-CSV = b"sepal_length,petal_width,species\n5.1,0.2,setosa\n7.0,1.4,versicolor\n"
+CSV = b"sepal_length,petal_width,species\n" + b"5.1,0.2,setosa\n7.0,1.4,versicolor\n" * 5
 
 REGRESSION = SPEC.replace(b"classifier", b"regressor")
 

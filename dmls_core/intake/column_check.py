@@ -1,0 +1,195 @@
+"""Check the columns of data files as the trainer does: of all rows, or of a sample of a large file.
+
+The files are read in a sandbox. The sample of a CSV has its first rows and records from places spread over
+the whole file. Of a large Parquet file only the footer is read, which has the columns and their types.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dmls_core import sandbox
+from dmls_core.errors import DataError, ValidationIssue
+
+if TYPE_CHECKING:
+    from dmls_core.settings import IntakeLimits
+    from dmls_core.spec import Spec
+    from dmls_core.store import ObjectInfo
+
+PLACES = 16
+"""Places of a large CSV from which records are sampled, besides its beginning."""
+
+CHUNK = 64 << 10
+"""Bytes read at each place."""
+
+FILES = 16
+"""Files that are sampled if there are more."""
+
+CELLS = 30_000_000
+"""Cells of a Parquet file of which all rows are read: a small file may unpack to any size."""
+
+FOOTER = 1 << 20
+
+LIMITS = sandbox.Limits(memory=2 << 30, seconds=300, cpu_seconds=300)
+
+
+class Files(Protocol):
+    """Files that are read by their keys, as those of a ``Store``."""
+
+    def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
+        """See ``Store.read``."""
+        ...
+
+    def download(self, key: str, path: Path) -> ObjectInfo:
+        """See ``Store.download``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Records of a sample from ``line`` on: they begin near byte ``offset`` of the file."""
+
+    line: int
+    offset: int
+
+
+def is_whole(files: Sequence[ObjectInfo], spec: Spec, limits: IntakeLimits) -> bool:
+    """Return whether all rows that a run reads are checked."""
+    return sum(file.size for file in files) <= limits.whole_bytes and not spec.chosen_by_run
+
+
+def sample_note(files: Sequence[ObjectInfo], spec: Spec, limits: IntakeLimits) -> str:
+    """Return a sentence on what is left to the training; empty if all rows were checked."""
+    if not files or is_whole(files, spec, limits):
+        return ""
+    return "A sample of the data was checked: each run checks all of its rows."
+
+
+def check_columns(
+    store: Files, files: Sequence[ObjectInfo], data_format: str, spec: Spec, limits: IntakeLimits
+) -> list[ValidationIssue]:
+    """Return what the trainer would find in the columns of the files.
+
+    Raises:
+        ObjectMissingError: a file no longer exists.
+    """
+    whole = sum(file.size for file in files) <= limits.whole_bytes
+    footers = not whole and data_format == "parquet"
+    if not whole and len(files) > FILES:
+        files = [files[at * len(files) // FILES] for at in range(FILES)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths, parts = [], {}
+        for number, file in enumerate(files):
+            path = Path(folder) / str(number) / file.key.rpartition("/")[2]
+            path.parent.mkdir()
+            if whole:
+                store.download(file.key, path)
+            elif footers:
+                _copy_footer(store, file, path)
+            else:
+                parts[path.name] = _copy_sample(store, file, path, limits.head_bytes)
+            paths.append(str(path))
+        scope = "footer" if footers else "all" if is_whole(files, spec, limits) else "sample"
+        data = spec.data.model_copy(update={"format": data_format})
+        document = spec.model_copy(update={"data": data}).as_json()
+        try:
+            found = sandbox.run(
+                find_issues, paths, document, scope, limits=LIMITS, file=files[0].key.rpartition("/")[2]
+            )
+        except DataError as error:  # the sandbox itself: the file crashed its reader, or exceeded a limit
+            return list(error.issues)
+    return [_placed(ValidationIssue(**issue), parts) for issue in found]
+
+
+def find_issues(paths: list[str], document: dict[str, Any], scope: str) -> list[dict[str, object]]:
+    """Return the issues of files as JSON data; runs in the sandbox.
+
+    ``scope`` is ``all``, ``sample`` (only what holds for any further rows counts) or ``footer`` (only the
+    columns' names and types are checked).
+    """
+    from dmls_core.data.table import check_row_counts
+    from dmls_core.data.table_reader import check_schema, read_table
+    from dmls_core.spec import Spec
+
+    spec = Spec.from_json(document)
+    files, data_format = list(map(Path, paths)), spec.data.format
+    try:
+        if scope == "footer":
+            check_schema(files, spec.columns, data_format=data_format)
+            return []
+        large = data_format == "parquet" and _thin(files)
+        sample = scope == "sample" or large
+        table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
+        if not sample:
+            check_row_counts(
+                table.target,
+                holdout=spec.evaluation.holdout,
+                split=spec.evaluation.split,
+                labels=table.labels,
+            )
+    except DataError as error:
+        return [issue.as_json() for issue in error.issues]
+    return []
+
+
+def _thin(files: Sequence[Path]) -> bool:
+    """Replace Parquet files with too many cells by some of their rows; return whether there are any."""
+    import polars as pl
+
+    from dmls_core.data.parquet_source import reading
+
+    large = False
+    for path in files:
+        with reading(path):
+            scan = pl.scan_parquet(path, glob=False)
+            rows, columns = int(scan.select(pl.len()).collect().item()), len(scan.collect_schema())
+            if (step := -(-rows * columns * len(files) // CELLS)) > 1:
+                thinned = path.with_name("thinned")
+                scan.gather_every(step).sink_parquet(thinned)
+                thinned.replace(path)
+                large = True
+    return large
+
+
+def _copy_footer(store: Files, file: ObjectInfo, path: Path) -> None:
+    """Write the end of a Parquet file to a sparse file of its size."""
+    start = max(0, file.size - FOOTER)
+    tail, _ = store.read(file.key, start=start, limit=FOOTER)
+    with path.open("wb") as sparse:
+        sparse.seek(start)
+        sparse.write(tail)
+
+
+def _copy_sample(store: Files, file: ObjectInfo, path: Path, head_bytes: int) -> list[_Part]:
+    """Write the beginning of a CSV and records from places in it to a file."""
+    head, _ = store.read(file.key, limit=head_bytes)
+    if len(head) == file.size:
+        path.write_bytes(head)
+        return []
+    head = head[: head.rfind(b"\n") + 1]
+    lines, parts = head.count(b"\n"), []
+    with path.open("wb") as sample:
+        sample.write(head)
+        step = max(1, (file.size - len(head)) // PLACES)
+        for start in range(len(head) + step - CHUNK, file.size - CHUNK + 1, step):
+            data, _ = store.read(file.key, start=max(start, len(head)), limit=CHUNK)
+            records = data[data.find(b"\n") + 1 : data.rfind(b"\n") + 1]
+            # A record may contain line breaks in quotes; then a place may be in the middle of one.
+            if any(line.count(b'"') % 2 for line in records.splitlines()):
+                continue
+            sample.write(records)
+            parts.append(_Part(lines + 1, start))
+            lines += records.count(b"\n")
+    return parts
+
+
+def _placed(issue: ValidationIssue, parts: dict[str, list[_Part]]) -> ValidationIssue:
+    """Replace a line of the sample, beyond the file's beginning, by its place in the file."""
+    inside = [part for part in parts.get(issue.file, ()) if issue.line and part.line <= issue.line]
+    if not inside:
+        return issue
+    return replace(issue, line=None, message=f"{issue.message} (near byte {inside[-1].offset:,} of the file)")

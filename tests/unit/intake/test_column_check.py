@@ -1,0 +1,95 @@
+"""What is called valid trains: admission checks columns as the trainer does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from dmls_core.errors import ValidationIssue
+from dmls_core.intake.column_check import CELLS, CHUNK, check_columns, is_whole
+from dmls_core.models import load_spec
+from dmls_core.settings import IntakeLimits
+from dmls_core.store import open_store
+
+SPEC = """
+model = "random-forest-classifier"
+n_trials = 2
+[columns]
+target = "y"
+[n_estimators]
+value = 10
+"""
+GOOD = "1,red,2,u\n2,blue,3,v\n"
+
+
+def check(
+    folder: Path, content: str | pl.DataFrame, spec: str = SPEC, whole_bytes: int = 1 << 20
+) -> list[ValidationIssue]:
+    store = open_store(str(folder))
+    if isinstance(content, str):
+        name, data_format = "data.csv", "csv"
+        store.put(name, f"a,b,c,y\n{content}".encode())
+    else:
+        name, data_format = "data.parquet", "parquet"
+        content.write_parquet(folder / name)
+    info = store.head(name)
+    assert info
+    limits = IntakeLimits(whole_bytes=whole_bytes, head_bytes=4096)
+    assert is_whole([info], load_spec(spec.encode()), limits) == (info.size <= whole_bytes)
+    return check_columns(store, [info], data_format, load_spec(spec.encode()), limits)
+
+
+def test_a_table_that_trains(tmp_path: Path) -> None:
+    assert check(tmp_path, GOOD * 5) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "key", "message"),
+    [
+        (GOOD * 2_000 + "x,red,2,u\n" + GOOD, 4002, "a", "is not a number"),
+        (GOOD * 5 + "1,red,inf,u\n", 12, "c", "infinite"),
+        (GOOD.replace("red", "2026-01-05").replace("blue", "2026-01-06") * 5, 2, "b", "dates"),
+        (GOOD * 5 + "1,red,2,w\n", None, "", "class 'w' has too few rows"),
+    ],
+    ids=["text", "infinite", "dates", "class"],
+)
+def test_the_cell_that_fails_training_is_named(
+    tmp_path: Path, content: str, line: int | None, key: str, message: str
+) -> None:
+    (issue,) = check(tmp_path, content)
+    assert (issue.line, issue.key) == (line, key)
+    assert message in issue.message
+
+
+def test_a_large_file_is_sampled_all_over(tmp_path: Path) -> None:
+    half = GOOD * 200_000
+    (issue,) = check(tmp_path, half + "x,red,2,u\n" * (CHUNK * 2 // 10) + half)
+    assert (issue.key, issue.line, issue.found) == ("a", None, "x")
+    assert "near byte" in issue.message
+    (issue,) = check(tmp_path, "x,red,2,u\n" + half)
+    assert (issue.key, issue.line) == ("a", 2)
+
+
+def test_a_sample_refutes_nothing_that_further_rows_may_show(tmp_path: Path) -> None:
+    """All sampled rows have one class, no value of b, and one row of a class."""
+    assert check(tmp_path, "1,,2,u\n" * 300_000) == []
+
+
+def test_a_quoted_line_break_does_not_spoil_a_sample(tmp_path: Path) -> None:
+    assert check(tmp_path, '1,"red\n\ncar",2,u\n2,blue,3,v\n' * 100_000) == []
+
+
+def test_parquet(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"a": [1.0, 2.0] * 5, "b": [[1], [2]] * 5, "y": ["u", "v"] * 5})
+    (issue,) = check(tmp_path, frame)
+    assert (issue.key, "nested" in issue.message) == ("b", True)
+    (issue,) = check(tmp_path, frame, whole_bytes=10)
+    assert issue.key == "b"
+    assert check(tmp_path, frame.drop("b"), whole_bytes=10) == []
+
+
+def test_a_small_parquet_file_with_many_cells(tmp_path: Path) -> None:
+    frame = pl.select(a=pl.repeat(1.0, CELLS), y=pl.repeat("u", CELLS))
+    assert check(tmp_path, frame) == []
