@@ -18,7 +18,12 @@ from dmls_core.serving.tensors import forest_request, table_request
 
 CARD = "card.html"
 
+Feature = NumberFeature | CategoryFeature
+
 SHOWN = 30
+
+MAX_COLUMNS = 200
+"""Columns in the table and in the examples; of a wider table, the card lists the most important ones."""
 
 LIMITS = (
     "Outside the ranges above a forest predicts as at their ends: it does not extrapolate.",
@@ -107,8 +112,10 @@ def render_card(
         about=_table(facts),
         metrics=_table({name: _number(value) for name, value in metrics.items()}),
         columns=Table(
-            ("Column", "Type", "Values in training", "If missing"), list(_features(encoder, ranges))
+            ("Column", "Type", "Values in training", "If missing"),
+            list(_features(_most_important(encoder, result), ranges)),
         ),
+        n_columns=len(encoder.features),
         calls=_calls(model, encoder, example, encoded),
         limits=LIMITS,
         sizes=_sizes(result.get("compact")),
@@ -133,8 +140,17 @@ def _table(rows: Mapping[str, object]) -> Table:
     return Table(("", ""), [(name, str(value)) for name, value in rows.items()])
 
 
-def _features(encoder: Encoder, ranges: Mapping[str, Sequence[float]]) -> Iterable[Sequence[object]]:
-    for feature in encoder.features:
+def _most_important(encoder: Encoder, result: Mapping[str, Any]) -> Sequence[Feature]:
+    if len(encoder.features) <= MAX_COLUMNS:
+        return encoder.features
+    ordered = sorted(encoder.features, key=lambda feature: -result["importances"][feature.name])
+    return ordered[:MAX_COLUMNS]
+
+
+def _features(
+    features: Iterable[Feature], ranges: Mapping[str, Sequence[float]]
+) -> Iterable[Sequence[object]]:
+    for feature in features:
         if isinstance(feature, NumberFeature):
             low_high = ranges.get(feature.name)
             values = f"{_number(low_high[0])} to {_number(low_high[1])}" if low_high else ""
@@ -153,8 +169,13 @@ def _missing_category(feature: CategoryFeature) -> str:
 def _calls(
     model: str, encoder: Encoder, example: Mapping[str, Sequence[Any]], encoded: Sequence[Sequence[Any]]
 ) -> dict[str, str]:
-    """Return title -> code of each way to call the model."""
+    """Return title -> code of each way to call the model; a wide table's columns come from a file."""
     url = f"http://$TRITON/v2/models/{model}"
+    client = "import pandas\n\nfrom dmls_core.serving import connect\n\n"
+    client += f'connect("{model}", grpc="HOST:8001").predict('
+    file = {"A CSV file:": f"dmls predict {model.replace('.', '/', 1)} data.csv --out predicted.csv"}
+    if len(example) > MAX_COLUMNS:
+        return {"Python, with pandas or polars:": f'{client}pandas.read_csv("data.csv"))'} | file
     frame = ", ".join(f"{json.dumps(name)}: {list(values)!r}" for name, values in example.items())
     return {
         "The table endpoint, with the columns of the data:": (
@@ -163,12 +184,8 @@ def _calls(
         "The forest itself, with encoded rows:": (
             f'curl "{url}/infer" --data {shlex.quote(forest_request(encoded))}'
         ),
-        "Python, with pandas or polars:": (
-            "import pandas\n\nfrom dmls_core.serving import connect\n\n"
-            f'connect("{model}", grpc="HOST:8001").predict(pandas.DataFrame({{{frame}}}))'
-        ),
-        "A CSV file:": f"dmls predict {model.replace('.', '/', 1)} data.csv --out predicted.csv",
-    }
+        "Python, with pandas or polars:": f"{client}pandas.DataFrame({{{frame}}}))",
+    } | file
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from dmls_core.data.encoder import CategoryFeature, Encoder
-from dmls_core.serving.card import CARD, SHOWN, _missing_category, card_of_deployed, write_card
+from dmls_core.data.encoder import CategoryFeature, Encoder, Target
+from dmls_core.serving.card import CARD, MAX_COLUMNS, SHOWN, _missing_category, card_of_deployed, write_card
 from dmls_core.serving.tensors import forest_request, table_request
 from tests.support.model_folder import toy_model_folder
 from tests.support.trained_run import spec_json
@@ -192,3 +192,17 @@ def test_a_compacted_model_shows_its_size_before_and_after(tmp_path):
 )
 def test_what_a_missing_category_becomes(codes, text):
     assert _missing_category(CategoryFeature("c", ("a", "b"), *codes)) == text
+
+
+def test_the_card_of_a_wide_model_lists_what_matters(tmp_path):
+    names = [f"c{number:03}" for number in range(MAX_COLUMNS + 50)]
+    encoder = Encoder(
+        tuple(CategoryFeature(name, ("x", "y"), math.nan, -1.0) for name in names),
+        Target("kind", ("a", "b")),
+    )
+    importances = {name: float(number) for number, name in enumerate(names)}
+    text = card(tmp_path, encoder=encoder, importances=importances)
+    assert set(re.findall(r"\bc\d{3}\b", text)) == set(names[50:])
+    assert f"The {MAX_COLUMNS} most important of {MAX_COLUMNS + 50} columns" in text
+    assert "read_csv" in text
+    assert "curl" not in text
