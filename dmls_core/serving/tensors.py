@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -38,10 +39,10 @@ def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence
     keys = list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
     names = [str(key) for key in keys]
     own = dict(zip(names, keys, strict=True))
-    lacking = [[name for name in columns if name not in names] for columns in wanted]
+    lacking = [[name for name in columns if name not in own] for columns in wanted]
     if all(lacking):
         raise DataError([_missing(name, names) for name in lacking[0]])
-    if repeated := sorted({name for name in names if name in kinds and names.count(name) > 1}):
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1 and name in kinds):
         raise DataError(
             ValidationIssue(f"column {repeated[0]!r} occurs more than once", expected="each column once")
         )
