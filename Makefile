@@ -106,6 +106,8 @@ lock: $(UV) ## resolve requirements/*.txt again; UPGRADE=1 takes the newest vers
 	$(agreeing) requirements/build.in --output-file requirements/build.txt
 	$(compile) --python-version 3.12 pyproject.toml --extra gpu-trainer --output-file requirements/trainer-gpu.txt
 	$(compile) --python-version 3.11 --no-deps requirements/triton.in --output-file requirements/triton.txt
+	$(compile) --python-version 3.11 --no-deps --constraint requirements/trainer-gpu.txt requirements/nvforest.in \
+	  --output-file requirements/nvforest.txt
 
 clean: ## delete caches and builds
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

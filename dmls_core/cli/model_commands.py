@@ -212,9 +212,7 @@ def drift(
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
     with TemporaryDirectory(prefix="dmls-drift-") as scratch:
         model = fetch_baseline(store, *name, run_key, Path(scratch))
-        found = check_files(
-            model, data, threshold, lambda path, rows: checkpoint.predict(checkpoint.load(path), rows)
-        )
+        found = check_files(model, data, threshold, checkpoint.predict_file)
     try:
         page.write_text(drift_page(found, str(name)), encoding="utf-8", errors="replace")
     except OSError as error:

@@ -25,7 +25,7 @@ def compare_files(model: str, files: list[str], threshold: float) -> dict[str, A
             Path(model),
             list(map(Path, files)),
             threshold,
-            lambda path, rows: checkpoint.predict(checkpoint.load(path), rows),
+            checkpoint.predict_file,
         )
     )
 

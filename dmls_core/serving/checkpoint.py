@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,12 @@ import treelite
 from numpy.typing import NDArray
 
 from dmls_core.errors import ServingError
-from dmls_core.serving.gtil import predict_float32, predict_float64
+from dmls_core.serving.gtil import (
+    fastest_predictor,
+    nvforest_predictor,
+    predict_float32,
+    predict_float64,
+)
 from dmls_core.serving.tolerance import model_tolerance, rows_that_differ
 
 FloatArray = NDArray[np.floating[Any]]
@@ -24,8 +28,6 @@ CATEGORICAL = 2
 
 LESS = 2
 """Treelite's code for the test ``value < threshold``."""
-
-MODEL_TYPE = "treelite_checkpoint"
 
 CLASSIFIERS = (0, 2)
 """Treelite's codes for models of two classes and of several."""
@@ -106,14 +108,16 @@ def predict_as_fil(path: Path, features: NDArray[np.float32]) -> NDArray[np.floa
 
     Shapes as in ``predict``.
     """
-    try:
-        library = import_module("nvforest")
-    except ImportError:
+    predict_rows = nvforest_predictor(model := load(path))
+    if predict_rows is None:
         return None
-    forest = library.load_model(str(path), model_type=MODEL_TYPE, device="cpu", precision="single")
-    classifier = hasattr(forest, "predict_proba")
-    found = (forest.predict_proba if classifier else forest.predict)(np.ascontiguousarray(features))
-    return _as_served(np.asarray(found), len(features), classifier=classifier)
+    return _as_served(predict_rows(features), len(features), classifier=is_classifier(model))
+
+
+def predict_file(path: Path, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Predict with the checkpoint ``path``, by nvForest if it can be used; shapes as in ``predict``."""
+    model = load(path)
+    return _as_served(fastest_predictor(model)(features), len(features), classifier=is_classifier(model))
 
 
 def _as_served(found: NDArray[Any], n_rows: int, *, classifier: bool) -> NDArray[np.float32]:

@@ -26,8 +26,8 @@ class TableModel(PythonModel):
         # The model's own code is on the path only now.
         encoder = import_module("dmls_model.encoder").Encoder
         self.encoder = encoder.from_json(json.loads(Path(context.artifacts["encoder"]).read_bytes()))
-        self.predict_float32 = import_module("dmls_model.gtil").predict_float32
-        self.model = treelite.Model.deserialize(context.artifacts["checkpoint"])
+        model = treelite.Model.deserialize(context.artifacts["checkpoint"])
+        self.predict_rows = import_module("dmls_model.gtil").fastest_predictor(model)
 
     def predict(
         self,
@@ -40,7 +40,7 @@ class TableModel(PythonModel):
         labels = self.encoder.target.labels
         outputs = np.empty((0, 1 if labels is None else len(labels)), np.float32)
         if len(rows):
-            outputs = self.predict_float32(self.model, rows)
+            outputs = self.predict_rows(rows)
         if labels is None:
             return pd.DataFrame({"prediction": outputs[:, 0]}, index=model_input.index)
         if outputs.shape[1] == 1:

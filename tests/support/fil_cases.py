@@ -97,6 +97,15 @@ def made_model(kind: str) -> treelite.Model:
 
         fitted = xgboost.XGBClassifier(n_estimators=12, max_depth=3).fit(ROWS, score > 0)
         return treelite.frontend.from_xgboost(fitted.get_booster())
+    if kind == "categories":
+        import lightgbm
+
+        codes = np.trunc(9 * ROWS) % 12
+        options = {"n_estimators": 12, "min_child_samples": 2, "min_data_per_group": 2, "verbose": -1}
+        fitted = lightgbm.LGBMClassifier(**options).fit(
+            codes, np.digitize(score, [-1.0, 1.0]), categorical_feature=[0, 1]
+        )
+        return snap_thresholds(treelite.frontend.from_lightgbm(fitted.booster_))
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
     from treelite.sklearn import import_model
 

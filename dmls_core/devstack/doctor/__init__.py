@@ -33,6 +33,7 @@ def examine(state: State, ports: dict[str, int]) -> list[Check]:
         lambda: [machine.check_docker()],
         lambda: [machine.check_gpus()],
         lambda: [machine.check_fil()],
+        lambda: [machine.check_nvforest()],
         lambda: _folder(state.folder),
         lambda: _embedded(state),
         lambda: _ports(state, ports),

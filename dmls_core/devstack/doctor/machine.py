@@ -6,6 +6,7 @@ import importlib.metadata
 import shutil
 import sys
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -141,6 +142,20 @@ def check_gpus() -> Check:
     if not any(gpu.usable for gpu in gpus):
         return Check("gpu", "missing", f"{found}: too old for cuML, the cpu engine is used")
     return Check("gpu", "ok", found)
+
+
+def check_nvforest() -> Check:
+    """Check what predicts in MLflow's models and drift checks on the CPU."""
+    try:
+        version = import_module("nvforest").__version__
+    except (ImportError, OSError):
+        return Check(
+            "nvforest",
+            "missing",
+            "not installed: models from MLflow and drift checks predict with Treelite",
+            "pip install --no-deps --require-hashes -r requirements/nvforest.txt: several times as fast",
+        )
+    return Check("nvforest", "ok", f"models from MLflow and drift checks predict with nvForest {version}")
 
 
 def check_fil() -> Check:

@@ -31,20 +31,6 @@ def trained(kind, target, folder):
     return folder / "checkpoint.tl", checkpoint.predict(model, ROWS)
 
 
-@pytest.mark.parametrize("kind", ["two classes", "three classes", "values"])
-def test_nvforest_in_single_precision_answers_within_a_millionth(kind, tmp_path):
-    pytest.importorskip("nvforest", reason="nvforest is not installed")
-    value = ROWS[:, 0] * ROWS[:, 1]
-    model = RandomForestRegressor if kind == "values" else RandomForestClassifier
-    target = {"two classes": value > 0, "three classes": np.digitize(value, [-0.5, 0.5]), "values": value}[
-        kind
-    ]
-    path, served = trained(model, target, tmp_path)
-    predicted, kept = golden_predictions(path, ROWS, served)
-    assert len(kept) > 150
-    assert np.abs(predicted - served.reshape(len(ROWS), -1)[kept]).max() <= 1e-6
-
-
 def test_without_it_treelite_is_the_reference(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvforest", None)
     path, served = trained(RandomForestRegressor, ROWS[:, 0], tmp_path)
@@ -56,8 +42,8 @@ def test_without_it_treelite_is_the_reference(tmp_path, monkeypatch):
 class Summing:
     """Predicts like nvForest, with another class for some rows, as where two of them tie."""
 
-    def __init__(self, path, tied):
-        self._model, self._tied = treelite.Model.deserialize(path), tied
+    def __init__(self, model, tied):
+        self._model, self._tied = model, tied
 
     def predict_proba(self, rows):
         found = treelite.gtil.predict(self._model, rows).reshape(len(rows), -1)
@@ -67,7 +53,7 @@ class Summing:
 
 @pytest.mark.parametrize("tied", [3, 200])
 def test_rows_whose_class_is_a_matter_of_precision_are_left_out(tied, tmp_path, monkeypatch):
-    library = SimpleNamespace(load_model=lambda path, **_: Summing(path, tied))
+    library = SimpleNamespace(load_from_treelite_model=lambda model, **_: Summing(model, tied))
     monkeypatch.setitem(sys.modules, "nvforest", library)
     path, served = trained(RandomForestClassifier, ROWS[:, 0] > 0, tmp_path)
     if tied == len(ROWS):
