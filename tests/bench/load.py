@@ -1,40 +1,31 @@
-"""Load on a server by clients that each wait for an answer before they ask again."""
+"""Load on a server by clients that each wait for an answer before they send the next request.
+
+Requests are made before the load and answers are not parsed, so that every server has an equal client.
+"""
 
 from __future__ import annotations
 
 import http.client
-import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import psutil
 
-from dmls_core.data.encoder import Encoder
-from dmls_core.serving.model_config import table_name
-from dmls_core.serving.tensors import TEXT, read_columns
+from tests.bench.report import Row
 
-Plan = Callable[[], Callable[[], object]]
-"""Connects, and returns what asks once; every client has a connection of its own."""
+Plan = Callable[[], Callable[[], Any]]
+"""Connects, and returns what sends one request; every client has a connection of its own."""
 
 WARM_SECONDS = 0.5
 
 
-@dataclass
-class Asked:
-    """Milliseconds of each answered request, in ``seconds`` of load, and how many failed."""
-
-    milliseconds: list[float]
-    seconds: float
-    failed: int
-
-
-def ask_all(plan: Plan, clients: int, seconds: float) -> Asked:
-    """Ask by several clients at once for a while, after a warm-up."""
-    taken: list[float] = []
+def ask_all(plan: Plan, clients: int, seconds: float, process: int) -> Row:
+    """Send requests by several clients for a while, after a warm-up, to the server with the process id."""
+    taken: list[tuple[float, float]] = []
     failures: list[str] = []
     start = time.perf_counter() + WARM_SECONDS
 
@@ -46,63 +37,79 @@ def ask_all(plan: Plan, clients: int, seconds: float) -> Asked:
             except Exception as error:  # noqa: BLE001  it is counted
                 failures.append(str(error))
                 continue
-            if begun >= start:
-                taken.append((time.perf_counter() - begun) * 1000)
+            taken.append((begun, time.perf_counter()))
 
     threads = [threading.Thread(target=work) for _ in range(clients)]
     for thread in threads:
         thread.start()
+    time.sleep(WARM_SECONDS)
+    before = cpu_seconds(process)
     for thread in threads:
         thread.join()
-    return Asked(taken, seconds, len(failures))
+    used, elapsed = cpu_seconds(process) - before, time.perf_counter() - start
+    times = [ended - begun for begun, ended in taken if ended >= start]
+    return figures(len(times), elapsed, times, used) | {"failed": len(failures)}
 
 
-def triton_raw(protocol: str, address: str, model: str, rows: np.ndarray) -> Plan:
-    """Ask the raw endpoint for encoded rows."""
-
-    def connect() -> Callable[[], object]:
-        library = import_module(f"tritonclient.{protocol}")
-        client = library.InferenceServerClient(address)
-        tensor = library.InferInput("input__0", list(rows.shape), "FP32")
-        tensor.set_data_from_numpy(rows)
-        return lambda: client.infer(model, [tensor]).as_numpy("output__0")
-
-    return connect
+def figures(requests: int, elapsed: float, times: list[float], cpu: float) -> Row:
+    """Return the figures of a cell; ``times`` are latencies, all in seconds."""
+    p50, p99 = np.percentile(times, [50, 99]) * 1000 if times else (float("nan"),) * 2
+    return {
+        "requests/s": requests / elapsed,
+        "p50 ms": float(p50),
+        "p99 ms": float(p99),
+        "server CPU ms": 1000 * cpu / max(1, requests),
+    }
 
 
-def triton_table(address: str, model: str, encoder: Encoder, columns: Mapping[str, Sequence[Any]]) -> Plan:
-    """Ask the table endpoint for raw rows."""
-    kinds = {f.name: TEXT if f.as_json()["kind"] == "category" else "TYPE_FP64" for f in encoder.features}
-    values = read_columns(columns, kinds, [encoder.feature_names])
-
-    def connect() -> Callable[[], object]:
-        library = import_module("tritonclient.grpc")
-        client = library.InferenceServerClient(address)
-        tensors = []
-        for name, column in values.items():
-            kind = "BYTES" if kinds[name] == TEXT else "FP64"
-            tensors.append(library.InferInput(name, [len(column), 1], kind))
-            tensors[-1].set_data_from_numpy(column.reshape(-1, 1))
-        return lambda: client.infer(table_name(model), tensors).as_numpy("probabilities")
-
-    return connect
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time of a process and of those that it started."""
+    top = psutil.Process(process)
+    times = [one.cpu_times() for one in (top, *top.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
 
 
-def http_json(address: str, path: str, body: Mapping[str, Any]) -> Plan:
-    """Ask an HTTP server with JSON over a connection that stays open."""
-    content = json.dumps(body)
+def http_post(address: str, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> Plan:
+    """Post the same body again and again over a connection that stays open; the answer is its body."""
+    headers = headers or {"Content-Type": "application/json"}
 
-    def connect() -> Callable[[], object]:
+    def connect() -> Callable[[], bytes]:
         connection = http.client.HTTPConnection(address, timeout=60)
 
-        def ask() -> object:
-            connection.request("POST", path, content, {"Content-Type": "application/json"})
+        def ask() -> bytes:
+            connection.request("POST", path, content, headers)
             answer = connection.getresponse()
-            text = answer.read()
+            body = answer.read()
             if answer.status != 200:
-                raise ValueError(text[:200])
-            return json.loads(text)
+                raise ValueError(body[:200])
+            return body
 
         return ask
+
+    return connect
+
+
+def triton_http(address: str, model: str, rows: np.ndarray) -> Plan:
+    """Send encoded rows to Triton over HTTP, as a binary tensor."""
+    library = import_module("tritonclient.http")
+    tensor = library.InferInput("input__0", list(rows.shape), "FP32")
+    tensor.set_data_from_numpy(rows)
+    content, size = library.InferenceServerClient.generate_request_body(
+        [tensor], outputs=[library.InferRequestedOutput("output__0", binary_data=True)]
+    )
+    return http_post(
+        address, f"/v2/models/{model}/infer", content, {"Inference-Header-Content-Length": str(size)}
+    )
+
+
+def triton_grpc(address: str, model: str, rows: np.ndarray) -> Plan:
+    """Send encoded rows to Triton over gRPC."""
+    library = import_module("tritonclient.grpc")
+    tensor = library.InferInput("input__0", list(rows.shape), "FP32")
+    tensor.set_data_from_numpy(rows)
+
+    def connect() -> Callable[[], object]:
+        client = library.InferenceServerClient(address)
+        return lambda: client.infer(model, [tensor])
 
     return connect

@@ -1,254 +1,214 @@
-"""What serving costs, and whether it holds while versions change; starts and ends its own servers.
+"""What serving costs: DMLS's Triton compared with other servers, by one client program in one run.
 
-Three tables: requests while versions are deployed, fail and are rolled back; requests a second and latencies
-beside ``mlflow models serve`` and a FastAPI app with scikit-learn's forest; the table endpoint and the raw.
+The model is a forest of 100 trees on scikit-learn's digits (64 features, 10 classes). lleaves serves 100
+trees of LightGBM, and so does Triton in a row of its own. DMLS's Triton has the stand-in for the FIL backend
+(Treelite in Triton's Python backend), not NVIDIA's. Every server has one process and one thread for a
+prediction; uv installs it for the time of the run. perf_analyzer loads Triton too, as a check of the client.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
+import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dmls_core.data.encoder import Encoder
-from dmls_core.errors import ServingError
-from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint
-from tests.bench.load import Asked, Plan, ask_all, http_json, triton_raw, triton_table
-from tests.bench.other_servers import fastapi_app, mlflow_server
+from dmls_core.serving import Deployment, checkpoint
+from dmls_core.serving.onnx_export import write_onnx
+from tests.bench.load import ask_all, cpu_seconds, triton_grpc, triton_http
+from tests.bench.other_servers import ENVIRONMENTS, Server, install, start_others
 from tests.bench.report import Row, print_table
+from tests.services.debian import find_program
 from tests.services.triton_server import TritonProcess, new_triton
-from tests.support.trained_run import trained_run, user_rows
 
-NAME = "bench.parts"
-FAILING = ("truncated", "wrong answers", "wrong shape", "no encoder", "too slow")
+BATCHES, CLIENTS = (1, 16, 128, 1024), (1, 8, 32, 64)
+QUICK_BATCHES, QUICK_CLIENTS = (1, 128), (1, 8)
+MODELS = {False: "bench.forest", True: "bench.boosted"}
+WINDOW_MS = 700
+"""perf_analyzer measures three of these."""
+
+ANALYZER_SECONDS = 40
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
-    """Run the three parts, print each one's table, and return their rows."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    parts: dict[str, list[Row]] = {}
-    with tempfile.TemporaryDirectory(prefix="dmls-bench-") as scratch:
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Start every server, load each in turn for every batch and number of clients, and print the figures."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    batches, clients = (QUICK_BATCHES, QUICK_CLIENTS) if arguments.quick else (BATCHES, CLIENTS)
+    cells: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="dmls-bench-") as scratch, ExitStack() as stack:
         base = Path(scratch)
+        rows, expected = write_models(base)
         triton = new_triton(base)
         triton.start()
-        try:
-            for name, part in {
-                "while versions change": lambda: [while_versions_change(triton, base, arguments.deployments)],
-                "side by side": lambda: side_by_side(triton, base, arguments.seconds, arguments.trees),
-                "table over raw": lambda: table_over_raw(triton, base, arguments.seconds),
-            }.items():
-                parts[name] = part()
-                print(name)
-                print_table(parts[name])
-                print()
-        finally:
-            triton.stop()
-    return parts
+        stack.callback(triton.stop)
+        servers = [*deploy(triton, base), *start_others(base, stack)]
+        analyzer = PerfAnalyzer(base, rows, triton)
+        about = {
+            "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+            "servers": f"Triton 2.51 with the stand-in for FIL, mlflow=={version('mlflow')}, "
+            + ", ".join(ENVIRONMENTS.values()),
+            "CPUs": os.cpu_count(),
+            "load before": os.getloadavg()[0],
+        }
+        for batch in batches:
+            part = rows[:batch]
+            for count in clients:
+                group: list[Row] = []
+                for server in servers:
+                    plan = server.plan(part)
+                    answer = server.read(_parsed(plan()()))
+                    assert np.allclose(answer, expected[server.boosted][:batch], atol=1e-4), server.name
+                    group.append(
+                        {"server": server.name} | ask_all(plan, count, arguments.seconds, server.process)
+                    )
+                group += analyzer.measure(batch, count)
+                print(f"\n{batch} rows, {count} clients", flush=True)
+                print_table(group)
+                cells += [{"rows": batch, "clients": count} | row for row in group]
+        about["load after"] = os.getloadavg()[0]
+    return {"about": about, "cells": cells}
 
 
-def while_versions_change(triton: TritonProcess, base: Path, deployments: int) -> Row:
-    """Ask with 8 clients while versions are deployed, fail and are rolled back."""
-    folders = [base / f"run{seed}" for seed in (0, 1)]
-    for seed, folder in enumerate(folders):
-        trained_run(folder, seed=seed)
-    watched = Watched(triton, [folder / "model" for folder in folders])
-    with triton.client() as client:
-        changes = Changes(triton.repository, client, base, [folder / "model" for folder in folders])
-        changes.deploy(0)
-        with watched:
-            began = time.monotonic()
-            for number in range(1, deployments + 1):
-                changes.deploy(number)
-                if number % 4 == 0:
-                    changes.fail(number)
-                    changes.roll_back()
-            seconds = time.monotonic() - began
-    return {
-        "deployments": deployments,
-        "failed ones": changes.refused,
-        "rollbacks": changes.rollbacks,
-        "seconds": seconds,
-        "HTTP answers": watched.answers["http"],
-        "gRPC answers": watched.answers["grpc"],
-        "failed requests": len(watched.failures),
-        "wrong answers": sum(not changes.was_live(*span) for span in watched.spans),
+def _parsed(answer: Any) -> Any:
+    """Parse JSON; Triton's answers are left to ``Server.read``."""
+    return json.loads(answer) if isinstance(answer, bytes) and answer[-1:] in b"]}" else answer
+
+
+def write_models(base: Path) -> tuple[np.ndarray, dict[bool, np.ndarray]]:
+    """Train the forest and the LightGBM model; return 1,024 rows and what each predicts for them."""
+    from lightgbm import LGBMClassifier
+    from sklearn.datasets import load_digits
+    from sklearn.ensemble import RandomForestClassifier
+    from treelite.frontend import from_lightgbm
+    from treelite.sklearn import import_model
+
+    x, y = load_digits(return_X_y=True)
+    rows = np.ascontiguousarray(x[:1024], np.float32)
+    forest = RandomForestClassifier(100, random_state=0).fit(x, y)
+    boosted = LGBMClassifier(n_estimators=10, verbose=-1, random_state=0).fit(x, y).booster_
+    joblib.dump(forest, base / "forest.joblib")
+    boosted.save_model(base / "boosted.txt")
+    expected = {}
+    for kind, model in {False: import_model(forest), True: from_lightgbm(boosted)}.items():
+        folder = base / MODELS[kind].removeprefix("bench.")
+        folder.mkdir()
+        loaded = checkpoint.export(model, folder / "checkpoint.tl")
+        expected[kind] = checkpoint.predict(loaded, rows)
+        _describe(folder, rows[:20], expected[kind][:20])
+    write_onnx(base / "forest", base / "forest.onnx", {})
+    return rows, expected
+
+
+def _describe(folder: Path, rows: np.ndarray, expected: np.ndarray) -> None:
+    """Write the files of a model next to its checkpoint, as a trainer does."""
+    names, labels = [f"p{i}" for i in range(rows.shape[1])], list(map(str, range(10)))
+    features = [{"name": name, "kind": "number", "fill": 0.0} for name in names]
+    target = {"name": "digit", "kind": "label", "labels": labels}
+    golden = {"columns": dict(zip(names, rows.T.tolist(), strict=True)), "encoded": rows.tolist()}
+    about = {"task": "classification", "n_features": len(names), "n_outputs": 10, "labels": labels}
+    contents = {
+        "encoder.json": {"schema": 1, "features": features, "target": target},
+        "golden.json": {**golden, "expected": expected.tolist(), "labels": labels},
+        "model.json": {"schema": 1, "features": names, "metric": "accuracy", "score": 0.0, **about},
     }
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content))
 
 
-class Watched:
-    """Eight clients that note which model answered each of their requests, and when."""
+def deploy(triton: TritonProcess, base: Path) -> list[Server]:
+    """Deploy both models as DMLS does."""
+    http, grpc = (triton.context.address(f"triton_{kind}") for kind in ("http", "grpc"))
+    with triton.client() as client:
+        for name in MODELS.values():
+            Deployment(triton.repository, client, name).deploy(base / name.removeprefix("bench."))
+    assert triton.process is not None
+    process = triton.process.pid
 
-    def __init__(self, triton: TritonProcess, models: list[Path]) -> None:
-        golden = json.loads((models[0] / "golden.json").read_text())
-        self._rows = np.asarray(golden["encoded"], np.float32)[:8]
-        loaded = [checkpoint.load(folder / "checkpoint.tl") for folder in models]
-        self._known = [checkpoint.predict(model, self._rows) for model in loaded]
-        self._triton, self._stop = triton, threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=[p]) for p in ("http", "grpc") * 4]
-        self.answers: Counter[str] = Counter()
-        self.failures: list[str] = []
-        self.spans: list[tuple[float, float, int]] = []
-
-    def __enter__(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _ask(self, protocol: str) -> None:
-        with self._triton.client(timeout=20.0) as client:
-            while not self._stop.is_set():
-                begun = time.monotonic()
-                try:
-                    got = client.infer(NAME, self._rows, protocol=protocol)
-                except ServingError as error:
-                    self.failures.append(str(error))
-                    continue
-                kinds = [i for i, known in enumerate(self._known) if np.abs(got - known).max() <= 1e-6]
-                self.spans.append((begun, time.monotonic(), kinds[0] if kinds else -1))
-                self.answers[protocol] += 1
-
-
-class Changes:
-    """Versions made of two forests in turn, and which forest was live when."""
-
-    def __init__(self, repository: Repository, client: TritonClient, base: Path, models: list[Path]) -> None:
-        self._repository, self._client, self._base, self._models = repository, client, base, models
-        self._forest: dict[int, int] = {}
-        self._history: list[tuple[float, float, int]] = []
-        self.refused = self.rollbacks = 0
-
-    def deploy(self, number: int) -> None:
-        """Deploy the forest that is not live, as a version of its own."""
-        kind = number % 2
-        folder = _variant(self._models[kind], self._base / f"v{number}", number)
-        begun = time.monotonic()
-        version = Deployment(self._repository, self._client, NAME).deploy(folder).version
-        self._forest[version] = kind
-        self._history.append((begun, time.monotonic(), kind))
-
-    def fail(self, number: int) -> None:
-        """Try to deploy what must be refused."""
-        arguments = _failing(self.refused, self._models[1 - number % 2], self._base)
-        try:
-            Deployment(self._repository, self._client, NAME).deploy(**arguments)
-        except ServingError:
-            self.refused += 1
-
-    def roll_back(self) -> None:
-        """Go back to the version before."""
-        begun = time.monotonic()
-        version = Deployment(self._repository, self._client, NAME).rollback().version
-        self._history.append((begun, time.monotonic(), self._forest[version]))
-        self.rollbacks += 1
-
-    def was_live(self, begun: float, ended: float, kind: int) -> bool:
-        """Say whether a forest was live, or went live, at some moment of a request."""
-        before = [k for start, done, k in self._history if done <= begun][-1:]
-        return kind in before or any(
-            k == kind and start <= ended and done >= begun for start, done, k in self._history
+    def over_http(kind: bool) -> Server:
+        name = "Triton, HTTP" + ", LightGBM" * kind
+        return Server(
+            name, process, lambda rows: triton_http(http, MODELS[kind], rows), _tensor, boosted=kind
         )
 
+    over_grpc = Server(
+        "Triton, gRPC",
+        process,
+        lambda rows: triton_grpc(grpc, MODELS[False], rows),
+        lambda answer: answer.as_numpy("output__0"),
+    )
+    return [over_http(False), over_grpc, over_http(True)]
 
-def side_by_side(triton: TritonProcess, base: Path, seconds: float, trees: int) -> list[Row]:
-    """Ask our deployment, MLflow's own server and a FastAPI app, each by 1 and 8 clients."""
-    run_folder = base / "other servers"
-    trained_run(run_folder, seed=3, n_trees=trees)
-    columns = user_rows(1024, seed=8)
-    encoder = Encoder.from_json(json.loads((run_folder / "model/encoder.json").read_text()))
-    encoded = encoder.transform(columns)
-    with triton.client() as client:
-        Deployment(triton.repository, client, "bench.server").deploy(run_folder / "model")
-    http, grpc = (triton.context.address(f"triton_{kind}") for kind in ("http", "grpc"))
-    rows: list[Row] = []
-    with mlflow_server(run_folder, base) as mlflow, fastapi_app(run_folder, base, trees) as fastapi:
-        for batch in (1, 32, 1024):
-            part = encoded[:batch]
-            frame = {name: values[:batch] for name, values in columns.items()}
-            records = [list(row) for row in zip(*frame.values(), strict=True)]
-            plans: dict[str, Plan] = {
-                "Triton, gRPC": triton_raw("grpc", grpc, "bench.server", part),
-                "Triton, HTTP": triton_raw("http", http, "bench.server", part),
-                "mlflow models serve": http_json(
-                    mlflow, "/invocations", {"dataframe_split": {"columns": list(frame), "data": records}}
-                ),
-                "FastAPI, scikit-learn": http_json(fastapi, "/predict", {"rows": part.tolist()}),
+
+def _tensor(answer: bytes) -> np.ndarray:
+    """Return the output tensor, which follows the JSON that describes it."""
+    size = json.JSONDecoder().raw_decode(answer.split(b"\x00", 1)[0].decode(errors="replace"))[0]
+    output = size["outputs"][0]
+    return np.frombuffer(answer[-output["parameters"]["binary_data_size"] :], "<f4").reshape(output["shape"])
+
+
+class PerfAnalyzer:
+    """Triton's own client, which tritonclient's wheel of the server's release has."""
+
+    def __init__(self, base: Path, rows: np.ndarray, triton: TritonProcess) -> None:
+        self._base, self._triton = base, triton
+        packages = ["tritonclient==2.51.0", "nvidia-cuda-runtime-cu12==12.9.79"]
+        self._program = install(base / "env-perf", packages, "--no-deps") / "perf_analyzer"
+        library = "usr/lib/x86_64-linux-gnu/libb64.so.0d"
+        folders = [find_program("libb64-0d", library, base / "libb64").parent]
+        folders += (base / "env-perf").glob("lib/python3*/site-packages/nvidia/cuda_runtime/lib")
+        self._environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, folders))}
+        data = [{"input__0": {"content": row, "shape": [len(row)]}} for row in rows.tolist()]
+        (base / "rows.json").write_text(json.dumps({"data": data}))
+
+    def measure(self, batch: int, clients: int) -> Iterator[Row]:
+        """Load the forest over HTTP and gRPC."""
+        assert self._triton.process is not None
+        for protocol, name in {"http": "HTTP", "grpc": "gRPC"}.items():
+            file = self._base / "perf.csv"
+            command = [self._program, "-m", MODELS[False], "-i", protocol, "-b", str(batch), "-f", file]
+            command += ["-u", self._triton.context.address(f"triton_{protocol}"), "-p", str(WINDOW_MS)]
+            command += ["--concurrency-range", str(clients), "--input-data", self._base / "rows.json"]
+            command += ["-r", "3", "-s", "999"]
+            before, asked = cpu_seconds(self._triton.process.pid), self._answered()
+            try:
+                subprocess.run(
+                    command, env=self._environment, check=True, capture_output=True, timeout=ANALYZER_SECONDS
+                )
+            except subprocess.SubprocessError as error:
+                print(f"perf_analyzer is left out: {error}", file=sys.stderr)
+                continue
+            cpu = cpu_seconds(self._triton.process.pid) - before
+            found = next(csv.DictReader(file.open()))
+            yield {
+                "server": f"Triton, {name}, perf_analyzer",
+                "requests/s": float(found["Inferences/Second"]) / batch,
+                "p50 ms": float(found["p50 latency"]) / 1000,
+                "p99 ms": float(found["p99 latency"]) / 1000,
+                "server CPU ms": 1000 * cpu / max(1, self._answered() - asked),
+                "failed": 0,
             }
-            for clients in (1, 8):
-                for server, plan in plans.items():
-                    about = {"server": server, "rows": batch, "clients": clients}
-                    rows.append(about | _figures(ask_all(plan, clients, seconds)))
-    return rows
 
+    def _answered(self) -> int:
+        import tritonclient.http
 
-def table_over_raw(triton: TritonProcess, base: Path, seconds: float) -> list[Row]:
-    """Ask the raw and the table endpoint of the same model."""
-    grpc = triton.context.address("triton_grpc")
-    encoder = Encoder.from_json(json.loads((base / "other servers/model/encoder.json").read_text()))
-    rows: list[Row] = []
-    for batch in (1, 32, 1024):
-        columns = user_rows(batch, seed=8)
-        plans = {
-            "raw": triton_raw("grpc", grpc, "bench.server", encoder.transform(columns)),
-            "table": triton_table(grpc, "bench.server", encoder, columns),
-        }
-        rows += [
-            {"endpoint": kind, "rows": batch, "clients": 1, **_figures(ask_all(plan, 1, seconds))}
-            for kind, plan in plans.items()
-        ]
-    return rows
-
-
-def _figures(asked: Asked) -> Row:
-    times = np.asarray(asked.milliseconds) if asked.milliseconds else np.array([float("nan")])
-    return {
-        "requests/s": len(asked.milliseconds) / asked.seconds,
-        "p50 ms": float(np.percentile(times, 50)),
-        "p99 ms": float(np.percentile(times, 99)),
-        "failed": asked.failed,
-    }
-
-
-def _variant(source: Path, target: Path, number: int) -> Path:
-    """Copy a model's folder so that it counts as another model."""
-    target.mkdir()
-    for file in source.iterdir():
-        (target / file.name).write_bytes(file.read_bytes())
-    about = json.loads((target / "model.json").read_text())
-    (target / "model.json").write_text(json.dumps(about | {"score": number}))
-    return target
-
-
-def _failing(number: int, source: Path, base: Path) -> dict[str, Any]:
-    """Return the arguments of a deployment that must fail, for another reason each time."""
-    kind = FAILING[number % len(FAILING)]
-    folder = _variant(source, base / f"bad{number}", 1000 + number)
-    if kind == "truncated":
-        (folder / "checkpoint.tl").write_bytes((folder / "checkpoint.tl").read_bytes()[:500])
-    elif kind == "wrong answers":
-        golden = json.loads((folder / "golden.json").read_text())
-        golden["expected"] = [row[::-1] for row in golden["expected"]]
-        (folder / "golden.json").write_text(json.dumps(golden))
-    elif kind == "wrong shape":
-        about = json.loads((folder / "model.json").read_text())
-        (folder / "model.json").write_text(json.dumps(about | {"n_features": 2}))
-    elif kind == "no encoder":
-        (folder / "encoder.json").unlink()
-    return {"folder": folder, "max_latency_ms": 1e-6 if kind == "too slow" else None}
+        with tritonclient.http.InferenceServerClient(self._triton.context.address("triton_http")) as client:
+            (about,) = client.get_inference_statistics(MODELS[False])["model_stats"]
+        return int(about["inference_stats"]["success"]["count"])
 
 
 if __name__ == "__main__":
@@ -256,12 +216,13 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument(
-        "--deployments", type=int, default=20, help="under load; one that fails and a rollback to every four"
-    )
-    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of load for each figure")
-    parser.add_argument("--trees", type=int, default=100, help="trees of the forest that is compared")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of load for each figure")
+    parser.add_argument("--quick", action="store_true", help="two batches and two numbers of clients")
     options = parser.parse_args()
-    figures = measure(options)
+    begun = time.monotonic()
+    result = measure(options)
+    for name, value in result["about"].items():
+        print(f"{name}: {value}")
+    print(f"{time.monotonic() - begun:.0f} s")
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
