@@ -95,6 +95,9 @@ class ProcessSettings(Variables):
         "",
         "path of a `tritonserver` with NVIDIA's FIL backend, for the embedded platform",
     )
+    triton_options: str = _variable(
+        "", "further options of the embedded platform's Triton, separated by spaces as in a shell"
+    )
     inference_log: str = _variable(
         "", "set for Triton: folder for sampled requests; without it, Triton logs no requests"
     )

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -137,6 +138,7 @@ def _has_shared_library() -> bool:
 PORTS = ("triton_http", "triton_grpc", "triton_metrics")
 
 SERVER_VARIABLE = ProcessSettings.variable("triton_server")
+OPTIONS_VARIABLE = ProcessSettings.variable("triton_options")
 USUAL_PLACE = "/opt/tritonserver/bin/tritonserver"
 FIL_LIBRARY = "fil/libtriton_fil.so"
 
@@ -253,6 +255,7 @@ def triton_service(context: Context, server: TritonServer) -> Service:
             str(server.program),
             "--disable-auto-complete-config",
             *(f"--{name}={value}" for name, value in options.items()),
+            *shlex.split(os.environ.get(OPTIONS_VARIABLE, "")),
         ],
         folder=make_private_folder(context.state / "triton"),
         environment={**server.environment, INFERENCE_LOG: str(make_private_folder(context.inference_log))},

@@ -118,6 +118,15 @@ class TritonClient:
             raise
         return tuple(sorted(int(version) for version in about.get("versions", ())))
 
+    def ready(self, name: str) -> bool:
+        """Return whether a model answers requests, as ``/v2/models/NAME/ready`` does over HTTP.
+
+        Raises:
+            ServingError: the server itself does not answer.
+        """
+        with self._answering("grpc", f"report the state of {name}"):
+            return bool(self._grpc.is_model_ready(name, client_timeout=self.timeout))
+
     def config(self, name: str) -> dict[str, Any]:
         """Return a loaded model's configuration, completed by Triton.
 

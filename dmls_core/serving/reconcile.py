@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.serving.deployment import Deployment
-from dmls_core.serving.model_config import CANDIDATE, CONFIG_FILE
+from dmls_core.serving.model_config import CANDIDATE, CONFIG_FILE, table_name
 from dmls_core.serving.verification import GoldenRows
 
 ABANDONED = timedelta(hours=6)
@@ -61,6 +61,8 @@ def differences(deployment: Deployment, version: int) -> str:
         if served != (version,):
             what = f"version {served[-1]}" if served else "no version"
             found.append(f"Triton at {client.addresses['http']} served {what}")
+        elif not client.ready(table_name(deployment.model)):
+            found.append(f"Triton at {client.addresses['http']} did not serve the table endpoint")
     configured = deployment.repository.serving(deployment.model)
     if configured != version:
         found.append(f"version {configured} was configured" if configured else "no version was configured")

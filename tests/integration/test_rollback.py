@@ -69,6 +69,13 @@ def test_a_rollback_moves_triton_and_mlflow_together_and_fixes_differences(serve
     assert find_champion(mlflow_uri, NAME).version == 1
     assert f'dmls_rollbacks_total{{job="{JOB}",team="lab"}} 1.0\n' in metrics(tmp_path)
 
+    served.unload(f"{NAME}.table")
+    check = own_check()
+    assert f"does not serve the table endpoint of {NAME}" in check.message
+    assert f"dmls rollback lab/{JOB} --to 1" in check.hint
+    assert CliRunner().invoke(app, ["rollback", f"lab/{JOB}", "--to", "1"]).exit_code == 0
+    assert served.ready(f"{NAME}.table")
+
     promote(mlflow_uri, NAME, 2)  # by hand, on MLflow's page
     check = own_check()
     assert check.state == "broken"

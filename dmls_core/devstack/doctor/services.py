@@ -175,6 +175,7 @@ def check_served_versions(settings: Settings) -> list[Check]:
     if not (settings.mlflow_uri and settings.triton_http and settings.triton_grpc):
         return []
     from dmls_core.serving import triton_servers
+    from dmls_core.serving.model_config import table_name
     from dmls_core.tracking.registry import champions
 
     found = []
@@ -183,8 +184,12 @@ def check_served_versions(settings: Settings) -> list[Check]:
         with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
             for client in servers:
                 for model, version in wanted.items():
-                    if version is not None and (served := client.versions(model)) != (version,):
+                    if version is None:
+                        continue
+                    if (served := client.versions(model)) != (version,):
                         found.append(_disagreement(client.addresses["http"], model, version, served))
+                    elif not client.ready(table_name(model)):
+                        found.append(_no_table(client.addresses["http"], model, version))
     except DmlsError as error:
         return [Check(SERVED, "broken", str(error), "fix MLflow and Triton first")]
     return found or [Check(SERVED, "ok", f"Triton serves the champion of each of {len(wanted)} models")]
@@ -202,6 +207,12 @@ def _disagreement(address: str, model: str, version: int, served: tuple[int, ...
         f"{model}: MLflow's champion is version {version} in Triton, {address} serves {now}",
         hint,
     )
+
+
+def _no_table(address: str, model: str, version: int) -> Check:
+    job = model.replace(".", "/", 1)
+    hint = f"`dmls rollback {job} --to {version}` loads it"
+    return Check(SERVED, "broken", f"{address} does not serve the table endpoint of {model}", hint)
 
 
 STUDY_CHECK = f"connection {STUDY_CONNECTION}"

@@ -48,6 +48,9 @@ class PlayedTriton:
     def versions(self, name: str) -> tuple[int, ...]:
         return (self.served[name],) if name in self.served else ()
 
+    def ready(self, name):
+        return name in self.served
+
     def config(self, name):
         return {"name": name, "runtime": "model.py"}
 

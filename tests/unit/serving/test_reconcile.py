@@ -52,6 +52,13 @@ def test_a_server_that_lost_the_model_loads_it_again(repository, two):
     assert two[1].served[f"{NAME}.table"] == 1
 
 
+def test_a_server_that_lost_the_table_endpoint_loads_it_again(repository, two):
+    two[1].unload(f"{NAME}.table")
+    found = reconcile(Deployment(repository, two, NAME), champion(2))
+    assert found == "Triton at other:8000 did not serve the table endpoint"
+    assert two[1].ready(f"{NAME}.table")
+
+
 def test_an_alias_that_was_moved_by_hand_is_followed(repository, two):
     wrong = reconcile(Deployment(repository, two, NAME), champion(1))
     assert "Triton at triton:8000 served version 2" in wrong
