@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from dmls_core.data.sources import content_hash
 from dmls_core.evaluate import Diagnostics, Evidence, HoldoutScores, diagnose, score_holdout
-from dmls_core.evaluate.report import render_report
+from dmls_core.evaluate.insight import describe_insight
+from dmls_core.evaluate.report import render_report, search_insight
 from dmls_core.hardware import trim_heap
 from dmls_core.models.engines import Fitted
 from dmls_core.models.engines.base import TREELITE
@@ -93,7 +95,7 @@ def run_pipeline(
             result["compact"] = compact
         result["comparison"] = compare_with_champion(spec, data, served, champion)
     with progress.phase("report"):
-        insight = examine_model(spec, data, task, fitted, served, result)
+        evidence, insight = examine_model(spec, data, task, fitted, served, result)
         if engine.export_format == TREELITE:
             result["size"] = describe_size(data, task, spec.search.metric, model_folder)
     for warning in insight.warnings:
@@ -101,6 +103,7 @@ def run_pipeline(
     progress.seconds["validate"] = validation.finish()
     write_card(model_folder, result, spec.as_json())
     write_report(job.out / layout.REPORT, result | {"seconds": progress.rounded()}, spec, outcome, insight)
+    write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)
     result["artifacts"] = folder.upload(job.out)
     result["seconds"] = progress.rounded()
     result = folder.finish(result)
@@ -146,7 +149,7 @@ def compact_fitted(
 
 def examine_model(
     spec: Spec, data: Prepared, task: SearchTask, fitted: Fitted, served: NDArray[Any], result: dict[str, Any]
-) -> Diagnostics:
+) -> tuple[Evidence, Diagnostics]:
     """Measure how reliable the score is and which features it depends on.
 
     ``served`` holds the predictions of the written files for the held-out rows. The function adds
@@ -177,7 +180,22 @@ def examine_model(
     result["holdout"]["interval"] = list(insight.interval) if insight.interval else None
     result["permutation"] = {name: mean for name, (mean, _) in insight.permutation.items()}
     result["warnings"] = [*data.warnings, *insight.warnings]
-    return insight
+    return evidence, insight
+
+
+def write_insight(
+    file: Path,
+    result: Mapping[str, Any],
+    data: Prepared,
+    spec: Spec,
+    outcome: SearchOutcome,
+    evidence: Evidence,
+    insight: Diagnostics,
+) -> None:
+    """Write ``insight.json``."""
+    found = describe_insight(evidence, insight, data.encoder, spec.columns.sensitive)
+    found["search"] = search_insight(result, spec.as_json(), [trial.as_json() for trial in outcome.trials])
+    file.write_text(json.dumps(found, allow_nan=False), encoding="utf-8")
 
 
 def write_report(

@@ -266,7 +266,7 @@ def test_pages_in_a_browser(
         ("/", "demo/iris"),
         (JOB, "Leaderboard"),
         (f"{JOB}/runs", "Compare"),
-        (f"{JOB}/runs/{run}", "Best parameters"),
+        (f"{JOB}/runs/{run}", "Tuned parameters"),
         (f"{JOB}/versions", "Version 1"),
         (f"{JOB}/history", "approved the model"),
         ("/platform", "dmls_cpu"),

@@ -110,6 +110,7 @@ def check_answers(out: Path) -> None:
         "model/encoder.json",
         "model/golden.json",
         "model/model.json",
+        "insight.json",
         "report.html",
         "validation/validation.json",
     }

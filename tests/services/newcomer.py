@@ -107,12 +107,10 @@ class Newcomer:
         self.look("trained")
 
     def read_report(self) -> str:
-        """Look at the report on the job's page, then by itself, and return its text."""
-        frame = self.page.frame_locator("iframe[title='Report of the run']")
-        self.page.locator(".report").scroll_into_view_if_needed()
-        frame.locator("h1").first.wait_for()
+        """Read the result on the job's page, then open the report, and return its text."""
+        self.page.get_by_role("heading", name="How good is it?").wait_for()
         job = self.page.url
-        self.page.get_by_role("link", name="Open full page").click()
+        self.page.get_by_role("link", name="Full report").click()
         self.page.wait_for_url("**/report")
         self.look("report")
         text = self.page.locator("body").inner_text()

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from dmls_core.evaluate.report.page import render_report
+from dmls_core.evaluate.report.search_section import search_insight
 
-__all__ = ["render_report"]
+__all__ = ["render_report", "search_insight"]

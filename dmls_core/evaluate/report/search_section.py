@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import pstdev
 from typing import Any
 
 from dmls_core.evaluate.report import search_figures
-from dmls_core.evaluate.report.comparable_trials import LENGTH, comparable_trials, hyperparameter_importances
+from dmls_core.evaluate.report.comparable_trials import (
+    LENGTH,
+    ComparableTrials,
+    comparable_trials,
+    hyperparameter_importances,
+)
 from dmls_core.evaluate.report.figures import Figures
 from dmls_core.html import Table
 from dmls_core.html.formats import Formatted, decimals, number, setting
@@ -181,33 +187,77 @@ def _all_settings(trial: Trial) -> str:
     return ", ".join(f"{name} {setting(value)}" for name, value in trial["params"].items())
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """One model's trials on equal terms: searched ``names``, the most important first."""
+
+    trials: ComparableTrials
+    names: list[str]
+    logs: frozenset[str]
+    importances: dict[str, float]
+
+
+def _compare_trials(
+    result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial], model: str
+) -> _Compared:
+    logs = frozenset(name for name, space in _spaces(spec, model).items() if space.get("log"))
+    compared = comparable_trials(trials, result["direction"], forests=_is_forest(model))
+    names = list(dict.fromkeys(name for trial in compared.trials for name in trial["params"]))
+    names = [name for name in names if all(name in trial["params"] for trial in compared.trials)]
+    names = [name for name in names if len({repr(trial["params"][name]) for trial in compared.settings}) > 1]
+    shares = hyperparameter_importances(compared.settings, names, logs, result["direction"])
+    names.sort(key=lambda name: -shares.get(name, 0.0))
+    return _Compared(compared, names, logs, shares)
+
+
+def search_insight(
+    result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial]
+) -> list[dict[str, Any]]:
+    """Return, for each model, the importance of its hyperparameters and its trials on equal terms."""
+    scored = [trial for trial in trials if trial["value"] is not None]
+    found = []
+    for model in dict.fromkeys(_model(trial, result) for trial in scored):
+        own = [trial for trial in scored if _model(trial, result) == model]
+        compared = _compare_trials(result, spec, own, model)
+        descending = result["direction"] == "maximize"
+        ordered = sorted(compared.trials.trials, key=lambda trial: trial["value"], reverse=descending)
+        kept = [
+            {"number": trial["number"], "value": trial["value"], "params": dict(trial["params"])}
+            for trial in ordered[:MAX_LEADERBOARD]
+        ]
+        found.append(
+            {
+                "model": model,
+                "note": compared.trials.note,
+                "names": compared.names,
+                "logs": sorted(compared.logs),
+                "importances": compared.importances,
+                "trials": kept,
+            }
+        )
+    return found
+
+
 def _model_content(
     figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], scored: Sequence[Trial], model: str
 ) -> dict[str, Any]:
     metric, direction, spaces = result["metric"], result["direction"], _spaces(spec, model)
-    logs = frozenset(name for name, space in spaces.items() if space.get("log"))
     trials = [trial for trial in scored if _model(trial, result) == model]
     better = max if direction == "maximize" else min
     complete = [trial for trial in trials if trial.get("state") != "pruned"]
     best = better(complete or trials, key=lambda trial: trial["value"])
     smallest = spaces.get(LENGTH, {}).get("min", 0)
     surface = search_figures.surface(figures, best, metric, direction, smallest)
-    compared = comparable_trials(trials, direction, forests=_is_forest(model))
-    shown, settings = compared.trials, compared.settings
-    names = list(dict.fromkeys(name for trial in shown for name in trial["params"]))
-    names = [name for name in names if all(name in trial["params"] for trial in shown)]
-    names = [name for name in names if len({repr(trial["params"][name]) for trial in settings}) > 1]
-    shares = hyperparameter_importances(settings, names, logs, direction)
-    names.sort(key=lambda name: -shares.get(name, 0.0))
-    overview = [search_figures.importances(figures, shares, compared.note)] if shares else []
+    compared = _compare_trials(result, spec, trials, model)
+    shown, settings, note = compared.trials.trials, compared.trials.settings, compared.trials.note
+    names, logs, shares = compared.names, compared.logs, compared.importances
+    overview = [search_figures.importances(figures, shares, note)] if shares else []
     drawn = bool(names) and len(shown) > 2
     return {
         "name": model,
         "overview": [*overview, *([surface] if surface else [])],
-        "note": compared.note,
-        "parallel": search_figures.parallel(
-            figures, shown, names, logs, metric, direction, note=compared.note
-        )
+        "note": note,
+        "parallel": search_figures.parallel(figures, shown, names, logs, metric, direction, note=note)
         if drawn
         else None,
         "slices": search_figures.slices(figures, settings, names, logs, metric) if drawn else [],

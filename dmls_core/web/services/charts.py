@@ -42,14 +42,15 @@ class TrialChart:
     """The optimization history of a search.
 
     Attributes:
-        dots: (x, y, label, whether it is the best) of each trial with a score.
+        dots: (x, y, label, kind: ``best``, ``pruned`` or empty) of each trial with a score. The score of a
+            pruned trial is not comparable, so its dot is below the axis of scores.
         best: points of the line of the best score so far.
         ticks: (y, label) on the axis of scores.
         numbers: (x, label) on the axis of trials.
         label: description for screen readers.
     """
 
-    dots: tuple[tuple[float, float, str, bool], ...]
+    dots: tuple[tuple[float, float, str, str], ...]
     best: str
     ticks: tuple[tuple[float, str], ...]
     numbers: tuple[tuple[float, str], ...]
@@ -57,14 +58,20 @@ class TrialChart:
 
 
 def rank_trials(trials: Sequence[Mapping[str, Any]], direction: str) -> list[Mapping[str, Any]]:
-    """Return the trials, best first; pruned ones after complete ones, failed ones last."""
+    """Return the trials on equal terms: complete ones by score, then pruned ones, then failed ones.
+
+    Pruned trials with less training rank below those with more. Among trials that were pruned at the same
+    step, the score at that step decides.
+    """
     sign = -1 if direction == "maximize" else 1
     order = {"complete": 0, "pruned": 1}
 
-    def key(trial: Mapping[str, Any]) -> tuple[int, float, int]:
-        value = trial.get("value")
-        state = order.get(str(trial.get("state")), 2)
-        return (state if value is not None else 3, sign * (value or 0.0), int(trial["number"]))
+    def key(trial: Mapping[str, Any]) -> tuple[int, int, float, int]:
+        value, at_step, number = trial.get("value"), trial.get("step_score"), int(trial["number"])
+        state = order.get(str(trial.get("state")), 2) if value is not None else 3
+        if state == 1 and at_step is not None:
+            return state, -(trial.get("steps") or 0), sign * at_step, number
+        return state, 0, sign * (value or 0.0), number
 
     return sorted(trials, key=key)
 
@@ -74,7 +81,8 @@ def trial_chart(trials: Sequence[Mapping[str, Any]], direction: str) -> TrialCha
     scored = [trial for trial in trials if trial.get("value") is not None]
     if len(scored) < 2:
         return None
-    values = [float(trial["value"]) for trial in scored]
+    ranked = [trial for trial in scored if trial.get("state") == "complete"] or scored
+    values = [float(trial["value"]) for trial in ranked]
     low, high = min(values), max(values)
     margin = (high - low) * 0.05 or 0.01
     low, high = low - margin, high + margin
@@ -94,17 +102,19 @@ def trial_chart(trials: Sequence[Mapping[str, Any]], direction: str) -> TrialCha
         dots=tuple(
             (
                 x(int(trial["number"])),
-                y(float(trial["value"])),
-                f"trial {trial['number']}: {float(trial['value']):.4f}",
-                trial is best_trial,
+                y(float(trial["value"])) if trial in ranked else HEIGHT - BOTTOM,
+                f"trial {trial['number']}: "
+                + (f"{float(trial['value']):.4f}" if trial in ranked else "pruned"),
+                "best" if trial is best_trial else "" if trial in ranked else "pruned",
             )
             for trial in scored
         ),
         best=" ".join(f"{px},{py}" for px, py in steps),
         ticks=tuple((y(value), f"{value:.4g}") for value in ticks),
         numbers=tuple((x(number), str(number)) for number in sorted({0, last // 2, last})),
-        label=f"Scores of {len(scored)} trials, from {min(values):.4g} to {max(values):.4g}; the best is "
-        f"trial {best_trial['number']}",
+        label=f"Scores of {len(ranked)} trials, from {min(values):.4g} to {max(values):.4g}; the best is "
+        f"trial {best_trial['number']}"
+        + (f"; {len(scored) - len(ranked)} pruned" if len(scored) > len(ranked) else ""),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -37,8 +37,10 @@ RUNNER = "runner.json"
 PAGES = {"report": layout.REPORT, "validation": layout.DATA_DOCS}
 """Pages in a run's folder, by their name in the API."""
 
-TRIAL_FIELDS = ("number", "state", "model", "engine", "params", "value", "seconds", "same_as", "message")
-"""Fields of a trial that the page shows; score surfaces and intermediate values stay in the report."""
+TRIAL_FIELDS = (
+    "number", "state", "model", "engine", "params", "value", "seconds", "same_as", "message", "steps",
+)  # fmt: skip
+"""Fields of a trial that the page shows, and the score at its last step; all others stay in the report."""
 
 _trials: OrderedDict[str, dict[str, tuple[str, dict[str, Any]]]] = OrderedDict()
 _lock = Lock()
@@ -49,6 +51,7 @@ class Run:
     """One run of a job's DAG.
 
     Attributes:
+        name: what people call it: the job's version, the time, and what was changed for this run.
         kind: ``scheduled``, ``manual``, or ``backfill``.
         asked_by: user who started it by hand; ``changes`` are theirs, for this run.
         version: version of the job.
@@ -78,6 +81,7 @@ class Run:
     mlflow: str = ""
     engine: str = ""
     trainers: int | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,9 @@ class RunDetails(BaseModel):
     )
     trials: list[dict[str, Any]]
     result: dict[str, Any] | None
+    insight: dict[str, Any] | None = Field(
+        description="Baseline, examples of errors, worst segments, and trials on equal terms."
+    )
     error: dict[str, Any] | None
     runner: dict[str, Any] | None
     has_report: bool
@@ -138,6 +145,7 @@ def read_run_details(session: Session, store: Store, team: str, name: str, run_i
         seconds_left=files.seconds_left,
         trials=files.trials,
         result=files.result,
+        insight=files.insight,
         error=files.error if not files.result else None,
         runner=files.runner,
         has_report=files.has_report,
@@ -215,7 +223,26 @@ def _run(team: str, name: str, row: DagRun, results: Results) -> Run:
         mlflow=registered.get("url", ""),
         engine=plan.get("engine", ""),
         trainers=plan.get("trainers"),
+        name=run_name(record.version if record else None, row.start_date, interval, changes),
     )
+
+
+def run_name(
+    version: int | None,
+    started: datetime | None,
+    interval: Sequence[str] | None,
+    changes: Mapping[str, Any],
+) -> str:
+    """Return what people call a run, such as ``version 2, 22 Nov 2026 10:10:08 UTC (seed 11)``."""
+    parts = [f"version {version}"] if version else []
+    parts.append(f"{started.astimezone(UTC):%d %b %Y %H:%M:%S} UTC" if started else "not started")
+    if interval:
+        parts.append(f"data of {interval[0][:10]} to {interval[1][:10]}")
+    changed = ", ".join(
+        f"{key} {value if isinstance(value, int | float | str) else json.dumps(value)}"
+        for key, value in changes.items()
+    )
+    return ", ".join(parts) + (f" ({changed})" if changed else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +251,7 @@ class RunFiles:
 
     progress: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
+    insight: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     runner: dict[str, Any] | None = None
     trials: list[dict[str, Any]] = field(default_factory=list)
@@ -245,13 +273,14 @@ def read_run_files(store: Store, team: str, name: str, run_key: str | None) -> R
     if run_key is None:
         return RunFiles()
     folder = layout.run_folder(team, name, run_key)
-    names = (layout.PROGRESS, layout.RESULT, layout.ERROR, RUNNER)
+    names = (layout.PROGRESS, layout.RESULT, layout.INSIGHT, layout.ERROR, RUNNER)
     with ThreadPoolExecutor(THREADS) as threads:
         report, validation = (threads.submit(store.head, folder + file) for file in PAGES.values())
-        progress, result, error, runner = threads.map(lambda file: read_json(store, folder + file), names)
+        found = list(threads.map(lambda file: read_json(store, folder + file), names))
+        progress, result, insight, error, runner = found
         trials = _read_trials(store, folder, threads)
         pages = {"has_report": report.result() is not None, "has_validation": validation.result() is not None}
-        return RunFiles(progress, result, error, runner, trials, **pages)
+        return RunFiles(progress, result, insight, error, runner, trials, **pages)
 
 
 def read_json(store: Store, key: str) -> dict[str, Any] | None:
@@ -261,6 +290,12 @@ def read_json(store: Store, key: str) -> dict[str, Any] | None:
     except (ObjectMissingError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def shown_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``TRIAL_FIELDS`` of a trial's file, and ``step_score``, by which pruned trials compare."""
+    steps = trial.get("intermediate_values") or [None]
+    return {name: trial.get(name) for name in TRIAL_FIELDS} | {"step_score": steps[-1]}
 
 
 def _read_trials(store: Store, folder: str, threads: ThreadPoolExecutor) -> list[dict[str, Any]]:
@@ -274,7 +309,7 @@ def _read_trials(store: Store, folder: str, threads: ThreadPoolExecutor) -> list
 
     for info, trial in zip(changed, threads.map(read, changed), strict=True):
         if trial:
-            known[info.key] = (info.etag, {name: trial.get(name) for name in TRIAL_FIELDS})
+            known[info.key] = (info.etag, shown_trial(trial))
     with _lock:
         _trials[folder] = known
         _trials.move_to_end(folder)

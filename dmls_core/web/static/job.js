@@ -14,6 +14,7 @@ async function refresh() {
   if (!response?.ok) return;
   const fresh = document.createElement("div");
   fresh.innerHTML = await response.text();
+  if (fresh.querySelector("[data-finished]") && !live.querySelector("[data-finished]")) return location.reload();
   const before = live.querySelector("#log");
   const after = fresh.querySelector("#log");
   if (before && after && before.dataset.run === after.dataset.run) {
@@ -53,7 +54,7 @@ async function refreshState() {
 }
 
 async function readLog() {
-  const log = live?.querySelector("#log");
+  const log = document.getElementById("log");
   if (!log?.open) return;
   const box = log.querySelector("pre");
   const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 8;
@@ -70,7 +71,7 @@ async function readLog() {
 }
 
 if (live) {
-  live.addEventListener("toggle", readLog, true);
+  document.addEventListener("toggle", readLog, true);
   readLog();
   refreshState();
   poll(refresh, 2.5);

@@ -34,11 +34,25 @@ def test_trials_are_ranked_best_first_and_pruned_and_failed_ones_last():
     assert [found["number"] for found in rank_trials(trials, "minimize")] == [0, 3, 1, 2]
 
 
+def test_pruned_trials_rank_by_how_far_they_got_and_then_by_the_score_at_that_step():
+    trials = [
+        trial(0, 0.95, "pruned") | {"steps": 24, "step_score": 0.9},
+        trial(1, 0.6, "pruned") | {"steps": 50, "step_score": 0.6},
+        trial(2, 0.5, "pruned") | {"steps": 50, "step_score": 0.7},
+        trial(3, 0.4),
+    ]
+    assert [found["number"] for found in rank_trials(trials, "maximize")] == [3, 2, 1, 0]
+
+
 @pytest.mark.parametrize(("direction", "best"), [("maximize", 2), ("minimize", 1)])
 def test_the_chart_marks_the_best_finished_trial(direction: str, best: int):
     found = trial_chart([trial(0, 0.5), trial(1, 0.3), trial(2, 0.8), trial(3, 0.9, "pruned")], direction)
     assert found is not None
-    assert [label.split(":")[0] for *_, label, marked in found.dots if marked] == [f"trial {best}"]
+    assert [label.split(":")[0] for *_, label, kind in found.dots if kind == "best"] == [f"trial {best}"]
+    # A pruned trial has no comparable score: it stands below the scores.
+    (pruned,) = (dot for dot in found.dots if dot[3] == "pruned")
+    assert pruned[1] > max(y for _, y, _, kind in found.dots if kind != "pruned")
+    assert pruned[2] == "trial 3: pruned"
     assert f"the best is trial {best}" in found.label
 
 
