@@ -11,7 +11,10 @@ from dmls_core.serving.model_config import CANDIDATE, CONFIG_FILE, table_name
 from dmls_core.serving.verification import GoldenRows
 
 ABANDONED = timedelta(hours=6)
-"""Age from which a candidate counts as abandoned: publishers verify theirs within minutes."""
+"""Age from which a candidate counts as abandoned.
+
+Publishers verify theirs within minutes, but ``promote`` may wait for a slot or be cleared by a person.
+"""
 
 
 def reconcile(deployment: Deployment, champion: Callable[[], int | None]) -> str:

@@ -2,12 +2,13 @@
 
 A server that a model crashed must not load that model again: candidates are left out, and so are forests
 whose file has changed. A version that was being deployed when the server ended is replaced by the verified
-one before.
+one before. ``python -m dmls_core.serving.startup FOLDER`` prints the arguments for a server of your own.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 
 from dmls_core.errors import DmlsError
 from dmls_core.serving.locks import BusyError
@@ -72,3 +73,8 @@ def _parts_to_load(repository: Repository, name: str, there: list[str]) -> list[
         except DmlsError as error:
             log.warning("%s%s is not loaded: %s", name, CHALLENGER, error)
     return parts
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
+    sys.stdout.writelines(f"{argument}\n" for argument in load_arguments(sys.argv[1]))

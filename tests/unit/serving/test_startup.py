@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -26,6 +28,16 @@ def test_served_models_and_models_of_others_are_loaded(served, repository):
     (repository.root / "no_model").mkdir()
     arguments = load_arguments(str(repository.root))
     assert arguments == [f"--load-model={name}" for name in (*BOTH, "theirs")]
+
+
+def test_a_command_prints_the_arguments_for_another_server(served, repository):
+    (repository.root / "theirs").mkdir()
+    (repository.root / "theirs/config.pbtxt").write_text('backend: "onnxruntime"')
+    (repository.root / NAME / "2" / "checkpoint.tl").write_bytes(b"B")
+    command = [sys.executable, "-m", "dmls_core.serving.startup", str(repository.root)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "--load-model=theirs\n"
+    assert done.stderr.startswith("lab.iris is not loaded: ")
 
 
 def test_a_candidate_is_not_loaded(served, repository, tmp_path):
