@@ -27,7 +27,6 @@ from dmls_core.web.services import open_store
 from dmls_core.web.services.charts import rank_trials, trial_chart
 from dmls_core.web.services.job_details import (
     JobDetails,
-    compare_runs,
     describe_event,
     read_events,
     read_job,
@@ -36,6 +35,7 @@ from dmls_core.web.services.job_details import (
 from dmls_core.web.services.job_index import JobQuery, Page, find_jobs, job_index
 from dmls_core.web.services.platform_overview import read_platform
 from dmls_core.web.services.result_view import describe_result
+from dmls_core.web.services.run_comparison import compare_runs
 from dmls_core.web.services.runs import RunDetails, read_run_details, read_runs
 from dmls_core.web.templating import STATIC, base_path, render
 

@@ -267,6 +267,7 @@ def test_pages_in_a_browser(
         (JOB, "Leaderboard"),
         (f"{JOB}/runs", "Compare"),
         (f"{JOB}/runs/{run}", "Tuned parameters"),
+        (f"{JOB}/try", "sepal_length"),
         (f"{JOB}/versions", "Version 1"),
         (f"{JOB}/history", "approved the model"),
         ("/platform", "dmls_cpu"),

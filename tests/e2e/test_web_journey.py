@@ -113,6 +113,13 @@ def test_from_a_csv_to_an_answer_and_back_without_writing_a_line(
     newcomer.run_again(seed=11)
     newcomer.deploy(version=2)
     newcomer.roll_back(1)
+    page.get_by_role("link", name="Runs", exact=True).click()
+    for run in page.get_by_role("checkbox").all():
+        run.check()
+    page.get_by_role("button", name="Compare selected runs").click()
+    page.get_by_role("heading", name="Which one is better?").wait_for()
+    assert serious(page) == []
+    expect(page.get_by_role("columnheader", name="Version 1,").first).to_contain_text("seed 11")
     champion = platform.champion("web.iris")
     assert champion["tags"]["dmls.triton_version"] == "1"
     assert "admin on the DMLS page" in json.dumps(champion["tags"])
@@ -169,7 +176,8 @@ def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: Platf
     url = platform.settings["airflow_url"].rstrip("/") + "/dmls/api/v1"
     headers = {"Authorization": f"Bearer {viewer_token(demo)}"}
     with httpx.Client(base_url=url, headers=headers, timeout=120) as viewer:
-        answer = viewer.post("/jobs/demo/iris/predict", json={"row": SETOSA})
+        answer = viewer.post("/jobs/demo/iris/predict", json={"row": SETOSA | {"petal_width": "-5"}})
+        partial = viewer.post("/jobs/demo/iris/predict", json={"row": {"sepal_length": "5.0", "size": 3}})
         refused = [
             viewer.get("/drops/web/theirs"),
             viewer.post("/drops/web/theirs/uploads", params={"file": "a.csv", "size": 1}),
@@ -177,6 +185,12 @@ def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: Platf
         ]
 
     assert answer.json()["prediction"] == "setosa"
+    assert [found["column"] for found in answer.json()["warnings"]] == ["petal_width"]
+    assert partial.status_code == 422
+    assert {issue["message"] for issue in partial.json()["problems"]} >= {
+        "column 'petal_width' is absent",
+        "the model has no column 'size'",
+    }
     assert [found.status_code for found in refused] == [403] * 3
     assert platform.keys("incoming/web/theirs/") == []
 

@@ -153,7 +153,7 @@ class Newcomer:
         for column, value in row.items():
             self.page.get_by_label(column, exact=True).fill(value)
         self.page.get_by_role("button", name="Predict").click()
-        self.page.locator("#prediction").wait_for()
+        self.page.locator("#answer[aria-busy='false'] #prediction").wait_for()
         self.look("try")
         return self.page.locator("#prediction").inner_text()
 

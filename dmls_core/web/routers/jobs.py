@@ -27,15 +27,14 @@ from dmls_core.web.dependencies import (
 from dmls_core.web.services import open_store
 from dmls_core.web.services.airflow_api import read_log_tail
 from dmls_core.web.services.job_details import (
-    Comparison,
     JobDetails,
     JobVersion,
-    compare_runs,
     read_events,
     read_job,
     read_versions,
 )
 from dmls_core.web.services.job_index import find_jobs
+from dmls_core.web.services.run_comparison import Comparison, compare_runs
 from dmls_core.web.services.runs import (
     MAX_RUNS,
     PAGES,

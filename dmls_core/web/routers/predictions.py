@@ -32,7 +32,10 @@ def show_signature(caller: JobViewer) -> Signature:
 
 @router.post("/jobs/{team}/{name}/predict", summary="Predict one row")
 def predict(caller: JobViewer, body: Row) -> Prediction:
-    """Return the live endpoint's prediction for one row, and the same request with curl and in Python."""
+    """Return the live endpoint's prediction for one row, and the same request in several languages.
+
+    Every column must be present; null is a missing value. Values outside of training are listed as warnings.
+    """
     return predictions.predict_row(caller.team, caller.name, body.row)
 
 

@@ -16,7 +16,7 @@ from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 from dmls_core.web.services.job_index import job_index
-from dmls_core.web.services.runs import Run, read_json, read_run, read_run_files
+from dmls_core.web.services.runs import read_json
 
 
 class Rights(BaseModel):
@@ -148,45 +148,6 @@ def _document(registry: Registry, version: JobRecord) -> dict[str, Any]:
     """Return what versions are compared by: the spec, and the data files by name."""
     data = {item.key.rpartition("/")[2]: f"{item.size:,} bytes, ETag {item.etag}" for item in version.data}
     return {**registry.spec(version.spec_sha256), "data file": data}
-
-
-class ComparisonRow(BaseModel):
-    """One key, with its value in each run."""
-
-    key: str
-    values: list[Any]
-
-
-class Comparison(BaseModel):
-    """Runs side by side."""
-
-    runs: list[Run]
-    scores: list[ComparisonRow] = Field(description="All metrics on the holdout.")
-    differences: list[ComparisonRow] = Field(description="Parameters, data, and versions that differ.")
-
-
-def compare_runs(session: Session, store: Store, team: str, name: str, run_ids: list[str]) -> Comparison:
-    """Return the scores of runs and what differs between them; raise ``NotFoundError`` for an unknown run."""
-    runs = [read_run(session, team, name, run_id) for run_id in run_ids]
-    results = [read_run_files(store, team, name, run.run_key).result or {} for run in runs]
-    metrics = [result.get("holdout", {}).get("metrics", {}) for result in results]
-    documents = [
-        {
-            "version": run.version,
-            "interval": " to ".join(run.interval) if run.interval else None,
-            **{key: result.get(key) for key in ("model", "engine", "n_trials", "seed")},
-            "parameters": result.get("best_params", {}),
-            "data": {key: result.get("data", {}).get(key) for key in ("rows", "hash")},
-            "versions": result.get("versions", {}),
-        }
-        for run, result in zip(runs, results, strict=True)
-    ]
-    names = sorted(set().union(*metrics))
-    return Comparison(
-        runs=runs,
-        scores=[ComparisonRow(key=name, values=[found.get(name) for found in metrics]) for name in names],
-        differences=[ComparisonRow(key=row.key, values=list(row.values)) for row in differences(*documents)],
-    )
 
 
 class Difference(NamedTuple):

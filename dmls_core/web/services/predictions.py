@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
-import shlex
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.airflow.settings import airflow_settings, open_repository
-from dmls_core.data.encoder import CategoryFeature, Encoder, number
-from dmls_core.errors import NotFoundError, UserError
+from dmls_core.data.encoder import (
+    CategoryFeature,
+    Encoder,
+    NumberFeature,
+    category_text,
+    is_missing,
+    number,
+)
+from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import layout
+from dmls_core.web.services.snippets import Snippet, make_snippets
 
 if TYPE_CHECKING:
     from dmls_core.serving import Repository
 
 
 SECONDS = 20.0
+MAX_NAMES = 20
+MAX_SHOWN = 60
 
 Value = str | int | float | bool | None
 
@@ -58,6 +69,13 @@ class LabelProbability(BaseModel):
     probability: float
 
 
+class Remark(BaseModel):
+    """What is special about a column's value."""
+
+    column: str
+    message: str
+
+
 class Prediction(BaseModel):
     """Prediction for one row."""
 
@@ -66,8 +84,11 @@ class Prediction(BaseModel):
     target: str
     version: int = Field(description="Version that Triton serves.")
     milliseconds: float = Field(description="Response time of the endpoint.")
+    warnings: list[Remark] = Field(description="Values that do not occur in the training data.")
+    imputed: list[Remark] = Field(description="Missing values, and what the model uses instead.")
     curl: str = Field(description="The same request with curl.")
     python: str = Field(description="The same request in Python.")
+    snippets: list[Snippet] = Field(description="The same request in other languages, too.")
 
 
 def read_signature(team: str, name: str) -> Signature:
@@ -96,21 +117,30 @@ def read_signature(team: str, name: str) -> Signature:
 
 
 def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
-    """Return the live endpoint's prediction for one row; absent columns count as missing values."""
+    """Return the live endpoint's prediction for one row, with a warning for each value outside of training.
+
+    A column whose value is null counts as missing. Raise ``DataError`` if a column is absent or unknown.
+    """
     from dmls_core.serving import connect
     from dmls_core.serving.client import split_addresses
     from dmls_core.serving.served_model import PREDICTION, PROBABILITY
 
     settings = airflow_settings()
     model = layout.model_name(team, name)
-    version, encoder = _served(open_repository(settings), model)
-    columns = {name: [_value(row.get(name))] for name in encoder.feature_names}
+    repository = open_repository(settings)
+    version, encoder = _served(repository, model)
+    ranges = repository.read(model, version, "model.json").get("ranges", {})
+    check_columns(row, encoder)
+    columns = {name: [_value(row[name])] for name in encoder.feature_names}
+    warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder, ranges)
     with connect(model, grpc=split_addresses(settings.triton_grpc)[0], timeout=SECONDS) as served:
         started = time.perf_counter()
         response = served.predict(columns)
         seconds = time.perf_counter() - started
         labels = served.labels
     found = response[PREDICTION][0]
+    addresses = split_addresses(settings.triton_http)[0], split_addresses(settings.triton_grpc)[0]
+    snippets = make_snippets(model, *addresses, encoder, columns)
     return Prediction(
         prediction=str(found) if labels else float(found),
         probabilities=[
@@ -120,9 +150,75 @@ def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
         target=encoder.target.name,
         version=version,
         milliseconds=round(1000 * seconds, 2),
-        curl=_curl(model, split_addresses(settings.triton_http)[0], encoder, columns),
-        python=_python(model, split_addresses(settings.triton_grpc)[0], encoder, columns),
+        warnings=warnings,
+        imputed=imputed,
+        curl=snippets[0].code,
+        python=snippets[1].code,
+        snippets=snippets,
     )
+
+
+def check_columns(row: Mapping[str, Value], encoder: Encoder) -> None:
+    """Raise ``DataError``, with every issue, if the row lacks columns of the model or has others."""
+    names = encoder.feature_names
+    extra = [name for name in row if name not in names]
+    issues = []
+    for name in names:
+        if name not in row:
+            close = get_close_matches(name, extra, 1)
+            hint = f"rename {close[0]!r}" if close else "give its value, or null if it is missing"
+            issues.append(ValidationIssue(f"column {name!r} is absent", hint=hint))
+    for name in extra:
+        if name == encoder.target.name:
+            issues.append(ValidationIssue(f"column {name!r} is what the model predicts", hint="remove it"))
+        else:
+            hint = f"the model's columns are {', '.join(names[:MAX_NAMES])}"
+            issues.append(ValidationIssue(f"the model has no column {name!r}", hint=hint))
+    if issues:
+        raise DataError(issues)
+
+
+def check_values(
+    row: Mapping[str, Value], encoder: Encoder, ranges: Mapping[str, Sequence[float]]
+) -> tuple[list[Remark], list[Remark]]:
+    """Return remarks on values outside of training, and on missing values.
+
+    Raises:
+        DataError: a value is not a number.
+    """
+    warnings: list[Remark] = []
+    imputed: list[Remark] = []
+    issues: list[ValidationIssue] = []
+    for feature in encoder.features:
+        name, value = feature.name, row[feature.name]
+        if is_missing(value):
+            imputed.append(Remark(column=name, message=_imputed(feature)))
+        elif isinstance(feature, CategoryFeature):
+            if category_text(value) not in feature.categories:
+                message = f"{str(value)[:MAX_SHOWN]!r} does not occur in the training data"
+                warnings.append(Remark(column=name, message=message))
+        else:
+            try:
+                found = number(value)
+            except ValueError as error:
+                issues.append(ValidationIssue(f"column {name!r}: {error}", hint="give a number"))
+                continue
+            low, high = ranges.get(name, (-math.inf, math.inf))
+            if not low <= float(np.float32(found)) <= high:
+                side = "below" if found < low else "above"
+                message = f"{found:g} is {side} the range of the training data, {low:g} to {high:g}"
+                warnings.append(Remark(column=name, message=message))
+    if issues:
+        raise DataError(issues)
+    return warnings, imputed
+
+
+def _imputed(feature: NumberFeature | CategoryFeature) -> str:
+    if isinstance(feature, CategoryFeature):
+        return "missing, which the model treats as a category of its own"
+    if feature.fill is None:
+        return "missing, which the model handles itself"
+    return f"missing, replaced by {feature.fill:g}"
 
 
 def _served(repository: Repository, model: str) -> tuple[int, Encoder]:
@@ -138,33 +234,6 @@ def _value(value: Value) -> Value:
 
 def _example(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _curl(model: str, address: str, encoder: Encoder, columns: Mapping[str, list[Any]]) -> str:
-    from dmls_core.serving.model_config import table_name
-    from dmls_core.serving.tensors import table_request
-
-    url = f"http://{address}/v2/models/{table_name(model)}/infer"
-    request = shlex.quote(table_request(encoder, columns))
-    return f"curl --silent --show-error --fail-with-body {shlex.quote(url)} --data {request}"
-
-
-def _python(model: str, address: str, encoder: Encoder, columns: Mapping[str, list[Any]]) -> str:
-    rows = "".join(
-        f"    {json.dumps(feature.name)}: [{_literal(feature, columns[feature.name][0])}],\n"
-        for feature in encoder.features
-    )
-    return (
-        "import pandas as pd\n\nfrom dmls_core.serving import connect\n\n"
-        f"rows = pd.DataFrame({{\n{rows}}})\n"
-        f'with connect("{model}", grpc="{address}") as model:\n    print(model.predict(rows))\n'
-    )
-
-
-def _literal(feature: object, value: Value) -> str:
-    if value is None:
-        return "None"
-    return repr(str(value) if isinstance(feature, CategoryFeature) else number(value))
 
 
 CHUNK_BYTES = 1 << 16

@@ -1,7 +1,7 @@
-// Try the served model: predict a row, copy the request, score a CSV.
+// What if: change a row and see the served model's prediction, copy the request, score a CSV.
 
 import { api, toast } from "./app.js";
-import { bar, byId, bytes, h, shown } from "./dom.js";
+import { bar, byId, bytes, debounced, h, put, shown } from "./dom.js";
 
 const BASE = document.body.dataset.base;
 const { team, name } = byId("try").dataset;
@@ -9,12 +9,16 @@ const job = `${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
 const MOST_CHOICES = 50;
 let signature = null;
 
+const STEPS = 200;
+
 function field(column, at) {
   const id = `field-${at}`;
-  const hint = column.range ? `${shown(column.range[0])} to ${shown(column.range[1])} in training` : column.kind;
   const props = { id, "data-column": column.name, "aria-describedby": `${id}-hint` };
   const few = column.categories && column.categories.length <= MOST_CHOICES;
   const example = column.example === null ? "" : String(column.example);
+  const hint = column.range
+    ? `${shown(column.range[0])} to ${shown(column.range[1])} in training`
+    : column.categories ? `${column.categories.length} categories` : column.kind;
   return h("div", { class: "field" },
     h("label", { for: id, text: column.name }),
     few
@@ -22,11 +26,26 @@ function field(column, at) {
           h("option", { value: "", text: "(missing)" }),
           column.categories.map((category) => h("option", { value: category, selected: category === example, text: category })))
       : h("input", { ...props, type: "text", inputmode: column.kind === "number" ? "decimal" : null, value: example, autocomplete: "off", spellcheck: "false", list: column.categories ? `${id}-list` : null }),
+    column.range && column.range[0] < column.range[1] ? slider(column, id, example) : null,
     column.categories && !few
       ? h("datalist", { id: `${id}-list` }, column.categories.slice(0, 1000).map((category) => h("option", { value: category })))
       : null,
-    h("span", { class: "hint", id: `${id}-hint`, text: column.categories ? `${column.categories.length} categories` : hint }),
+    h("span", { class: "hint", id: `${id}-hint`, text: hint }),
+    h("span", { class: "outside", id: `${id}-remark`, hidden: true }),
   );
+}
+
+/** Create a slider over the range of the training data; it and the field follow each other. */
+function slider(column, id, example) {
+  const [low, high] = column.range;
+  const whole = Number.isInteger(low) && Number.isInteger(high) && Number.isInteger(Number(example));
+  const step = whole ? Math.max(1, Math.round((high - low) / STEPS)) : (high - low) / STEPS;
+  const range = h("input", { type: "range", min: low, max: high, step: whole ? step : "any", value: example === "" ? low : example, "aria-label": `Slider of ${column.name}`, "data-slides": id });
+  range.addEventListener("input", () => {
+    byId(id).value = whole ? range.value : shown(range.value, 6).replaceAll(",", "");
+    byId(id).dispatchEvent(new Event("change", { bubbles: true }));
+  });
+  return range;
 }
 
 function failed(box, error, words) {
@@ -59,31 +78,88 @@ async function copy(code, title) {
   toast(`Copied: ${title}.`);
 }
 
-byId("row").addEventListener("submit", async (event) => {
-  event.preventDefault();
+/** The prediction of the row that the page starts with, which changes are compared with. */
+let start = null;
+let latest = 0;
+
+function readRow() {
   const row = {};
-  for (const input of byId("fields").querySelectorAll("[data-column]")) row[input.dataset.column] = input.value;
-  byId("ask").disabled = true;
+  for (const input of byId("fields").querySelectorAll("[data-column]")) row[input.dataset.column] = input.value.trim() === "" ? null : input.value;
+  return row;
+}
+
+/** Show what is special about a value below its field. */
+function remark(remarks) {
+  for (const input of byId("fields").querySelectorAll("[data-column]")) {
+    const found = remarks.find((item) => item.column === input.dataset.column);
+    const place = byId(`${input.id}-remark`);
+    place.hidden = !found;
+    place.textContent = found?.message ?? "";
+  }
+}
+
+function change(now, before, percent) {
+  if (before === undefined || before === null) return null;
+  const moved = percent ? 100 * (now - before) : now - before;
+  if (Math.abs(moved) < (percent ? 0.05 : 1e-9)) return null;
+  return `${moved > 0 ? "+" : "−"}${percent ? `${Math.abs(moved).toFixed(1)} points` : shown(Math.abs(moved), 4)}`;
+}
+
+async function predict() {
+  const mine = ++latest;
+  const box = byId("answer");
+  box.setAttribute("aria-busy", "true");
   try {
-    const response = await api(`/jobs/${job}/predict`, { method: "POST", json: { row } });
+    const response = await api(`/jobs/${job}/predict`, { method: "POST", json: { row: readRow() } });
+    if (mine !== latest) return;
     const likely = [...response.probabilities].sort((a, b) => b.probability - a.probability);
-    byId("answer").replaceChildren(
+    const earlier = Object.fromEntries((start?.probabilities ?? []).map((item) => [item.label, item.probability]));
+    const moved = likely.length ? null : change(response.prediction, start?.prediction, false);
+    remark([...response.warnings, ...response.imputed]);
+    put(box,
       h("p", { class: "muted", text: response.target }),
       h("p", { class: "verdict-line", id: "prediction", text: likely.length ? response.prediction : shown(response.prediction, 6) }),
+      moved ? h("p", { class: "hint", text: `${moved} from the row that you started with` }) : null,
       likely.length
         ? h("ul", { class: "chances" }, likely.slice(0, 20).map(({ label, probability }) =>
-            h("li", {}, h("span", { class: "label", text: label }), bar(probability), h("span", { class: "number", text: `${(100 * probability).toFixed(1)} %` }))))
-        : "",
+            h("li", {}, h("span", { class: "label", text: label }), bar(probability), h("span", { class: "number" }, `${(100 * probability).toFixed(1)} %`, h("span", { class: "hint", text: ` ${change(probability, earlier[label], true) ?? ""}` })))))
+        : null,
+      response.warnings.length
+        ? h("div", { class: "note warn" }, h("p", { text: "The model has not seen such values in training. Do not rely on this prediction:" }),
+            h("ul", {}, response.warnings.map((item) => h("li", { text: `${item.column}: ${item.message}` }))))
+        : null,
+      response.imputed.length ? h("ul", { class: "hint" }, response.imputed.map((item) => h("li", { text: `${item.column}: ${item.message}` }))) : null,
       h("p", { class: "hint", text: `Version ${response.version} responded in ${shown(response.milliseconds, 3)} ms.` }),
     );
+    start ??= response;
     byId("calls").hidden = false;
-    byId("answer").scrollIntoView({ block: "nearest" });
-    byId("calls").replaceChildren(call("The same with curl", response.curl), call("The same in Python", response.python));
+    const open = [...byId("calls").querySelectorAll("details[open]")].map((item) => item.dataset.language);
+    byId("calls").replaceChildren(...response.snippets.map(({ language, needs, code }, at) =>
+      h("details", { open: open.length ? open.includes(language) : at === 0, "data-language": language },
+        h("summary", {}, h("span", { text: language }), h("span", { class: "hint", text: ` needs ${needs}` })),
+        call(`The same with ${language}`, code))));
   } catch (error) {
-    failed(byId("answer"), error, "The prediction failed:");
+    if (mine !== latest) return;
+    failed(box, error, "The prediction failed:");
     byId("calls").hidden = true;
   }
-  byId("ask").disabled = false;
+  box.setAttribute("aria-busy", "false");
+}
+
+const predictSoon = debounced(predict, 250);
+
+byId("row").addEventListener("submit", (event) => {
+  event.preventDefault();
+  predict();
+});
+
+byId("fields").addEventListener("change", (event) => {
+  const input = event.target;
+  const range = byId("fields").querySelector(`[data-slides="${input.id}"]`);
+  if (range && input.value.trim() !== "") range.value = input.value;
+  if (!input.dataset.column) return;
+  byId("answer").setAttribute("aria-busy", "true");
+  predictSoon();
 });
 
 byId("score").addEventListener("submit", async (event) => {
@@ -126,6 +202,7 @@ try {
   byId("fields").replaceChildren(...signature.columns.map(field));
   byId("tools").hidden = false;
   byId("state").replaceChildren();
+  await predict();
 } catch (error) {
   failed(byId("state"), error, error.problem?.status === 404 ? "No model of this job is served yet." : "The model is not available now.");
 }

@@ -1,0 +1,108 @@
+"""Every snippet runs as pasted, against a server that records what it receives.
+
+Power Query runs in Excel and Power BI only; a unit test checks its literal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_core.devstack.postgres import superuser
+from dmls_core.web.services.snippets import make_snippets
+from tests.services.postgres_server import PostgresServer
+from tests.unit.web.services.test_snippets import ENCODER, ROW
+
+ANSWER = {"outputs": [{"name": "prediction", "data": ["yes"]}, {"name": "probability no", "data": [0.25]}]}
+
+
+@pytest.fixture
+def received() -> list[dict[str, Any]]:
+    """The requests that the server received."""
+    return []
+
+
+@pytest.fixture
+def address(received: list[dict[str, Any]]) -> Iterator[str]:
+    class Triton(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.append({"path": self.path, **json.loads(body)})
+            content = json.dumps(ANSWER).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Triton)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def snippet(language: str, address: str) -> str:
+    found = make_snippets("lab.iris", address, "127.0.0.1:1", ENCODER, ROW)
+    return next(each.code for each in found if each.language == language)
+
+
+def run(command: list[str], tmp_path: Path) -> str:
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    if "there is no package called" in done.stderr or "is required" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check(received: list[dict[str, Any]]) -> None:
+    (request,) = received
+    assert request["path"] == "/v2/models/lab.iris.table/infer"
+    assert [entry["name"] for entry in request["inputs"]] == list(ENCODER.feature_names)
+    assert request["inputs"][0]["data"] == [31]
+    assert math.isnan(request["inputs"][1]["data"][0])
+    assert request["inputs"][2]["data"] == ["é'"]
+
+
+@pytest.mark.parametrize(
+    ("language", "file", "command"),
+    [
+        ("curl", "request.sh", ["bash"]),
+        ("JavaScript", "request.js", ["node"]),
+        ("JavaScript", "request.mjs", ["node"]),
+        ("R", "request.R", ["Rscript"]),
+    ],
+)
+def test_a_snippet_sends_the_row_and_prints_the_prediction(
+    language: str, file: str, command: list[str], address: str, received: list[dict[str, Any]], tmp_path: Path
+):
+    (tmp_path / file).write_text(snippet(language, address), encoding="ascii")
+    out = run([*command, file], tmp_path)
+    assert "prediction" in out
+    assert "yes" in out
+    check(received)
+
+
+def test_the_sql_snippet_runs_in_postgresql(
+    address: str, received: list[dict[str, Any]], postgres: PostgresServer
+):
+    with superuser(postgres.context) as connection:
+        results = connection.execute(snippet("SQL", address)).results()  # type: ignore[arg-type]
+        (rows,) = [found.fetchall() for found in results if found.description]
+    assert rows == [("prediction", "yes"), ("probability no", "0.25")]
+    check(received)

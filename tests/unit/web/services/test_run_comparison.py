@@ -1,0 +1,114 @@
+"""Which of several runs is better, beyond chance."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dmls_core.web.services.run_comparison import describe_comparison, paired_p_value
+from dmls_core.web.services.runs import Run, RunFiles, run_name
+
+ROWS = 200
+
+
+def run(version: int) -> Run:
+    return Run(
+        f"manual__{version}",
+        "success",
+        "manual",
+        None,
+        None,
+        None,
+        {},
+        version,
+        "k",
+        name=f"version {version}",
+    )
+
+
+def files(score: float, losses: list[float] | None = None, **changes: Any) -> RunFiles:
+    result = {
+        "metric": "accuracy",
+        "direction": "maximize",
+        "score": score,
+        "tuned": ["max_depth"],
+        "best_params": {"max_depth": 3, "verbose": 0},
+        "data": {"hash": "h", "split": {"seed": 1}, "holdout_rows": ROWS, "rows": 5 * ROWS},
+        "holdout": {"metrics": {"accuracy": score}, "interval": [score - 0.05, score + 0.05]},
+    } | changes
+    insight = {"losses": losses, "loss": "share of wrong predictions"} if losses else None
+    return RunFiles(result=result, insight=insight)
+
+
+def wrong(count: int) -> list[float]:
+    return [1.0] * count + [0.0] * (ROWS - count)
+
+
+def compare(*found: RunFiles) -> Any:
+    return describe_comparison([run(number) for number in range(1, len(found) + 1)], found)
+
+
+def test_a_run_that_is_right_on_many_more_of_the_same_rows_wins():
+    found = compare(files(0.7, wrong(60)), files(0.9, wrong(20)))
+    assert (found.best, found.winner) == (1, 1)
+    (contrast,) = found.contrasts
+    assert (contrast.run_id, contrast.rows, contrast.significant) == ("manual__1", ROWS, True)
+    assert found.message == "The winner is version 2: its accuracy is better beyond chance."
+
+
+def test_two_rows_more_may_be_chance():
+    found = compare(files(0.91, wrong(18)), files(0.9, wrong(20)))
+    assert (found.best, found.winner) == (0, None)
+    assert "No clear winner: version 1 has the best accuracy" in found.message
+    assert found.contrasts[0].p_value > 0.05
+
+
+def test_other_rows_are_compared_by_intervals():
+    other = {"data": {"hash": "other", "split": {"seed": 1}, "holdout_rows": ROWS}}
+    far = compare(files(0.6, wrong(80), **other), files(0.9, wrong(20)))
+    assert (far.winner, far.contrasts[0].rows) == (1, None)
+    near = compare(files(0.88, wrong(24), **other), files(0.9, wrong(20)))
+    assert near.winner is None
+    assert "on different held-out rows" in near.contrasts[0].message
+
+
+def test_a_metric_of_probabilities_is_not_judged_by_wrong_classes():
+    ranking = {"metric": "roc_auc"}
+    found = compare(files(0.52, wrong(40), **ranking), files(0.75, wrong(38), **ranking))
+    assert (found.winner, found.contrasts[0].rows) == (1, None)
+
+
+def test_smaller_is_better_for_a_loss():
+    assert compare(files(0.7, direction="minimize"), files(0.2, direction="minimize")).winner == 1
+
+
+def test_different_metrics_and_missing_results_have_no_winner():
+    assert "different metrics" in compare(files(0.7), files(0.9, metric="f1")).message
+    assert compare(files(0.7), RunFiles()).best is None
+
+
+def test_tuned_parameters_are_apart_from_library_internals():
+    found = compare(files(0.7), files(0.7, best_params={"max_depth": 4, "verbose": 1}))
+    assert [(row.key, row.values) for row in found.differences] == [
+        ("parameters.max_depth", [3, 4]),
+        ("version", [1, 2]),
+    ]
+    assert [row.key for row in found.other_differences] == ["parameters.verbose"]
+
+
+def test_the_paired_test_agrees_with_a_known_value():
+    # 15 rows better, 5 worse: McNemar's z is (15 - 5) / sqrt(20) = 2.24.
+    losses = [1.0] * 15 + [0.0] * 5 + [0.0] * 980
+    others = [0.0] * 15 + [1.0] * 5 + [0.0] * 980
+    assert paired_p_value(losses, others) == pytest.approx(0.0253, abs=0.001)
+    assert paired_p_value([1.0, 0.0], [1.0, 0.0]) == 1.0
+
+
+def test_names_of_runs_say_what_is_special():
+    started = datetime(2026, 11, 22, 10, 10, 8, tzinfo=UTC)
+    assert run_name(2, started, None, {"seed": 11}) == "version 2, 22 Nov 2026 10:10:08 UTC (seed 11)"
+    assert run_name(None, None, ("2026-01-01T00", "2026-01-08T00"), {}) == (
+        "not started, data of 2026-01-01 to 2026-01-08"
+    )

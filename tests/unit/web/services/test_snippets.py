@@ -1,0 +1,72 @@
+"""The request of a prediction: its columns, its values, and the snippets that are not run."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import pytest
+
+from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.errors import DataError
+from dmls_core.web.services.predictions import check_columns, check_values
+from dmls_core.web.services.snippets import make_snippets
+
+ENCODER = Encoder(
+    (
+        NumberFeature("age", fill=40.0),
+        NumberFeature('it\'s "paid" $HOME'),
+        CategoryFeature("plan", ("é'", "x\\n")),
+    ),
+    Target("churned", ("no", "yes")),
+)
+ROW: dict[str, list[Any]] = {"age": [31], 'it\'s "paid" $HOME': [None], "plan": ["é'"]}
+
+
+def snippet(language: str) -> str:
+    found = make_snippets("lab.iris", "127.0.0.1:1", "127.0.0.1:2", ENCODER, ROW)
+    return next(each.code for each in found if each.language == language)
+
+
+def test_the_python_snippet_is_python():
+    names = {node.id for node in ast.walk(ast.parse(snippet("Python"))) if isinstance(node, ast.Name)}
+    assert {"rows", "connect", "pd", "model"} <= names
+
+
+def test_power_query_has_no_unescaped_quote_and_no_escape_sequence():
+    """Power Query runs in Excel and Power BI only: this checks the literal's rules."""
+    code = snippet("Power Query")
+    literal = code.partition('Body = "')[2].partition('",\n')[0]
+    assert '"' not in literal.replace('""', "")
+    assert json.loads(literal.replace('""', '"'))["inputs"][2]["data"] == ["é'"]
+
+
+def test_absent_and_unknown_columns_are_refused_all_at_once():
+    with pytest.raises(DataError) as raised:
+        check_columns({"age": 31, "Plan": "x", "churned": "no", "color": "red"}, ENCODER)
+    issues = {issue.message: issue.hint for issue in raised.value.issues}
+    assert issues["column 'plan' is absent"] == "rename 'Plan'"
+    assert "column 'it\\'s \"paid\" $HOME' is absent" in issues
+    assert issues["column 'churned' is what the model predicts"] == "remove it"
+    assert "the model has no column 'color'" in issues
+
+
+def test_values_outside_of_training_are_warnings_and_missing_ones_are_echoed():
+    paid = 'it\'s "paid" $HOME'
+    warnings, imputed = check_values(
+        {"age": "-5", paid: None, "plan": "gold"}, ENCODER, {"age": [18.0, 80.0]}
+    )
+    assert [(found.column, found.message) for found in warnings] == [
+        ("age", "-5 is below the range of the training data, 18 to 80"),
+        ("plan", "'gold' does not occur in the training data"),
+    ]
+    assert [found.column for found in imputed] == [paid]
+    _, imputed = check_values({"age": None, paid: 1, "plan": None}, ENCODER, {})
+    assert [found.message for found in imputed] == [
+        "missing, replaced by 40",
+        "missing, which the model treats as a category of its own",
+    ]
+    assert check_values({"age": 18, paid: 1, "plan": "é'"}, ENCODER, {"age": [18.0, 80.0]}) == ([], [])
+    with pytest.raises(DataError, match="old"):
+        check_values({"age": "old", paid: 1, "plan": "é'"}, ENCODER, {})
