@@ -34,7 +34,7 @@ from dmls_core.web.services.job_details import (
 )
 from dmls_core.web.services.job_index import JobQuery, Page, find_jobs, job_index
 from dmls_core.web.services.platform_overview import read_platform
-from dmls_core.web.services.result_view import describe_result
+from dmls_core.web.services.result_view import NO_INSIGHT, describe_result
 from dmls_core.web.services.run_comparison import compare_runs
 from dmls_core.web.services.runs import RunDetails, read_run_details, read_runs
 from dmls_core.web.templating import STATIC, base_path, render
@@ -193,7 +193,7 @@ def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
     metric = view.run.metric or result.get("metric") or spec.get("search", {}).get("metric", "")
     direction = view.run.direction or result.get("direction") or _metric_direction(metric)
     state_of = _task_states(view)
-    insight = view.insight or {}
+    insight = {**NO_INSIGHT, **(view.insight or {})}
     return {
         "view": view,
         "result": describe_result(result, insight) if result else None,

@@ -17,6 +17,12 @@ SHADES = 5
 
 Json = Mapping[str, Any]
 
+NO_INSIGHT: Json = {
+    **dict.fromkeys(("baseline", "calibration", "residuals", "scatter", "mean_loss"), None),
+    **dict.fromkeys(("permutation", "columns", "cells", "worst", "segments", "search"), ()),
+}
+"""The insight of a run of an earlier release, which wrote none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:

@@ -1,0 +1,61 @@
+"""The result on a run's page, rendered from what a trainer writes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dmls_core.data.encoder import Encoder, NumberFeature, Target
+from dmls_core.evaluate.diagnostics import diagnose
+from dmls_core.evaluate.insight import describe_insight
+from dmls_core.web import pages
+from dmls_core.web.services.runs import Run, RunDetails
+from dmls_core.web.templating import environment
+from tests.unit.evaluate.evidence import HOSTILE, Case
+
+
+def details(case: Case, *, insight: bool) -> RunDetails:
+    diagnostics = diagnose(case.evidence, case.predict, trees=1)
+    encoder = Encoder(tuple(map(NumberFeature, case.names)), Target("y", tuple(case.labels or ()) or None))
+    found = {**describe_insight(case.evidence, diagnostics, encoder), "search": []}
+    result = case.result()
+    result |= {"tuned": sorted(result["best_params"])[:1], "permutation": {}, "comparison": None}
+    result["holdout"] = {**result["holdout"], "interval": [0.5, 0.6]}
+    run = Run("manual__1", "success", "manual", None, None, None, {}, 1, "k", name="version 1")
+    return RunDetails(
+        run=run, tasks=[], progress=None, seconds_left=None, trials=[], result=result,
+        insight=found if insight else None, error=None, runner=None, has_report=True, has_validation=False,
+        leases=[],
+    )  # fmt: skip
+
+
+def render(view: RunDetails) -> str:
+    job: Any = SimpleNamespace(spec={}, served=1, version=1, data=[], drift=[])
+    values = pages._run_values(job, view)
+    return environment().get_template("job_result.html").render(
+        job=job, caller=SimpleNamespace(team="lab", name="iris"), base="/dmls", home="/dmls/jobs/lab/iris",
+        asset=lambda name: f"/static/{name}", **values,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3, 40])
+@pytest.mark.parametrize("insight", [True, False], ids=["insight", "earlier-release"])
+def test_the_four_questions_have_answers(classes: int, insight: bool):
+    page = render(details(Case(classes), insight=insight))
+    places = [
+        page.index(question)
+        for question in ("How good is it?", "What drives it?", "Where is it wrong?", "Can I trust it?")
+    ]
+    assert places == sorted(places)
+    assert "style=" not in page, "the policy of the page forbids inline styles"
+    assert ("Baseline without features" in page) == insight
+    assert ("data-cell" in page) == (insight and classes > 0)
+    assert ('data-chart="scatter"' in page) == (insight and classes == 0)
+
+
+def test_names_of_columns_and_classes_are_escaped():
+    page = render(details(Case(3, names=[HOSTILE, "b"]), insight=True))
+    assert "<img" not in page
+    assert "evil.example" in page
