@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> None:
     """Set the limits, given as JSON, and run the program that follows; without one, answer calls."""
     settings = json.loads(arguments[0])
     _end_with(settings["parent"], settings["signal"])
-    os.nice(settings.get("nice", 0))
+    if nice := settings.get("nice", 0):
+        _lower_priority(nice)
     _limit_memory(settings["memory"])
     if arguments[1:]:
         os.execvp(arguments[1], arguments[1:])  # noqa: S606 - no shell is wanted
@@ -53,6 +55,14 @@ def _end_with(parent: int, number: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         sys.exit("the process that started this one has ended")
+
+
+def _lower_priority(nice: int) -> None:
+    os.nice(nice)
+    # Linux may schedule each session as one group, whose own niceness counts among the sessions.
+    with suppress(OSError):
+        os.setsid()
+        Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
 
 
 def _limit_memory(memory: int) -> None:

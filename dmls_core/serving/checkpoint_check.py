@@ -25,8 +25,8 @@ HASH_KEY = "checkpoint_sha256"
 _MEMORY, _MEMORY_PER_BYTE = 512 << 20, 4
 _SECONDS, _BYTES_PER_SECOND = 30.0, 10_000_000
 
-_NICE = 5
-"""Lower priority than that of a Triton on the same machine, which answers requests meanwhile."""
+_NICE, _PATIENCE = 5, 3
+"""A lower priority than that of a Triton on the same machine, and so a longer time to wait."""
 
 _LEAF, _NUMERICAL, _CATEGORICAL = range(3)
 _COMPARISONS = range(1, 6)
@@ -53,10 +53,11 @@ def check_checkpoint(folder: Path, model: str) -> None:
             f"{place} is damaged: its SHA-256 is {digest}, {MODEL_JSON} records {recorded}; "
             "train the model again"
         )
+    seconds = _SECONDS + size / _BYTES_PER_SECOND
     limits = Limits(
         memory=_MEMORY + _MEMORY_PER_BYTE * size,
-        seconds=_SECONDS + size / _BYTES_PER_SECOND,
-        cpu_seconds=int(_SECONDS + size / _BYTES_PER_SECOND),
+        seconds=_PATIENCE * seconds,
+        cpu_seconds=int(seconds),
         nice=_NICE,
     )
     try:

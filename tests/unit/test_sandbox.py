@@ -214,3 +214,11 @@ def test_another_program_runs_under_the_memory_limit() -> None:
 
     assert (done.returncode, done.stdout) == (1, f"{os.getpid()}\n")
     assert "MemoryError" in done.stderr
+
+
+def test_a_lower_priority_is_that_of_a_session_of_its_own():
+    """Linux may share the CPU among sessions first, whatever the niceness of their processes."""
+    found = sandbox.run(sandboxed.priority, limits=Limits(nice=5))
+    assert found["nice"] == min(os.nice(0) + 5, 19)
+    assert found["session"] == found["process"]
+    assert sandbox.run(sandboxed.priority)["nice"] == os.nice(0)
