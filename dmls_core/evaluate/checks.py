@@ -257,8 +257,9 @@ def _many_features(evidence: Evidence) -> str:
 def _constants(evidence: Evidence) -> str:
     first = evidence.train[0]
     constant = np.ones(len(first), dtype=bool)
-    for start in range(0, len(evidence.train), 65_536):
-        block = evidence.train[start : start + 65_536]
+    step = max(1, 4_000_000 // len(first))
+    for start in range(0, len(evidence.train), step):
+        block = evidence.train[start : start + step]
         constant &= ((block == first) | (np.isnan(block) & np.isnan(first))).all(axis=0)
     names = [evidence.features[column] for column in np.flatnonzero(constant).tolist()]
     if not names:

@@ -186,6 +186,9 @@ MAX_FEATURES = 25
 MAX_TRAVERSALS = 20_000_000
 """Row-tree traversals at most, some seconds on one core; this limits the rows."""
 
+MAX_VALUES = 50_000_000
+"""Values in the permuted rows at most, 200 MB; this limits the rows of a wide table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
@@ -268,11 +271,17 @@ def permutation_importances(
 
     The result maps each column to the mean and standard deviation of the decrease: positive if the model
     needs the feature. It is empty if the metric is undefined for these rows. ``features``: (n_rows,
-    n_features) rows that the model was not fitted on; with many ``trees``, a sample of them. ``columns``:
-    positions to permute.
+    n_features) rows that the model was not fitted on; with many ``trees`` or features, a sample of them.
+    ``columns``: positions to permute.
     """
     generator = np.random.default_rng(seed)
-    most = max(100, MAX_TRAVERSALS // (max(1, trees) * REPEATS * max(1, len(columns))))
+    most = max(
+        100,
+        min(
+            MAX_TRAVERSALS // (max(1, trees) * REPEATS * max(1, len(columns))),
+            MAX_VALUES // (REPEATS * features.shape[1]),
+        ),
+    )
     picked = np.arange(len(truth))
     if len(picked) > most:
         picked = np.sort(generator.choice(len(truth), most, replace=False))

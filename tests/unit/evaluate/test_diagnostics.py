@@ -72,6 +72,20 @@ def test_large_models_use_fewer_rows():
     assert sum(asked) * 2_000 < 30_000_000
 
 
+def test_wide_tables_use_fewer_rows(monkeypatch):
+    asked = []
+
+    def predict(rows):
+        asked.append(len(rows))
+        return np.zeros(len(rows))
+
+    monkeypatch.setattr(diagnostics, "MAX_VALUES", 5 * 200 * 50)
+    x = np.zeros((2_000, 50), dtype=np.float32)
+    permutation_importances("mae", "minimize", x, x[:, 0], predict, range(2), trees=1, seed=0)
+
+    assert asked == [200, 1_000, 1_000]
+
+
 def test_iris_has_no_warnings():
     data = datasets.load_iris()
     x, order = data.data.astype(np.float32), np.random.default_rng(1).permutation(150)
