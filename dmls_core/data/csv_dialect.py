@@ -32,21 +32,23 @@ class Record(NamedTuple):
     raw: bytes
     lines: int = 1
 
-    def fields(self) -> list[str]:
+    def fields(self, delimiter: str = ",") -> list[str]:
         """Return the fields; bytes that are not UTF-8 are escaped."""
         text = self.raw.decode("utf-8", errors="backslashreplace")
         # The limit is global, and other code may rely on it.
         limit = csv.field_size_limit(_RECORD)
         try:
-            return next(csv.reader([text]), [])
+            return next(csv.reader([text], delimiter=delimiter), [])
         except csv.Error:  # a carriage return outside quotes
-            return text.split(",")
+            return text.split(delimiter)
         finally:
             csv.field_size_limit(limit)
 
-    def n_fields(self) -> int:
+    def n_fields(self, delimiter: str = ",") -> int:
         """Return the number of fields."""
-        return len(self.fields()) if b'"' in self.raw else self.raw.count(b",") + 1
+        if b'"' in self.raw:
+            return len(self.fields(delimiter))
+        return self.raw.count(delimiter.encode()) + 1
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -79,7 +81,9 @@ def records(path: Path) -> Iterator[Record]:
             line += lines
 
 
-def check_structure(path: Path, header_lines: int, n_columns: int) -> list[ValidationIssue]:
+def check_structure(
+    path: Path, header_lines: int, n_columns: int, delimiter: str = ","
+) -> list[ValidationIssue]:
     """Return the first record with a wrong number of fields, and the first that is not UTF-8."""
     found: list[ValidationIssue] = []
     ragged: ValidationIssue | None = None
@@ -92,7 +96,7 @@ def check_structure(path: Path, header_lines: int, n_columns: int) -> list[Valid
             if not undecodable and not record.raw.isascii() and not _is_utf8(record.raw):
                 undecodable = True
                 found.append(not_utf8(path, record.line, record.raw))
-            if (n_fields := record.n_fields()) != n_columns:
+            if (n_fields := record.n_fields(delimiter)) != n_columns:
                 others += ragged is not None
                 ragged = ragged or ValidationIssue(
                     f"the record has {n_fields} field{'s' * (n_fields != 1)}, the header {n_columns}",

@@ -193,7 +193,6 @@ def content_hash(paths: Sequence[Path]) -> str:
     return hashlib.sha256("".join(f"{digest}\n" for digest in digests).encode()).hexdigest()
 
 
-_FORMATS = {".csv": "csv", ".parquet": "parquet"}
 _GENERALITY: list[ColumnType] = ["truth", "integer", "number", "time", "category", "text", "unusable"]
 """If files disagree about a column's type, the rightmost of their types wins."""
 
@@ -280,17 +279,18 @@ class DataFiles:
 
 def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Source:
     """Open one file; raise ``DataError`` if it does not exist or has another format."""
-    # Imported here: both modules import this one.
+    # Imported here: these modules import this one.
     from dmls_core.data.csv_source import CsvSource
+    from dmls_core.data.formats import format_of
     from dmls_core.data.parquet_source import ParquetSource
 
     if not path.is_file():
         raise DataError(ValidationIssue("the file does not exist", file=str(path)))
-    match data_format or _FORMATS.get(path.suffix.lower()):
-        case "csv":
-            return CsvSource(path, limits)
+    match data_format or format_of(path.name):
         case "parquet":
             return ParquetSource(path, limits)
+        case "csv" | "jsonl":  # JSON lines have been converted
+            return CsvSource(path, limits)
     raise DataError(
         ValidationIssue(
             "the name of the file does not show its format",

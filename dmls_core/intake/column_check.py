@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dmls_core import sandbox
+from dmls_core.data.formats import COMPRESSED
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def sample_note(files: Sequence[ObjectInfo], spec: Spec, limits: IntakeLimits) -
     """Return a sentence on what is left to the training; empty if all rows were checked."""
     if not files or is_whole(files, spec, limits):
         return ""
-    return "A sample of the data was checked: each run checks all of its rows."
+    return "Not all of the data was checked: each run checks all of its rows."
 
 
 def check_columns(
@@ -79,6 +80,9 @@ def check_columns(
     """
     whole = sum(file.size for file in files) <= limits.whole_bytes
     footers = not whole and data_format == "parquet"
+    packed = spec.data.encoding != "utf-8" or any(file.key.lower().endswith(COMPRESSED) for file in files)
+    if not whole and not footers and packed:
+        return []  # no sample can be taken
     if not whole and len(files) > FILES:
         files = [files[at * len(files) // FILES] for at in range(FILES)]
     with tempfile.TemporaryDirectory() as folder:
@@ -111,29 +115,35 @@ def find_issues(paths: list[str], document: dict[str, Any], scope: str) -> list[
     ``scope`` is ``all``, ``sample`` (only what holds for any further rows counts) or ``footer`` (only the
     columns' names and types are checked).
     """
-    from dmls_core.data.table import check_row_counts
-    from dmls_core.data.table_reader import check_schema, read_table
+    from dmls_core.data.conversion import convert, original_lines
     from dmls_core.spec import Spec
 
     spec = Spec.from_json(document)
-    files, data_format = list(map(Path, paths)), spec.data.format
     try:
-        if scope == "footer":
-            check_schema(files, spec.columns, data_format=data_format)
-            return []
-        large = data_format == "parquet" and _thin(files)
-        sample = scope == "sample" or large
-        table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
-        if not sample:
-            check_row_counts(
-                table.target,
-                holdout=spec.evaluation.holdout,
-                split=spec.evaluation.split,
-                labels=table.labels,
-            )
+        with tempfile.TemporaryDirectory() as folder:
+            files = [convert(Path(path), spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
+            with original_lines(paths[0], spec.data):
+                _check(files, spec, scope)
     except DataError as error:
         return [issue.as_json() for issue in error.issues]
     return []
+
+
+def _check(files: list[Path], spec: Spec, scope: str) -> None:
+    from dmls_core.data.table import check_row_counts
+    from dmls_core.data.table_reader import check_schema, read_table
+
+    data_format, evaluation = spec.data.format, spec.evaluation
+    if scope == "footer":
+        return check_schema(files, spec.columns, data_format=data_format)
+    large = data_format == "parquet" and _thin(files)
+    sample = scope == "sample" or large
+    table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
+    if not sample:
+        check_row_counts(
+            table.target, holdout=evaluation.holdout, split=evaluation.split, labels=table.labels
+        )
+    return None
 
 
 def _thin(files: Sequence[Path]) -> bool:

@@ -9,10 +9,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from dmls_core.data.detection import NOTATION, explain
+from dmls_core.data.formats import format_of, needs_conversion
 from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.column_check import Files, check_columns
 from dmls_core.intake.csv_check import check_csv_head
-from dmls_core.intake.submissions import Submission, file_name, is_data, is_nested
+from dmls_core.intake.submissions import Submission, file_name, is_nested, select_data
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import ObjectInfo, layout
 
@@ -39,7 +41,8 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
         chosen = [found.file for found in newest_partition(partitions)]
     elif path is None:
-        chosen = [found for found in candidates if is_data(found) and not spec.means_labels(file_name(found))]
+        own = [found for found in candidates if not spec.means_labels(file_name(found))]
+        chosen = select_data(own, file_name)
         if len(chosen) > 1:
             names = ", ".join(map(file_name, chosen))
             raise SubmissionError(
@@ -71,7 +74,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         raise SubmissionError(
             ValidationIssue(
                 "the names of the data files do not show their format",
-                hint='set [data] format = "csv" or "parquet"',
+                hint='set [data] format = "csv", "parquet" or "jsonl"',
                 file=layout.SPEC_FILE,
                 key="data.format",
                 found=", ".join(map(file_name, chosen))[:200],
@@ -101,18 +104,25 @@ def check_data(
         ]
     current: list[ObjectInfo] = []
     issues: list[ValidationIssue] = []
+    given = spec.data.model_dump()
+    heads = {}
     for found in chosen:
         head, info = store.read(found.key, limit=limits.head_bytes)
         current.append(info)
         name = file_name(found)
         if data_format(found, spec) == "parquet":
             issues += _check_parquet_head(name, head)
-        else:
+            continue
+        heads[name] = head
+        if not needs_conversion(name, spec.data):
             complete = len(head) >= info.size
-            issues += check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
+            wrong = check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
+            issues += explain(name, wrong, head, given)
     if not issues and current:
         known = data_format(chosen[0], spec) or "csv"
         issues = check_columns(store, current, known, spec, limits)
+        if issues and (first := heads.get(issues[0].file)):
+            issues = explain(issues[0].file, issues, first, given, only=NOTATION)
     return current, issues
 
 
@@ -120,8 +130,7 @@ def data_format(found: ObjectInfo, spec: Spec) -> str | None:
     """Return the format of a data file by the spec, else by its name; ``None`` if unknown."""
     if spec.data.format:
         return spec.data.format
-    ending = found.key.lower().rpartition(".")[2]
-    return ending if ending in {"csv", "parquet"} else None
+    return format_of(found.key)
 
 
 def _check_parquet_head(file: str, head: bytes) -> list[ValidationIssue]:

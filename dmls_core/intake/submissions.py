@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dmls_core.errors import StoreError, SubmissionError, ValidationIssue
 from dmls_core.store import ObjectInfo, Store, check_key, layout
 
 DATA_ENDINGS = (".csv", ".parquet")
+"""Endings of files that are read as they are."""
+
+CONVERTED = (
+    *(".tsv", ".jsonl", ".ndjson", ".zip"),
+    *(".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz"),
+)
+"""Endings of files that are converted first; they are data only where there is none of ``DATA_ENDINGS``."""
+
+
+_Named = TypeVar("_Named")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,7 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
     return [
         _submission(team, job, files)
         for (team, job), files in sorted(folders.items())
-        if any(name.lower().endswith((".toml", *DATA_ENDINGS)) for name in files)
+        if any(name.lower().endswith((".toml", *DATA_ENDINGS, *CONVERTED)) for name in files)
     ]
 
 
@@ -82,9 +93,11 @@ def is_nested(submission: Submission, found: ObjectInfo) -> bool:
     return "/" in found.key.removeprefix(layout.incoming_folder(submission.team, submission.job))
 
 
-def is_data(found: ObjectInfo) -> bool:
-    """Return whether a file is a data file by its name."""
-    return found.key.lower().endswith(DATA_ENDINGS)
+def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[_Named]:
+    """Return the files that are data by their names."""
+    files = list(files)
+    kept = [file for file in files if name(file).lower().endswith(DATA_ENDINGS)]
+    return kept or [file for file in files if name(file).lower().endswith(CONVERTED)]
 
 
 def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission:
@@ -182,7 +195,8 @@ def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
             found.append((path.name, path))
             continue
         base = path.absolute().parent
-        files = [file for file in sorted(path.absolute().rglob("*")) if _is_data(file, base)]
+        visible = [file for file in sorted(path.absolute().rglob("*")) if _is_visible(file, base)]
+        files = select_data(visible, lambda file: file.name)
         if not files:
             hint = f"add files with names that end in {' or '.join(DATA_ENDINGS)}"
             raise SubmissionError(ValidationIssue("the folder has no data file", hint=hint, file=str(path)))
@@ -190,9 +204,8 @@ def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     return found
 
 
-def _is_data(file: Path, base: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(base).parts)
-    return file.name.lower().endswith(DATA_ENDINGS) and not hidden and file.is_file()
+def _is_visible(file: Path, base: Path) -> bool:
+    return not any(part.startswith(".") for part in file.relative_to(base).parts) and file.is_file()
 
 
 def _missing(path: Path) -> list[ValidationIssue]:
@@ -211,11 +224,11 @@ def check_data_name(name: str, shown: str = "") -> list[ValidationIssue]:
     """Return the issues of a data file's name without folders; ``shown`` replaces it in messages."""
     if name.startswith((".", "_status.")) or not name.isprintable() or "/" in name or "\\" in name:
         return [ValidationIssue("a data file cannot have this name", hint="rename it", file=shown or name)]
-    if not name.lower().endswith(DATA_ENDINGS):
-        endings = " or ".join(DATA_ENDINGS)
+    if not name.lower().endswith((*DATA_ENDINGS, *CONVERTED)):
+        endings = ", ".join((*DATA_ENDINGS, *CONVERTED))
         return [
             ValidationIssue(
-                "this is not a data file", hint=f"its name must end in {endings}", file=shown or name
+                "this is not a data file", hint=f"its name must end in one of {endings}", file=shown or name
             )
         ]
     return []

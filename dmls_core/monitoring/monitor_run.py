@@ -264,6 +264,7 @@ def _compare(
         str(model),
         list(map(str, paths)),
         float(job.spec["drift"]["threshold"]),
+        {**job.spec["data"], "format": None},  # each copy has the name of its format
         limits=job.limits(worker.limits),
         hint=sandboxed.HINT,
         file=source,

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from dmls_core.data.formats import COMPRESSED, format_of
 from dmls_core.errors import ObjectMissingError
 from dmls_core.intake import Partition, find_partitions
 from dmls_core.monitoring.inference_log import MAX_BYTES
@@ -69,7 +70,9 @@ class PeriodFiles:
             left -= info.size
             if left < 0 and paths:
                 break
-            suffix = data_format or info.key.rpartition(".")[2].lower()
+            suffix = info.key.rpartition(".")[2].lower()
+            packed = f".{suffix}" in COMPRESSED
+            suffix = f"{data_format or format_of(info.key)}.{suffix}" if packed else data_format or suffix
             path = folder / f"{number}.{suffix}"
             store.download(info.key, path)
             paths.append(path)

@@ -15,15 +15,16 @@ MAX_VERSIONS = 10
 """Versions evaluated per monitor run, the newest ones with labeled predictions."""
 
 
-def compare_files(model: str, files: list[str], threshold: float) -> dict[str, Any]:
-    """Compare files with a model's baseline; return a ``Drift`` as a dictionary."""
+def compare_files(model: str, files: list[str], threshold: float, options: dict[str, Any]) -> dict[str, Any]:
+    """Compare files, written as ``[data]`` says, with a model's baseline; return a ``Drift`` as JSON data."""
+    from dmls_core.data.conversion import convert_all
     from dmls_core.monitoring.new_data import check_files
     from dmls_core.serving import checkpoint
 
     return asdict(
         check_files(
             Path(model),
-            list(map(Path, files)),
+            list(map(Path, convert_all(files, options, f"{model}/converted"))),
             threshold,
             checkpoint.predict_file,
         )

@@ -33,10 +33,15 @@ _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 
 
 def check_data(data: Data, issues: IssueCollector) -> None:
-    """Check that data and labels are in the spec's folder."""
+    """Check that data and labels are in the spec's folder, and that the keys on how text is written agree."""
     for key, path in (("path", data.path), ("labels", data.labels)):
         if path is not None:
             _check_place(key, path, issues)
+    if data.decimal == data.thousands:
+        issues.add(("data", "thousands"), "is also the decimal mark", found=data.thousands)
+    if data.format == "parquet" and not data.is_plain:
+        hint = "remove the keys that say how text is written"
+        issues.add(("data", "format"), "is not text", found=data.format, hint=hint)
 
 
 def _check_place(key: str, path: str, issues: IssueCollector) -> None:

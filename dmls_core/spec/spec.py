@@ -29,7 +29,10 @@ from dmls_core.spec.tables import (
 SCHEMA = 1
 """Version of the JSON form of a spec."""
 
-ADDED = (("deploy", "compact"),)
+ADDED = (
+    ("deploy", "compact"),
+    *(("data", key) for key in ("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows")),
+)
 """Keys that were added without a new ``SCHEMA``: a spec that does not set them keeps its hash."""
 
 

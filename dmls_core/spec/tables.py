@@ -130,9 +130,15 @@ class Data(Table):
         "{date}, {year}, {month}, {day} and {hour} make it a pattern of partitions.",
         examples=["train.csv", "part-*.parquet", "data/{date}.csv", "data/dt={date}/*.parquet"],
     )
-    format: Literal["csv", "parquet"] | None = Field(
+    format: Literal["csv", "parquet", "jsonl"] | None = Field(
         None, description="Format of the files; by default it follows from their names."
     )
+    delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="What separates the columns of a CSV.")
+    decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")
+    thousands: Literal["", ".", ",", " ", "'"] = Field("", description="What separates thousands.")
+    encoding: Literal["utf-8", "utf-16", "windows-1252"] = Field("utf-8", description="Encoding of the text.")
+    header: bool = Field(True, description="Whether the first line has the names of the columns.")
+    skip_rows: int = Field(0, ge=0, le=1_000, description="Lines above the header, or above the first row.")
     partition: Name | None = Field(
         None, description="The column, or part of the path, that data is partitioned by."
     )
@@ -155,6 +161,12 @@ class Data(Table):
         "request_id, row (if requests have several rows) and the target. Fields as in path.",
         examples=["labels.csv", "labels/{date}.csv"],
     )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all keys on how text is written have their defaults."""
+        written = (self.delimiter, self.decimal, self.thousands, self.encoding, self.header, self.skip_rows)
+        return written == (",", ".", "", "utf-8", True, 0)
 
 
 MOST_TRIALS = 10_000

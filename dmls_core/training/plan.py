@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dmls_core.data.conversion import convert
 from dmls_core.hardware import available_cpus, parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
@@ -187,7 +189,9 @@ def plan_run(spec: Spec, paths: Sequence[Path]) -> RunPlan:
         EngineUnavailableError: the spec asks for an engine that this machine lacks.
     """
     begun = time.monotonic()
-    data = prepare(spec, CATALOGUE[spec.models[0].name], paths)
+    with tempfile.TemporaryDirectory() as folder:
+        found = [convert(path, spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
+        data = prepare(spec, CATALOGUE[spec.models[0].name], found)
     load = time.monotonic() - begun
     models = tuple(_plan_model(spec, search, data) for search in spec.models)
     matrix = data.train.nbytes + data.test.nbytes

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.data.conversion import original_lines
 from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.data.table import encode_in_place, fit_encoder, split_holdout
 from dmls_core.data.table_reader import read_table
@@ -91,7 +92,8 @@ def prepare(
     """
     fitter = engine_class(engine, model.name)
     reader = fitter.reader()
-    table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format, reader=reader)
+    with original_lines(paths[0].name, spec.data):
+        table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format, reader=reader)
     train, test = split_holdout(
         table.target,
         holdout=spec.evaluation.holdout,

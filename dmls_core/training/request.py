@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from dmls_core import sandbox
 from dmls_core.errors import (
     ConflictError,
     DataError,
@@ -84,6 +85,19 @@ def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         files.append(DataFile(url, path, etag or sha256[:32], path.stat().st_size, sha256))
     return files
+
+
+def convert_data(files: Sequence[DataFile], spec: Spec, folder: Path) -> list[DataFile]:
+    """Convert files that are not plain CSV or Parquet; raise ``DataError`` if one is not as the spec says."""
+    from dmls_core.data.conversion import convert_all
+    from dmls_core.data.formats import needs_conversion
+
+    if not any(needs_conversion(file.path.name, spec.data) for file in files):
+        return list(files)
+    limits = sandbox.Limits(memory=0, seconds=0, cpu_seconds=0, threads=0)
+    names = [str(file.path) for file in files]
+    paths = sandbox.run(convert_all, names, spec.data.model_dump(), str(folder), limits=limits)
+    return [replace(file, path=Path(path)) for file, path in zip(files, paths, strict=True)]
 
 
 def cut_data(

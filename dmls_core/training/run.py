@@ -26,6 +26,7 @@ from dmls_core.training.request import (
     RequestedModel,
     TrainRequest,
     choose_engine,
+    convert_data,
     cut_data,
     fetch_data,
     read_spec,
@@ -86,6 +87,7 @@ def _train(
             "loading", f"loading {len(request.data)} {'files' if request.data[1:] else 'file'} of data"
         )
         files = fetch_data(request.data, request.etags, scratch)
+        files = convert_data(files, spec, scratch / "converted")
         if request.until and spec.columns.time:
             files = cut_data(files, spec, request.since, request.until, scratch / "cut")
     interval = (request.since or request.until, request.until) if request.until else None

@@ -25,6 +25,7 @@ import pandas as pd
 import polars as pl
 
 from dmls_core.cli.spec_commands import check_files
+from dmls_core.data.conversion import convert
 from dmls_core.errors import UserError
 from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.models import CATALOGUE
@@ -323,7 +324,8 @@ def outcome(folder: Path, made: Made, target: str, task: str, drafted: bool) -> 
         first = error.issues[0]
         return "refused", bool(first.line or first.key), str(error)
     try:
-        prepared = prepare(spec, CATALOGUE[spec.model], [data])
+        converted = convert(data, spec.data, folder / "converted")
+        prepared = prepare(spec, CATALOGUE[spec.model], [converted])
         if not np.isfinite(prepared.train_target).all() or not len(prepared.train):
             raise ValueError("there is nothing to train on")
     except Exception as error:  # noqa: BLE001 - any failure is a finding

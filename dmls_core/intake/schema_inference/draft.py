@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
@@ -192,8 +192,13 @@ _RARE = 0.4
 _USED = ("number", "code", "category")
 
 
-def draft_spec(columns: Sequence[Column], target: Column, task: Task, file: str) -> dict[str, Any]:
-    """Return a spec as ``tomllib`` would read it; raise ``DataError`` if no column is left as a feature."""
+def draft_spec(
+    columns: Sequence[Column], target: Column, task: Task, file: str, data: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a spec as ``tomllib`` would read it, with ``data`` as ``[data]``.
+
+    Raise ``DataError`` if no column is left as a feature.
+    """
     from dmls_core.models import CATALOGUE
 
     others = [column for column in columns if column.name != target.name]
@@ -212,6 +217,8 @@ def draft_spec(columns: Sequence[Column], target: Column, task: Task, file: str)
         "n_trials": TRIALS,
         "columns": roles,
     }
+    if data:
+        document["data"] = dict(data)
     if metric := _metric(target, task):
         document["search"] = {"metric": metric}
     return document | {name: dict(table) for name, table in model.search.items()}

@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from codecs import BOM_UTF16_LE
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmls_core import sandbox
 from dmls_core.data.csv_dialect import Row, decode_head, read_rows
+from dmls_core.data.detection import UNPACKED, detect, unpack_head
+from dmls_core.data.formats import COMPRESSED, FORMATS, format_of
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names
 from dmls_core.settings import IntakeLimits
@@ -33,6 +37,8 @@ LONGEST_NAME = 256
 
 SHOWN = 80
 
+ENDINGS_HINT = f"its name must end in one of {', '.join(FORMATS)}, or also in .gz or .zip"
+
 _PARQUET_MARK = b"PAR1"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -47,6 +53,7 @@ class Sample:
         complete: whether these are all rows of the file.
         rows: number of rows in the file, if known.
         types: the type of each column; empty for a CSV.
+        data: the keys of ``[data]`` that read the file.
     """
 
     names: tuple[str, ...]
@@ -54,6 +61,7 @@ class Sample:
     complete: bool
     rows: int | None = None
     types: tuple[str, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seen(self) -> int:
@@ -70,15 +78,14 @@ def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits 
         DataError: this is not a CSV or Parquet file, or it is empty, malformed or too large.
     """
     limits = limits or IntakeLimits.from_environment()
-    ending = file.lower().rpartition(".")[2]
-    if ending == "csv":
+    kind = format_of(file)
+    if kind is None:
+        raise DataError(ValidationIssue("this is not a data file", hint=ENDINGS_HINT, file=file))
+    if kind != "parquet":
+        keys = detect(file, head)
+        if keys or file.lower().endswith(COMPRESSED):
+            return _converted(file, head, complete, keys, limits)
         return _csv(file, head, complete, limits)
-    if ending != "parquet":
-        raise DataError(
-            ValidationIssue(
-                "this is not a data file", hint="its name must end in .csv or .parquet", file=file
-            )
-        )
     if not head.startswith(_PARQUET_MARK):
         raise _not_parquet(file, head)
     if not complete:
@@ -129,6 +136,38 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
         sparse.write(tail)
         sparse.flush()
         return _parquet(file, Path(sparse.name), limits, 0)
+
+
+def _converted(file: str, head: bytes, complete: bool, keys: dict[str, Any], limits: IntakeLimits) -> Sample:
+    """Read the first rows of a file that is converted first, in a sandbox."""
+    from dmls_core.data.conversion import convert_all, line_shift
+    from dmls_core.spec.tables import Data
+
+    plain = unpack_head(head)
+    complete = complete and len(plain) < UNPACKED
+    if not complete:
+        wide = keys.get("encoding") == "utf-16"
+        end = (b"\n\0" if plain.startswith(BOM_UTF16_LE) else b"\0\n") if wide else b"\n"
+        plain = plain[: plain.rfind(end) + len(end)]
+    options = Data.model_validate({"format": format_of(file)} | keys)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / Path(file).name.lower().removesuffix(".gz").removesuffix(".zip")
+        copy.write_bytes(plain)
+        (path,) = sandbox.run(convert_all, [str(copy)], options.model_dump(), folder + "/out", file=file)
+        text = Path(path).read_bytes()
+    try:
+        sample = _csv(file, text, True, limits)
+    except DataError as error:
+        shift = line_shift(file, options)
+        raise DataError(
+            [
+                replace(issue, line=max(1, issue.line - shift) if issue.line else None)
+                for issue in error.issues
+            ]
+        ) from None
+    whole = complete and sample.complete
+    shown = {key: value for key, value in keys.items() if (key, value) != ("format", format_of(file))}
+    return replace(sample, complete=whole, rows=sample.rows if whole else None, data=shown)
 
 
 def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,10 +89,25 @@ def test_a_first_spec_is_valid_as_it_stands(dmls, files):
 
 def test_a_first_spec_of_what_is_no_table(dmls, tmp_path):
     table = tmp_path / "a.csv"
-    table.write_text("a;b\n1;2\n")
+    table.write_text("a,b\n1\n")
     done = dmls("init", table)
     assert done.code == 1
-    assert "semicolons" in done.err
+    assert "too few cells" in done.err
+
+
+def test_a_first_spec_reads_the_file_as_it_is_written(dmls, tmp_path):
+    table, spec = tmp_path / "a.csv", tmp_path / "spec.toml"
+    table.write_bytes("größe;y\n1,5;u\n2,5;v\n".encode("cp1252") + b"1,5;u\n2,5;v\n" * 9)
+    done = dmls("init", table, "--target", "y")
+    assert done.code == 0, done.err
+    assert 'delimiter = ";"' in done.out
+    assert 'encoding = "windows-1252"' in done.out
+    spec.write_text(done.out)
+    assert dmls("validate", spec, table).code == 0
+    spec.write_text(re.sub(r"\[data\]\n(.+\n)+", "", done.out))
+    refused = dmls("validate", spec, table)
+    assert refused.code == 1
+    assert 'delimiter = ";", decimal = ","' in refused.err.replace("\n", " ")
 
 
 def test_data_behind_a_link_is_looked_at_too(dmls, files, tmp_path):

@@ -1,0 +1,248 @@
+"""Convert a file to the CSV of DMLS: text in another dialect, compressed text, or JSON lines.
+
+``[data]`` says how a file is written. Only ``convert`` reads those keys: everything behind it sees UTF-8,
+commas, decimal points and a header. A record stays in its line, so messages name that of the original.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import IO, Any, cast
+
+import polars as pl
+
+from dmls_core.data.csv_dialect import check_structure, records
+from dmls_core.data.formats import format_of, needs_conversion
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.spec.tables import Data
+
+RATIO, SMALLEST = 250, 256 << 20
+"""A file may unpack to this many times its size, and always to ``SMALLEST`` bytes: tables hold no more."""
+
+_SPACES = "[ \u00a0\u202f]"
+
+
+def convert(path: Path, data: Data, folder: Path) -> Path:
+    """Return a file as DMLS reads it: the file itself, or a CSV of the same name in the empty ``folder``.
+
+    Raises:
+        DataError: the file is not what ``[data]`` says, with the line.
+    """
+    if not needs_conversion(path.name, data):
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / path.name
+    kind = data.format or format_of(path.name)
+    try:
+        if kind == "jsonl":
+            _write(_json_lines(path, folder), data, target, 0)
+        else:
+            _convert_text(path, data, target)
+    except (pl.exceptions.PolarsError, OSError, EOFError, zipfile.BadZipFile) as error:
+        reason = str(error).split("\n", 1)[0][:200]
+        raise DataError(ValidationIssue("the file cannot be read", file=path.name, found=reason)) from error
+    return target
+
+
+def convert_all(paths: Sequence[str], options: dict[str, Any], folder: str) -> list[str]:
+    """Convert files to subfolders of ``folder``, in a sandbox; ``options`` are ``[data]`` as JSON data."""
+    data = Data.model_validate(options)
+    return [str(convert(Path(path), data, Path(folder) / str(at))) for at, path in enumerate(paths)]
+
+
+def line_shift(name: str, data: Data) -> int:
+    """Return by how much a line of the converted file is larger than that of the original."""
+    return int(not data.header or (data.format or format_of(name)) == "jsonl")
+
+
+@contextmanager
+def original_lines(name: str, data: Data) -> Iterator[None]:
+    """Let a ``DataError`` about converted files, such as ``name``, name the lines of the originals."""
+    try:
+        yield
+    except DataError as error:
+        if not line_shift(name, data):
+            raise
+        raise DataError(
+            [replace(issue, line=max(1, issue.line - 1) if issue.line else None) for issue in error.issues]
+        ) from None
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, whether compressed or not, by its first bytes; an archive must have one file."""
+    with path.open("rb") as file:
+        start = file.read(4)
+        file.seek(0)
+        if start.startswith(b"\x1f\x8b"):
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=file))
+        elif start == b"PK\x03\x04":
+            with zipfile.ZipFile(file) as archive:
+                names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+                if len(names) != 1:
+                    hint = "pack one table, or upload the files themselves"
+                    found = ", ".join(names[:10])
+                    raise DataError(
+                        ValidationIssue("the archive must have one file", hint, file=path.name, found=found)
+                    )
+                with archive.open(names[0]) as member:
+                    yield member
+        else:
+            yield file
+
+
+def _convert_text(path: Path, data: Data, target: Path) -> None:
+    plain = target.with_name(f"{target.name}.text")
+    _decode(path, data.encoding, plain)
+    head = list(islice(records(plain), data.skip_rows + 1))
+    if len(head) <= data.skip_rows:
+        raise DataError(ValidationIssue("the file has no rows below skip_rows", file=path.name))
+    first = head[-1]
+    cells = next(csv.reader([first.raw.decode()], delimiter=data.delimiter), [])
+    above = first.line + first.lines - 1 if data.header else first.line - 1
+    # Polars counts the columns by the first line that it reads.
+    below = islice(records(plain), len(head) if data.header else len(head) - 1, None)
+    above += sum(1 for _ in takewhile(lambda record: not record.raw, below))
+    schema = {f"c{at}": pl.String() for at in range(len(cells))}
+    scan = pl.scan_csv(
+        plain, separator=data.delimiter, has_header=False, skip_lines=above, schema=schema, glob=False
+    )
+    names = [cell.strip() for cell in cells] if data.header else None
+    ragged = scan.select(pl.col(f"c{len(cells) - 1}").is_null().any())
+    try:
+        if not ragged.collect(engine="streaming").item():
+            _write((scan, names), data, target, above)
+            return
+    except pl.exceptions.PolarsError:
+        pass
+    if issues := check_structure(plain, above, len(cells), data.delimiter):
+        raise DataError([replace(issue, file=path.name) for issue in issues])
+    _write((scan, names), data, target, above)
+
+
+def _decode(path: Path, encoding: str, target: Path) -> None:
+    """Write a text as UTF-8, with line feeds at the ends of lines."""
+    most, written, line = max(SMALLEST, RATIO * path.stat().st_size), 0, 1
+    name = "utf-8-sig" if encoding == "utf-8" else encoding
+    with unpacked(path) as file, target.open("w", encoding="utf-8", newline="\n") as out:
+        text = io.TextIOWrapper(file, encoding=name, newline=None)
+        try:
+            while part := text.read(1 << 20):
+                written += out.write(part)
+                line += part.count("\n")
+                if written > most:
+                    message = f"the file unpacks to more than {most:,} bytes"
+                    raise DataError(ValidationIssue(message, file=path.name))
+        except UnicodeError as error:
+            message, hint = f"the text is not {encoding}", "set [data] encoding to that of the file"
+            raise DataError(ValidationIssue(message, hint, file=path.name, found=str(error)[:80])) from None
+        text.detach()
+
+
+def _json_lines(path: Path, folder: Path) -> tuple[pl.LazyFrame, list[str]]:
+    plain = folder / "lines"
+    _decode(path, "utf-8", plain)
+    try:
+        frame = pl.read_ndjson(plain, infer_schema_length=None)
+    except pl.exceptions.PolarsError as error:
+        with plain.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip() and not _is_object(line):
+                    message = "the line is not a JSON object"
+                    issue = ValidationIssue(message, file=path.name, line=number, found=line[:80].strip())
+                    raise DataError(issue) from None
+        raise error
+    if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:
+        message, hint = "contains lists or objects", "write one value per key"
+        raise DataError([ValidationIssue(message, hint, file=path.name, key=name) for name in nested])
+    return frame.lazy().select(_as_text(name, dtype) for name, dtype in frame.schema.items()), frame.columns
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _as_text(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return a column as text in one line, so that a record is a line."""
+    column = pl.col(name).cast(pl.String)
+    return column.str.replace_all(r"[\r\n]+", " ") if dtype == pl.String else column
+
+
+def _write(table: tuple[pl.LazyFrame, list[str] | None], data: Data, target: Path, above: int) -> None:
+    """Write a header and the rows, each in its line: ``above`` lines of the original are above the rows."""
+    frame, names = table
+    columns = frame.collect_schema().names()
+    names = names or [f"column_{at}" for at in range(1, len(columns) + 1)]
+    body = target.with_name(f"{target.name}.body")
+    if data.decimal == "," or data.thousands:
+        _check_points(frame, names, data, target, above)
+        frame = frame.select(_number(pl.col(name), data) for name in columns)
+    frame.select(pl.when(pl.col(name) != "").then(pl.col(name)) for name in columns).sink_csv(
+        body, include_header=False
+    )
+    with target.open("w", encoding="utf-8", newline="") as out:
+        # Line breaks in the first name, which no reader keeps, put the header into its line.
+        first = "\n" * (above - data.header) + names[0]
+        csv.writer(out, lineterminator="\n").writerow([first, *names[1:]])
+        with body.open(encoding="utf-8", newline="") as rows:
+            shutil.copyfileobj(rows, out, 1 << 20)
+    body.unlink()
+
+
+def number_pattern(decimal: str, thousands: str) -> str:
+    """Return a regular expression of the numbers in a notation."""
+    mark = _SPACES if thousands == " " else re.escape(thousands)
+    whole = rf"(?:\d{{1,3}}(?:{mark}\d{{3}})+|\d+)" if thousands else r"\d+"
+    point = re.escape(decimal)
+    return rf"^\s*[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
+
+
+def _number(column: pl.Expr, data: Data) -> pl.Expr:
+    plain = column
+    if data.thousands:
+        mark = _SPACES if data.thousands == " " else re.escape(data.thousands)
+        plain = plain.str.strip_chars().str.replace_all(mark, "")
+    plain = plain.str.replace(data.decimal, ".", literal=True)
+    return (
+        pl.when(column.str.contains(number_pattern(data.decimal, data.thousands)))
+        .then(plain)
+        .otherwise(column)
+    )
+
+
+def _check_points(frame: pl.LazyFrame, names: Sequence[str], data: Data, target: Path, above: int) -> None:
+    """Raise ``DataError`` for a number in another notation, which would be read as a wrong value."""
+    other = "." if data.decimal == "," else ","
+    pattern = rf"^\s*[+-]?\d*{re.escape(other)}\d+\s*$"
+    own = number_pattern(data.decimal, data.thousands)
+    wrong = [
+        (pl.col(name).str.contains(pattern) & ~pl.col(name).str.contains(own)).fill_null(value=False)
+        for name in frame.collect_schema().names()
+    ]
+    found = frame.with_row_index("row").filter(pl.any_horizontal(wrong)).head(1).collect(engine="streaming")
+    if found.is_empty():
+        return
+    row, *cells = found.row(0)
+    at = next(
+        n for n, cell in enumerate(cells) if cell and re.match(pattern, cell) and not re.match(own, cell)
+    )
+    hint = f'set [data] thousands = "{other}", or correct the value'
+    line = row + 1 + above
+    message = f'is a number in another notation than decimal = "{data.decimal}"'
+    raise DataError(
+        ValidationIssue(message, hint, file=target.name, line=line, key=names[at], found=cells[at][:80])
+    )
