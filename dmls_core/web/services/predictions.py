@@ -161,7 +161,8 @@ def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
 def check_columns(row: Mapping[str, Value], encoder: Encoder) -> None:
     """Raise ``DataError``, with every issue, if the row lacks columns of the model or has others."""
     names = encoder.feature_names
-    extra = [name for name in row if name not in names]
+    # A request may have thousands of columns: its answer, and the time that it takes, stay small.
+    extra = [name for name in row if name not in names][:MAX_NAMES]
     issues = []
     for name in names:
         if name not in row:
