@@ -49,7 +49,7 @@ def test_what_cannot_be_submitted(store: Store, files: tuple[Path, Path], tmp_pa
         ([tmp_path / "none.csv"], "growth", "iris", "does not exist"),
         ([odd[0]], "growth", "iris", "cannot have this name"),
         ([odd[1]], "growth", "iris", "cannot have this name"),
-        ([odd[2]], "growth", "iris", "must end in .csv or .parquet"),
+        ([odd[2]], "growth", "iris", "must end in one of .csv, .parquet"),
     ]:
         with pytest.raises(SubmissionError, match=words):
             submit(store, spec, data, team, name)
