@@ -11,12 +11,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import sklearn
 
 from dmls_core.devstack.programs import find_uv
@@ -251,7 +252,10 @@ def _running(
             time.sleep(0.2)
         yield process.pid, f"127.0.0.1:{port}"
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):  # it may have ended
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()  # BentoML's worker has a session of its own
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
