@@ -40,6 +40,7 @@ COLORS = {
     "running": "blue",
     "awaiting approval": "magenta",
     "deployed": "green",
+    "stopped": "yellow",
     "failed": "red",
 }
 
@@ -175,7 +176,7 @@ def job_name(spec: Path) -> str:
 PAUSE = 0.5
 """Seconds between two reads of ``_status.json``."""
 
-ENDED = ("rejected", "deployed", "failed")
+ENDED = ("rejected", "deployed", "stopped", "failed")
 
 
 def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str) -> str:

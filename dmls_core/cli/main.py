@@ -14,7 +14,7 @@ import typer
 
 from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
-from dmls_core.cli.model_commands import canary, deploy, drift, export, predict, rollback
+from dmls_core.cli.model_commands import canary, deploy, drift, export, predict, rollback, undeploy
 from dmls_core.cli.platform_commands import demo, doctor, down, env, up
 from dmls_core.cli.spec_commands import init, plan, schema, train, validate
 from dmls_core.errors import DmlsError, PlatformError
@@ -36,6 +36,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "deploy": deploy,
         "predict": predict,
         "rollback": rollback,
+        "undeploy": undeploy,
         "canary": canary,
         "export": export,
         "drift": drift,

@@ -1,4 +1,4 @@
-"""``dmls deploy``, ``rollback``, ``canary``, ``predict``, ``drift``, ``export``: serve a model and use it."""
+"""Commands that serve a model and use it: ``dmls deploy``, ``rollback``, ``predict``, and others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import getpass
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,6 +30,7 @@ from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
     from dmls_core.monitoring.drift import Drift
+    from dmls_core.monitoring.served_job import ServedJob
     from dmls_core.store import Store
 
 
@@ -98,36 +101,47 @@ def rollback(
 
     With the served version, it repairs differences between Triton and MLflow.
     """
-    from dmls_core.intake import report_served
-    from dmls_core.monitoring.prometheus import count
-    from dmls_core.serving import Deployment, Repository, triton_servers
-    from dmls_core.store import layout, open_store, write_served
-    from dmls_core.tracking.registry import promote_served
-
-    settings = load_settings()
-    name = parse_job(job)
-    model = layout.model_name(*name)
-    mlflow = settings.require("mlflow_uri")
-    by = f"{_user()}@{socket.gethostname()}"
-
-    def make_champion(version: int, _: int | None) -> None:
-        promote_served(mlflow, model, version, deployed_by=f"dmls rollback by {by}")
-
-    addresses = settings.require("triton_http"), settings.require("triton_grpc")
-    with triton_servers(*addresses, key=settings.triton_key) as servers:
-        repository = Repository(settings.require("triton_repository"))
-        done = Deployment(repository, servers, model).rollback(to, finish=make_champion)
-        about = repository.read(model, done.version, "model.json")
-    if settings.root:
-        store = open_store(settings.root)
-        report_served(store, *name, write_served(store, *name, done.version, about, by=by))
-        count(store, *name, "rollbacks")
+    by = _by("rollback")
+    with _served_job(job) as served:
+        done, model = served.roll_back(to, by), served.deployment.model
     if as_json:
         print_json(
             {"schema": 1, "model": model, "version": done.version, "previous": done.previous, "by": by}
         )
         return
     out.print(f"{model} is served as version {done.version}, which is champion again (was: {done.previous})")
+
+
+def undeploy(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Stop serving a job's model. Its versions are kept: `dmls rollback` serves one again."""
+    by = _by("undeploy")
+    with _served_job(job) as served:
+        version, model = served.stop(by), served.deployment.model
+    if as_json:
+        print_json({"schema": 1, "model": model, "version": version, "by": by})
+        return
+    out.print(
+        f"{model} is no longer served (was: version {version})" if version else f"{model} was not served"
+    )
+
+
+@contextmanager
+def _served_job(job: str) -> Iterator[ServedJob]:
+    from dmls_core.monitoring.served_job import ServedJob
+    from dmls_core.serving import Deployment, Repository, triton_servers
+    from dmls_core.store import layout, open_store
+
+    settings = load_settings()
+    name = parse_job(job)
+    mlflow, store = settings.require("mlflow_uri"), open_store(settings.root) if settings.root else None
+    addresses = settings.require("triton_http"), settings.require("triton_grpc")
+    with triton_servers(*addresses, key=settings.triton_key) as servers:
+        repository = Repository(settings.require("triton_repository"))
+        yield ServedJob(*name, Deployment(repository, servers, layout.model_name(*name)), mlflow, store)
+
+
+def _by(command: str) -> str:
+    return f"dmls {command} by {_user()}@{socket.gethostname()}"
 
 
 def _user() -> str:

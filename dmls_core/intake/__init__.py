@@ -9,6 +9,7 @@ from dmls_core.intake.status_store import (
     add_note,
     read_status,
     report_served,
+    report_stopped,
     update_run_status,
     write_status,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "partitions_between",
     "read_status",
     "report_served",
+    "report_stopped",
     "submit",
     "update_run_status",
     "write_status",

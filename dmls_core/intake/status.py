@@ -14,7 +14,9 @@ from dmls_core.errors import ValidationIssue
 from dmls_core.store import ServedModel
 
 SCHEMA = 1
-State = Literal["waiting", "rejected", "accepted", "running", "awaiting approval", "deployed", "failed"]
+State = Literal[
+    "waiting", "rejected", "accepted", "running", "awaiting approval", "deployed", "stopped", "failed"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ _HEADLINES = {
     "running": "The job is running.",
     "awaiting approval": "The model is ready and waits for approval.",
     "deployed": "The model is served.",
+    "stopped": "The model is no longer served.",
     "failed": "The run failed.",
 }
 

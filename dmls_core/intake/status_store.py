@@ -128,12 +128,30 @@ def report_served(store: Store, team: str, job: str, served: ServedModel) -> boo
     def updated(before: Status | None) -> Status | None:
         if before is None:
             return None
-        if before.state != "deployed":
+        if before.state not in ("deployed", "stopped"):
             return replace(before, updated="")
         back = f", instead of version {served.previous}" if served.previous else ""
         return replace(
-            before, message=_truncated(f"{served.text}{back}: rolled back by {served.by}"), updated=""
+            before,
+            state="deployed",
+            message=_truncated(f"{served.text}{back}: rolled back by {served.by}"),
+            updated="",
         )
+
+    return _change(store, team, job, updated)
+
+
+def report_stopped(store: Store, team: str, job: str, version: int | None, by: str) -> bool:
+    """Write into the status that nothing is served any more; return False if there is no status."""
+
+    def updated(before: Status | None) -> Status | None:
+        if before is None:
+            return None
+        if before.state != "deployed":
+            return replace(before, updated="")
+        what = f"version {version}" if version else "the model"
+        message = f"{what} is no longer served: stopped by {by}. A rollback serves it again"
+        return replace(before, state="stopped", message=_truncated(message), updated="")
 
     return _change(store, team, job, updated)
 

@@ -162,16 +162,23 @@ class Deployment:
         with self.repository.local_copy(self.model, version) as folder:
             check_checkpoint(folder, f"{self.model} version {version}")
 
-    def take_down(self) -> None:
-        """Stop serving the model; its versions stay in the repository.
+    def take_down(self) -> int | None:
+        """Stop serving the model and its challenger; return the version that was served.
+
+        The versions stay in the repository.
 
         Raises:
             ServingError: a server or the repository does not answer.
         """
         with self.repository.lock(self.model):
+            version, options = self.repository.serving(self.model), self.repository.options(self.model)
+            if options.canary:
+                self.repository.set_options(self.model, replace(options, canary=None))
+                self._discard_challenger()
             self.repository.serve(self.model, None)
             for client in self.servers:
                 unload(client, self.model)
+        return version
 
     def verify(self, version: int) -> Proof:
         """Send the golden rows of the served version to every server, over HTTP and gRPC.

@@ -8,7 +8,7 @@ from dmls_core.errors import PlatformError
 from dmls_core.store.base import ObjectInfo, Store, check_key
 from dmls_core.store.local import LocalStore
 from dmls_core.store.registry import DataObject, JobRecord, Registry, run_key
-from dmls_core.store.served import ServedModel, read_served, write_served
+from dmls_core.store.served import ServedModel, delete_served, read_served, write_served
 
 __all__ = [
     "DataObject",
@@ -18,6 +18,7 @@ __all__ = [
     "ServedModel",
     "Store",
     "check_key",
+    "delete_served",
     "open_store",
     "read_served",
     "run_key",

@@ -62,6 +62,11 @@ def read_served(store: Store, team: str, job: str) -> ServedModel | None:
         raise StoreError(f"{layout.served(team, job)} is damaged: {error}") from error
 
 
+def delete_served(store: Store, team: str, job: str) -> None:
+    """Record that nothing is served of a job."""
+    store.delete(layout.served(team, job))
+
+
 def write_served(
     store: Store, team: str, job: str, version: int, about: Mapping[str, Any], *, by: str
 ) -> ServedModel:

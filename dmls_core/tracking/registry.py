@@ -93,8 +93,8 @@ def promote(
     client = connect(uri)
     with reaching(uri, f"make version {version} of {name} the champion"):
         now = aliases(client, name)
-        if not now:
-            raise NotFoundError(f"MLflow has no model {name} with a challenger")
+        if now is None:
+            raise NotFoundError(f"MLflow has no model {name}")
         tags = {}
         if triton_version is not None:
             tags[TRITON_VERSION_TAG] = str(triton_version)
@@ -106,6 +106,14 @@ def promote(
         client.set_registered_model_alias(name, CHAMPION, str(version))
         if now.get(CHALLENGER) == version:
             client.delete_registered_model_alias(name, CHALLENGER)
+
+
+def remove_champion(uri: str, name: str) -> None:
+    """Leave the model ``<team>.<job>`` without a champion; raise ``TrackingError`` if MLflow fails."""
+    client = connect(uri)
+    with reaching(uri, f"remove the champion of {name}"):
+        if CHAMPION in (aliases(client, name) or {}):
+            client.delete_registered_model_alias(name, CHAMPION)
 
 
 def promote_served(uri: str, name: str, triton_version: int, *, deployed_by: str) -> None:
@@ -212,7 +220,7 @@ def register_model(
             await_creation_for=0,
         )
         version = int(created.version)
-    if challenger and aliases(client, name).get(CHAMPION) != version:
+    if challenger and (aliases(client, name) or {}).get(CHAMPION) != version:
         client.set_registered_model_alias(name, CHALLENGER, str(version))
     return version
 
@@ -223,15 +231,15 @@ def registered_version(client: MlflowClient, run: Run, name: str) -> int | None:
     return min((int(version.version) for version in found), default=None)
 
 
-def aliases(client: MlflowClient, name: str) -> dict[str, int]:
-    """Return the versions of a registered model by alias; empty if there is no such model."""
+def aliases(client: MlflowClient, name: str) -> dict[str, int] | None:
+    """Return the versions of a registered model by alias; ``None`` if there is no such model."""
     from mlflow.exceptions import MlflowException
 
     try:
         model = client.get_registered_model(name)
     except MlflowException as error:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-            return {}
+            return None
         raise
     return {alias: int(version) for alias, version in model.aliases.items()}
 
@@ -269,7 +277,7 @@ def _version_of(uri: str, name: str, alias: str) -> Champion | None:
 def _version_by_client(uri: str, name: str, alias: str) -> Champion | None:
     client = connect(uri)
     with reaching(uri, f"look up the {alias} of {name}"):
-        version = aliases(client, name).get(alias)
+        version = (aliases(client, name) or {}).get(alias)
         tags = client.get_model_version(name, str(version)).tags if version else {}
     return _made_by_run(version, tags) if version else None
 

@@ -65,7 +65,7 @@ STATE_KINDS = {
     for kind, states in {
         "good": ("deployed", "success", "finished", "complete", "steady", "ok"),
         "bad": ("rejected", "failed", "upstream_failed", "drifted", "broken"),
-        "warn": ("waiting", "queued", "scheduled", "up_for_retry", "missing", "slow"),
+        "warn": ("stopped", "waiting", "queued", "scheduled", "up_for_retry", "missing", "slow"),
         "wait": ("awaiting approval", "deferred", "awaiting_input"),
         "busy": ("running",),
     }.items()

@@ -115,6 +115,7 @@ def test_a_viewer_sees_and_cannot_change(admin: httpx.Client, viewer: httpx.Clie
         "deploy",
         "decline",
         "rollback",
+        "undeploy",
         "runs",
         "pause",
         "retire",

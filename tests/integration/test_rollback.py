@@ -12,9 +12,9 @@ from dmls_core.cli.main import app
 from dmls_core.devstack.doctor.services import check_served_versions
 from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
 from dmls_core.monitoring.reconcile import reconcile_all
-from dmls_core.serving import Deployment, triton_servers
+from dmls_core.serving import Deployment, startup, triton_servers
 from dmls_core.settings import load_settings
-from dmls_core.store import open_store
+from dmls_core.store import open_store, read_served
 from dmls_core.tracking.registry import champions, find_champion, promote
 from dmls_core.tracking.runs import log_run
 from tests.support.table_endpoint import outputs_of, post
@@ -65,7 +65,7 @@ def test_a_rollback_moves_triton_and_mlflow_together_and_fixes_differences(serve
     done = CliRunner().invoke(app, ["rollback", f"lab/{JOB}", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["version"] == 1
-    assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
+    assert served.versions(NAME) == (1,)
     assert find_champion(mlflow_uri, NAME).version == 1
     assert f'dmls_rollbacks_total{{job="{JOB}",team="lab"}} 1.0\n' in metrics(tmp_path)
 
@@ -94,6 +94,27 @@ def test_a_rollback_moves_triton_and_mlflow_together_and_fixes_differences(serve
     assert NAME not in own_check().message
 
 
+def test_a_stopped_model_is_not_served_until_a_rollback(served, triton, mlflow_uri, tmp_path):
+    store = open_store(str(tmp_path / "root"))
+    deployment = Deployment(triton.repository, served, NAME)
+    for _ in range(2):
+        assert CliRunner().invoke(app, ["undeploy", f"lab/{JOB}"]).exit_code == 0
+        assert served.versions(NAME) == served.versions(f"{NAME}.table") == ()
+        assert champions(mlflow_uri).get(NAME) is None
+        assert read_served(store, "lab", JOB) is None
+        assert NAME not in startup.models_to_load(triton.repository)
+        found = {NAME: champions(mlflow_uri).get(NAME)}
+        assert reconcile_all(store, triton.repository, [served], lambda found=found: found).repaired == []
+    assert CliRunner().invoke(app, ["rollback", f"lab/{JOB}"]).exit_code == 0
+    assert served.versions(NAME) == (2,)
+    assert served.versions(f"{NAME}.table"), "the table endpoint is loaded"
+    assert find_champion(mlflow_uri, NAME).version == 2
+    record = read_served(store, "lab", JOB)
+    assert record is not None
+    assert record.version == 2
+    assert deployment.verify(2).rows > 0
+
+
 def test_the_monitor_makes_triton_serve_the_champion_again(served, triton, mlflow_uri, tmp_path):
     store = open_store(str(tmp_path / "root"))
 
@@ -109,7 +130,7 @@ def test_the_monitor_makes_triton_serve_the_champion_again(served, triton, mlflo
         assert repairs() == [[], []]
     ((line,), _) = repairs()
     assert "served version 2" in line
-    assert served.versions(NAME) == served.versions(f"{NAME}.table") == (1,)
+    assert served.versions(NAME) == (1,)
     assert NAME not in own_check().message
     assert f'dmls_repairs_total{{job="{JOB}",team="lab"}} 1.0\n' in metrics(tmp_path)
 

@@ -100,6 +100,13 @@ def rollback(caller: Deployer, body: RollbackBody) -> Done:
     return Done(message=f"version {done.version} is served and champion again (was: {done.previous})")
 
 
+@router.post("/undeploy", summary="Stop serving the model")
+def undeploy(caller: Deployer) -> Done:
+    """Stop serving the job's model; its versions are kept, and a rollback serves one again."""
+    version = commands.undeploy(caller.team, caller.name, caller.user_name)
+    return Done(message=f"version {version} is no longer served" if version else "nothing was served")
+
+
 @router.post("/runs", summary="Start a run", status_code=201)
 async def start_run(caller: Submitter, body: RunBody, request: Request) -> Done:
     """Start a run of the job, with changes for this run only."""
@@ -115,10 +122,14 @@ async def pause(caller: Editor, body: PauseBody, request: Request) -> Done:
 
 
 @router.post("/retire", summary="Retire a job")
-def retire(caller: Remover) -> Done:
-    """Delete the job's spec, as in S3: no run starts any more; the history and the served model stay."""
-    commands.retire(open_store(), caller.team, caller.name, caller.user_name)
-    return Done(message="retired: the history stays, and Triton still serves the model")
+async def retire(caller: Remover, request: Request) -> Done:
+    """Delete the job's spec, as in S3: no run starts any more; the history and the served model stay.
+
+    Models that wait for approval are declined.
+    """
+    declined = await commands.retire(airflow_api(request), caller.team, caller.name, caller.user_name)
+    waiting = "; the model that waited for approval is declined" if declined else ""
+    return Done(message=f"retired: the history and the served model stay{waiting}")
 
 
 @router.get("/spec", summary="Read the submitted spec")

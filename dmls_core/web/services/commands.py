@@ -1,10 +1,11 @@
-"""Commands on a job: approve, roll back, run, pause, retire, change the spec."""
+"""Commands on a job: approve, roll back, undeploy, run, pause, retire, change the spec."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -14,17 +15,16 @@ from dmls_core.airflow.approval import Answer
 from dmls_core.airflow.job import PARAM
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_repository
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.errors import ConflictError, NotFoundError, StoreError, ValidationIssue
-from dmls_core.intake import read_status, report_served
+from dmls_core.errors import ConflictError, NotFoundError, ValidationIssue
+from dmls_core.intake import read_status
 from dmls_core.intake.admission import admit
+from dmls_core.monitoring.served_job import ServedJob
 from dmls_core.serving import DeployedVersion
-from dmls_core.store import Registry, Store, layout, write_served
+from dmls_core.store import Registry, Store, layout
 from dmls_core.web.services import open_store
 from dmls_core.web.services.airflow_api import AirflowApi, quoted
-from dmls_core.web.services.job_details import CHANGED_SPEC, RETIRED, ROLLED_BACK
+from dmls_core.web.services.job_details import CHANGED_SPEC, RETIRED, ROLLED_BACK, UNDEPLOYED
 from dmls_core.web.services.job_index import job_index
-
-log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 60.0
 """Longest wait for Airflow to accept an answer: the job's status mentions the approval a moment earlier."""
@@ -46,13 +46,11 @@ async def answer_approval(airflow: AirflowApi, team: str, name: str, answer: Ans
     subject, task = "", ""
     end = time.monotonic() + REQUEST_SECONDS
     while True:
-        pending = await _pending_approval(airflow, dag_id, answer)
+        pending = next(iter(await _pending_approvals(airflow, dag_id, answer)), None)
         if pending:
             if not subject:
                 end = time.monotonic() + SETTLE_SECONDS
-            subject = pending["subject"]
-            run = quoted(pending["task_instance"]["dag_run_id"])
-            task = f"/dags/{quoted(dag_id)}/dagRuns/{run}/taskInstances/{TaskId.APPROVE}"
+            subject, task = pending["subject"], _approval_task(dag_id, pending)
             await asyncio.sleep(approval.PAUSE_SECONDS)
             await airflow.call("PATCH", f"{task}/-1/hitlDetails", approval.body_of(answer))
         late = time.monotonic() > end
@@ -64,10 +62,16 @@ async def answer_approval(airflow: AirflowApi, team: str, name: str, answer: Ans
         await asyncio.sleep(0.5)
 
 
-async def _pending_approval(airflow: AirflowApi, dag_id: str, answer: Answer) -> dict[str, Any] | None:
+def _approval_task(dag_id: str, pending: Mapping[str, Any]) -> str:
+    run = quoted(pending["task_instance"]["dag_run_id"])
+    return f"/dags/{quoted(dag_id)}/dagRuns/{run}/taskInstances/{TaskId.APPROVE}"
+
+
+async def _pending_approvals(airflow: AirflowApi, dag_id: str, answer: Answer) -> list[dict[str, Any]]:
+    """Return the approvals that accept an answer now, newest first."""
     path = f"/dags/{quoted(dag_id)}/dagRuns/~/hitlDetails?response_received=false&order_by=-run_after"
     listed = (await airflow.call("GET", path))["hitl_details"]
-    return next((entry for entry in listed if approval.can_be_answered(entry, answer)), None)
+    return [entry for entry in listed if approval.can_be_answered(entry, answer)]
 
 
 async def start_run(airflow: AirflowApi, team: str, name: str, changes: dict[str, Any]) -> str:
@@ -100,37 +104,32 @@ async def set_paused(airflow: AirflowApi, team: str, name: str, *, paused: bool)
 
 
 def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedVersion:
-    """Serve an earlier version again and make it the champion, in one transaction.
-
-    ``version`` is the one in Triton; ``None`` selects the previous verified one. MLflow and the audit log
-    record ``user``. If the version cannot be served, the served one stays.
-    """
-    from dmls_core.monitoring.prometheus import count
-    from dmls_core.serving import Deployment, triton_servers
-    from dmls_core.tracking.registry import promote_served
-
-    settings = _serving_settings()
-    model = layout.model_name(team, name)
-    by = f"{user} on the DMLS page"
-
-    def make_champion(served: int, _: int | None) -> None:
-        promote_served(settings.mlflow_uri, model, served, deployed_by=by)
-
-    with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
-        deployment = Deployment(open_repository(settings), servers, model)
-        done = deployment.rollback(version, finish=make_champion)
-        about = deployment.repository.read(model, done.version, "model.json")
-    store = open_store()
-    served = write_served(store, team, name, done.version, about, by=by)
-    count(store, team, name, "rollbacks")
-    try:
-        report_served(store, team, name, served)
-    except StoreError as error:
-        log.warning("the status of %s/%s does not mention the rollback: %s", team, name, error)
+    """Serve an earlier version again and make it the champion; see ``ServedJob.roll_back``."""
+    with _served_job(team, name) as served:
+        done = served.roll_back(version, f"{user} on the DMLS page")
     extra = {"version": done.version, "previous": done.previous}
     metadata.record_event(ROLLED_BACK, layout.dag_id(team, name), user, extra)
     job_index().refresh()
     return done
+
+
+def undeploy(team: str, name: str, user: str) -> int | None:
+    """Stop serving the job's model, and return the version that was served; see ``ServedJob.stop``."""
+    with _served_job(team, name) as served:
+        version = served.stop(f"{user} on the DMLS page")
+    metadata.record_event(UNDEPLOYED, layout.dag_id(team, name), user, {"version": version})
+    job_index().refresh()
+    return version
+
+
+@contextmanager
+def _served_job(team: str, name: str) -> Iterator[ServedJob]:
+    from dmls_core.serving import Deployment, triton_servers
+
+    settings = _serving_settings()
+    with triton_servers(settings.triton_http, settings.triton_grpc, key=settings.load_key()) as servers:
+        deployment = Deployment(open_repository(settings), servers, layout.model_name(team, name))
+        yield ServedJob(team, name, deployment, settings.mlflow_uri, open_store())
 
 
 def kept_versions(team: str, name: str) -> tuple[int | None, list[int]]:
@@ -140,8 +139,18 @@ def kept_versions(team: str, name: str) -> tuple[int | None, list[int]]:
     return repository.serving(model), list(repository.kept(model))
 
 
-def retire(store: Store, team: str, name: str, user: str) -> None:
-    """Delete the job's spec; its history and its served model stay."""
+async def retire(airflow: AirflowApi, team: str, name: str, user: str) -> int:
+    """Delete the job's spec, and decline its waiting models; return how many. What is served stays."""
+    await run_in_threadpool(_delete_spec, open_store(), team, name, user)
+    dag_id = layout.dag_id(team, name)
+    waiting = await _pending_approvals(airflow, dag_id, "Reject")
+    for pending in waiting:
+        path = f"{_approval_task(dag_id, pending)}/-1/hitlDetails"
+        await airflow.call("PATCH", path, approval.body_of("Reject"))
+    return len(waiting)
+
+
+def _delete_spec(store: Store, team: str, name: str, user: str) -> None:
     key = layout.incoming_file(team, name, layout.SPEC_FILE)
     if store.head(key) is None:
         raise NotFoundError(ValidationIssue(f"{team}/{name} has no spec", hint="it is retired already"))

@@ -188,11 +188,13 @@ def _is_named(entry: object) -> bool:
     return isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
 
 
-ROLLED_BACK, RETIRED, CHANGED_SPEC = "dmls_rollback", "dmls_retire", "dmls_respec"
+ROLLED_BACK, UNDEPLOYED = "dmls_rollback", "dmls_undeploy"
+RETIRED, CHANGED_SPEC = "dmls_retire", "dmls_respec"
 """Events of commands that do not go through Airflow's own REST API."""
 
 EVENTS = {
     ROLLED_BACK: "rolled back",
+    UNDEPLOYED: "stopped serving",
     RETIRED: "retired the job",
     CHANGED_SPEC: "submitted a changed spec",
     "trigger_dag_run": "started a run",
@@ -222,6 +224,8 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
             return {"Approve": "approved the model", "Reject": "declined the model"}.get(chosen[0], words), ""
         case "patch_dag" if "is_paused" in extra:
             return "paused the job" if extra.get("is_paused") else "resumed the job", ""
+        case "dmls_undeploy" if extra.get("version"):
+            return words, f"version {extra.get('version')}"
         case "dmls_rollback":
             return words, f"to version {extra.get('version')}, from {extra.get('previous')}"
     return words, ""

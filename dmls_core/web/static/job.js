@@ -121,6 +121,9 @@ const forms = {
   async back(data) {
     await post("rollback", { version: Number(data.get("version")) });
   },
+  async stop() {
+    await post("undeploy");
+  },
   async retire() {
     await post("retire");
   },

@@ -22,7 +22,10 @@ REST_PATHS = {
     f"{JOB}/runs/{{run_id}}/log": {"get"},
     f"{JOB}/runs/{{run_id}}/report": {"get"},
     f"{JOB}/runs/{{run_id}}/validation": {"get"},
-    **{f"{JOB}/{command}": {"post"} for command in ("deploy", "decline", "rollback", "pause", "retire")},
+    **{
+        f"{JOB}/{command}": {"post"}
+        for command in ("deploy", "decline", "rollback", "undeploy", "pause", "retire")
+    },
     f"{JOB}/served": {"get"},
     f"{JOB}/spec": {"get", "put"},
     f"{JOB}/signature": {"get"},
