@@ -49,7 +49,7 @@ def test_a_wrong_limit_is_one_line_that_names_the_variable(text: str, monkeypatc
 
 
 def test_a_missing_setting_names_its_variable():
-    with pytest.raises(PlatformError, match="set MLFLOW_TRACKING_URI, or start the embedded platform"):
+    with pytest.raises(PlatformError, match="set MLFLOW_TRACKING_URI; no embedded platform runs from"):
         Settings().require("mlflow_uri")
 
 
