@@ -101,9 +101,9 @@ def rollback(
 
     With the served version, it repairs differences between Triton and MLflow.
     """
-    by = _by("rollback")
+    by = _caller()
     with _served_job(job) as served:
-        done, model = served.roll_back(to, by), served.deployment.model
+        done, model = served.roll_back(to, f"dmls rollback by {by}"), served.deployment.model
     if as_json:
         print_json(
             {"schema": 1, "model": model, "version": done.version, "previous": done.previous, "by": by}
@@ -114,9 +114,9 @@ def rollback(
 
 def undeploy(job: JobArgument, as_json: JsonOption = False) -> None:
     """Stop serving a job's model. Its versions are kept: `dmls rollback` serves one again."""
-    by = _by("undeploy")
+    by = _caller()
     with _served_job(job) as served:
-        version, model = served.stop(by), served.deployment.model
+        version, model = served.stop(f"dmls undeploy by {by}"), served.deployment.model
     if as_json:
         print_json({"schema": 1, "model": model, "version": version, "by": by})
         return
@@ -140,8 +140,8 @@ def _served_job(job: str) -> Iterator[ServedJob]:
         yield ServedJob(*name, Deployment(repository, servers, layout.model_name(*name)), mlflow, store)
 
 
-def _by(command: str) -> str:
-    return f"dmls {command} by {_user()}@{socket.gethostname()}"
+def _caller() -> str:
+    return f"{_user()}@{socket.gethostname()}"
 
 
 def _user() -> str:
