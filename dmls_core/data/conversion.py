@@ -13,6 +13,7 @@ import json
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,12 @@ from dmls_core.spec.tables import Data
 
 RATIO, SMALLEST = 250, 256 << 20
 """A file may unpack to this many times its size, and always to ``SMALLEST`` bytes: tables hold no more."""
+
+UNREADABLE = (
+    *(pl.exceptions.PolarsError, csv.Error, OSError, EOFError, zlib.error, zipfile.BadZipFile),
+    RuntimeError,  # an encrypted archive, or one with an unknown compression
+)
+"""What damaged files raise."""
 
 _SPACES = "[ \u00a0\u202f]"
 
@@ -49,7 +56,7 @@ def convert(path: Path, data: Data, folder: Path) -> Path:
             _write(_json_lines(path, folder), data, target, 0)
         else:
             _convert_text(path, data, target)
-    except (pl.exceptions.PolarsError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         reason = str(error).split("\n", 1)[0][:200]
         raise DataError(ValidationIssue("the file cannot be read", file=path.name, found=reason)) from error
     return target
@@ -172,7 +179,7 @@ def _json_lines(path: Path, folder: Path) -> tuple[pl.LazyFrame, list[str]]:
 def _is_object(line: str) -> bool:
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

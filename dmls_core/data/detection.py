@@ -130,7 +130,8 @@ def explain(
 def unpack_head(head: bytes) -> bytes:
     """Return the beginning of the content of a compressed file."""
     if head.startswith(b"\x1f\x8b"):
-        return zlib.decompressobj(31).decompress(head, UNPACKED)
+        with suppress(zlib.error):
+            return zlib.decompressobj(31).decompress(head, UNPACKED)
     if head.startswith(b"PK\x03\x04") and len(head) > 30:
         at = 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         if head[8:10] == b"\0\0":  # stored

@@ -33,6 +33,12 @@ def zipped(*contents: bytes) -> bytes:
     return out.getvalue()
 
 
+def encrypted(archive: bytes) -> bytes:
+    """Return the archive with the marks of encryption in both of its headers."""
+    at = archive.rindex(b"PK\x01\x02") + 8
+    return archive[:6] + b"\1" + archive[7:at] + b"\1" + archive[at + 1 :]
+
+
 FILES: dict[str, tuple[str, bytes, dict[str, Any]]] = {
     "plain": ("d.csv", PLAIN.encode(), {}),
     "europe": ("d.csv", EUROPE.encode(), EUROPEAN),
@@ -103,6 +109,11 @@ def test_detection(text: str, keys: dict[str, Any]) -> None:
     assert detect("d.csv", text.encode()) == keys
 
 
+@pytest.mark.parametrize("head", [b"\x1f\x8bno", b"\x1f\x8b\x08" + b"\xff" * 40, b"PK\3\4" + b"\xff" * 40])
+def test_a_damaged_archive_is_no_dialect(head: bytes) -> None:
+    assert detect("d.csv", head).keys() <= {"encoding", "delimiter"}
+
+
 def test_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     path.write_text("1,2\n3,4\n")
@@ -121,9 +132,28 @@ def test_without_a_header(tmp_path: Path) -> None:
         ("d.jsonl", '{"a":[1],"y":"u"}\n', {}, None, "contains lists or objects"),
         ("d.zip", zipped(b"a", b"b"), {}, None, "must have one file"),
         ("d.csv.gz", gzip.compress(b"a,y\n1,u\n")[:-9], {}, None, "cannot be read"),
+        ("d.csv.gz", b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 40, {}, None, "cannot be read"),
+        ("d.csv.gz", b"\x1f\x8bno", {}, None, "cannot be read"),
+        ("d.zip", encrypted(zipped(b"a,y\n1,u\n")), {}, None, "cannot be read"),
+        ("d.jsonl", "[" * 100_000, {}, 1, "is not a JSON object"),
         ("d.csv", "a;y\nü;u\n".encode("cp1252"), {"delimiter": ";"}, None, "not utf-8"),
     ],
-    ids=["long", "short", "title", "notation", "json", "array", "nested", "archive", "cut", "encoding"],
+    ids=[
+        "long",
+        "short",
+        "title",
+        "notation",
+        "json",
+        "array",
+        "nested",
+        "archive",
+        "cut",
+        "bits",
+        "header",
+        "password",
+        "deep",
+        "encoding",
+    ],
 )
 def test_what_is_wrong_is_found_in_its_line(
     tmp_path: Path, name: str, content: str | bytes, keys: dict[str, Any], line: int | None, message: str
