@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
 
 PROOFS = {
-    "README": ["178 predictions by cellar.wine version 1"],
+    "README": ["178 predictions by shop.wine version 1"],
     "data-scientist": ["tutorial/wine", "prediction,probability_0"],
     "analyst": ["setosa", "virginica", '"name":"label"', "probability_setosa"],
     "platform-engineer": ["tutorial/iris", "1 of 3", "version 1"],

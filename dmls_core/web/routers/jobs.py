@@ -60,10 +60,11 @@ class JobEntry(BaseModel):
     models: list[str]
     metric: str
     direction: str
-    score: float | None = Field(description="Score of the latest run on its holdout.")
+    score: float | None = Field(description="Score of the served model; without one, of the latest run.")
     scores: list[float] = Field(description="Scores of the runs, oldest first.")
     served: int | None = Field(description="Version that Triton serves.")
-    champion: int | None = Field(description="MLflow's version of the served model.")
+    served_score: float | None = Field(description="The served model's own score on its holdout.")
+    served_since: str = Field(description="Time of the deployment or rollback.")
     version: int | None = Field(description="Version of the accepted spec and data.")
     paused: bool
     next_run: str | None

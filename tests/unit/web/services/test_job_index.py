@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dmls_core.airflow.metadata import DagState
 from dmls_core.intake.status_store import write_status
 from dmls_core.monitoring.prometheus import drift_file
 from dmls_core.store import Registry, Store, layout, open_store, write_served
+from dmls_core.web.routers.jobs import JobEntry
 from dmls_core.web.services.job_index import SORT_KEYS, JobQuery, JobRow, merge, search
 from dmls_core.web.services.job_sources import AirflowJobs, Outcomes, StoredJobs
 from dmls_core.web.services.queue import Wait
@@ -25,6 +27,13 @@ ROWS = [
     JobRow("lab", "iris", state="failed", owner="Ada", message="out of MEMORY", scores=(0.7,)),
     JobRow("lab", "old", state="retired"),
 ]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_api_lists_every_row(row: JobRow):
+    entry = JobEntry(job=f"{row.team}/{row.name}", score=row.score, **asdict(row))
+
+    assert entry.model_dump().items() >= {"name": row.name, "state": row.state, "served": None}.items()
 
 
 def names(**query: object) -> list[str]:
