@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -262,8 +263,11 @@ def test_both_endpoints_change_versions_together(triton, client, tmp_path, label
 
 def table_processes(triton, name):
     """Return the process ids of a table endpoint."""
-    children = psutil.Process(triton.process.pid).children(recursive=True)
-    found = {child.pid for child in children if any(f"/{name}.table/" in word for word in child.cmdline())}
+    found = set()
+    for child in psutil.Process(triton.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # another model's, unloaded meanwhile
+            if any(f"/{name}.table/" in word for word in child.cmdline()):
+                found.add(child.pid)
     assert found
     return found
 

@@ -32,7 +32,7 @@ class Demo:
     def airflow(self, *arguments: str, timeout: float = 180) -> str:
         """Run the ``airflow`` command as whoever runs Airflow does, with its configuration."""
         platform_id = json.loads((self.home / "identity.json").read_text())["id"]
-        environments = (process.environ() for process in marked_processes(platform_id))
+        environments = map(environment_of, marked_processes(platform_id))
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
             env=next(found for found in environments if "AIRFLOW_HOME" in found),
@@ -60,14 +60,19 @@ def dmls(
 
 def marked_processes(platform_id: str) -> list[psutil.Process]:
     """Return the processes that carry the platform's mark."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("DMLS_PLATFORM_ID") == platform_id:
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
-    return found
+    return [
+        process
+        for process in psutil.process_iter()
+        if environment_of(process).get("DMLS_PLATFORM_ID") == platform_id
+    ]
+
+
+def environment_of(process: psutil.Process) -> dict[str, str]:
+    """Return the environment of a process; empty if it has ended or is another user's."""
+    try:
+        return process.environ()
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return {}
 
 
 @pytest.fixture(scope="session")

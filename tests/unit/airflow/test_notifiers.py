@@ -65,9 +65,10 @@ def mail(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
     loop = asyncio.new_event_loop()
     made = loop.create_server(lambda: SMTP(Handler(), hostname="localhost", loop=loop), "127.0.0.1", 0)
-    server = loop.run_until_complete(made)
+    # Not in this thread: the browser's event loop may run in it.
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    server = asyncio.run_coroutine_threadsafe(made, loop).result()
     sent.port = server.sockets[0].getsockname()[1]
     connection = {
         "conn_type": "smtp",
@@ -77,10 +78,9 @@ def mail(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     }
     monkeypatch.setenv("AIRFLOW_CONN_DMLS_EMAIL_DEFAULT", json.dumps(connection))
     yield sent
+    loop.call_soon_threadsafe(server.close)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
-    server.close()
-    loop.run_until_complete(server.wait_closed())
     loop.close()
 
 

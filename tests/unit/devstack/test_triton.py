@@ -76,8 +76,10 @@ def test_an_operators_environment_goes_first(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("fil", [True, False])
 def test_a_running_server_is_asked_by_its_command(tmp_path: Path, fil: bool):
     make_server(tmp_path, fil=fil)
-    command = [sys.executable, "-c", "input()", f"--backend-directory={tmp_path}/backends"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", "print(flush=True); input()", f"--backend-directory={tmp_path}/backends"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # before, its command may not be there yet
         assert running_backend(process.pid) == ("genuine" if fil else "stand-in")
         process.kill()
 
