@@ -109,20 +109,19 @@ def rollback(
             {"schema": 1, "model": model, "version": done.version, "previous": done.previous, "by": by}
         )
         return
-    out.print(f"{model} is served as version {done.version}, which is champion again (was: {done.previous})")
+    before = f", instead of version {done.previous}" if done.previous else ""
+    out.print(f"{model} is served as version {done.version}, which is champion again{before}")
 
 
 def undeploy(job: JobArgument, as_json: JsonOption = False) -> None:
     """Stop serving a job's model. Its versions are kept: `dmls rollback` serves one again."""
     by = _caller()
     with _served_job(job) as served:
-        version, model = served.stop(f"dmls undeploy by {by}"), served.deployment.model
+        version, model = served.stop(f"{by} with dmls undeploy"), served.deployment.model
     if as_json:
         print_json({"schema": 1, "model": model, "version": version, "by": by})
         return
-    out.print(
-        f"{model} is no longer served (was: version {version})" if version else f"{model} was not served"
-    )
+    out.print(f"version {version} of {model} is no longer served" if version else f"{model} was not served")
 
 
 @contextmanager

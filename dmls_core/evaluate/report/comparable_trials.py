@@ -59,7 +59,7 @@ def comparable_trials(
         best = max if direction == "maximize" else min
         trials = [best(each, key=lambda one: one["value"]) for each in settings if each]
         return ComparableTrials(
-            trials, [one for each in settings for one in each], f"each with {sizes[-1]:,} trees only"
+            trials, [one for each in settings for one in each], f"with {sizes[-1]:,} trees each"
         )
     read = any(LENGTH in (trial.get("surface") or {}).get("axes", {}) for trial in scored)
     begun = [

@@ -97,7 +97,8 @@ def served(caller: JobViewer) -> ServedVersions:
 def rollback(caller: Deployer, body: RollbackBody) -> Done:
     """Serve a version that was served before, and make it the champion, in one transaction."""
     done = commands.roll_back(caller.team, caller.name, body.version, caller.user_name)
-    return Done(message=f"version {done.version} is served and champion again (was: {done.previous})")
+    before = f", instead of version {done.previous}" if done.previous else ""
+    return Done(message=f"version {done.version} is served and champion again{before}")
 
 
 @router.post("/undeploy", summary="Stop serving the model")
