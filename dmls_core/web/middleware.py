@@ -56,6 +56,7 @@ BODY_LIMIT = 1 * MIB
 LARGER_BODIES: tuple[tuple[str, int], ...] = (
     ("/api/v1/sniff", 9 * MIB),
     ("/api/v1/drops/", 32 * MIB),
+    ("/api/v1/predictions/", 32 * MIB),
     ("/api/v1/scores/", 512 * MIB),
 )
 """(Prefix of the path below the app, bytes) of routes that accept more."""

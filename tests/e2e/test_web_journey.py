@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
@@ -22,6 +24,7 @@ from tests.services.newcomer import PATIENCE, Newcomer, arrive
 from tests.services.platform_client import PlatformClient
 
 SETOSA = {"sepal_length": "5.0", "sepal_width": "3.4", "petal_length": "1.5", "petal_width": "0.2"}
+PARQUET = "application/vnd.apache.parquet"
 AXE = Axe()
 STEPS = (
     "login",
@@ -178,6 +181,20 @@ def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: Platf
     with httpx.Client(base_url=url, headers=headers, timeout=120) as viewer:
         answer = viewer.post("/jobs/demo/iris/predict", json={"row": SETOSA | {"petal_width": "-5"}})
         partial = viewer.post("/jobs/demo/iris/predict", json={"row": {"sepal_length": "5.0", "size": 3}})
+        rows = [SETOSA, SETOSA | {"petal_width": None}]
+        as_csv = ",".join(SETOSA) + "\n" + ",".join(map(str, SETOSA.values())) + "\n"
+        as_parquet = io.BytesIO()
+        pl.DataFrame([{name: float(value) for name, value in SETOSA.items()}]).write_parquet(as_parquet)
+        many = viewer.post("/predictions/demo/iris", json=rows)
+        from_csv = viewer.post(
+            "/predictions/demo/iris",
+            content=as_csv,
+            headers={"Content-Type": "text/csv", "Accept": "text/csv"},
+        )
+        from_parquet = viewer.post(
+            "/predictions/demo/iris", content=as_parquet.getvalue(), headers={"Content-Type": PARQUET}
+        )
+        unknown = viewer.post("/predictions/demo/iris", json=[SETOSA | {"size": 3}])
         refused = [
             viewer.get("/drops/web/theirs"),
             viewer.post("/drops/web/theirs/uploads", params={"file": "a.csv", "size": 1}),
@@ -191,6 +208,11 @@ def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: Platf
         "column 'petal_width' is absent",
         "the model has no column 'size'",
     }
+    assert [row["prediction"] for row in many.json()] == ["setosa", "setosa"]
+    assert from_csv.text.startswith("prediction,probability_setosa,")
+    assert from_csv.text.splitlines()[1].startswith("setosa,")
+    assert from_parquet.json()[0]["prediction"] == "setosa"
+    assert (unknown.status_code, unknown.json()["detail"].count("no column 'size'")) == (422, 1)
     assert [found.status_code for found in refused] == [403] * 3
     assert platform.keys("incoming/web/theirs/") == []
 

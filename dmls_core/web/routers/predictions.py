@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from dmls_core.store import layout
 from dmls_core.web.dependencies import BINARY_BODY, JobViewer
-from dmls_core.web.services import predictions
+from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
 
 router = APIRouter(tags=["Predictions"])
@@ -37,6 +38,49 @@ def predict(caller: JobViewer, body: Row) -> Prediction:
     Every column must be present; null is a missing value. Values outside of training are listed as warnings.
     """
     return predictions.predict_row(caller.team, caller.name, body.row)
+
+
+ROWS: dict[str, Any] = {
+    table_predictions.JSON: {"schema": {"type": "array", "items": {"type": "object"}}},
+    table_predictions.CSV: {"schema": {"type": "string"}},
+    table_predictions.PARQUET: {"schema": {"type": "string", "format": "binary"}},
+}
+
+
+@router.post(
+    "/predictions/{team}/{name}",
+    summary="Predict many rows",
+    openapi_extra={"requestBody": {"required": True, "content": ROWS}},
+    response_class=Response,
+    responses={200: {"description": "The predictions.", "content": ROWS}},
+)
+async def predict_rows(request: Request, caller: JobViewer) -> Response:
+    """Return the predictions for up to 100,000 rows in 32 MiB, in their order.
+
+    `Content-Type` is the format of the rows, `Accept` that of the predictions, JSON by default: a list of
+    objects, a CSV with a header, or Parquet. A prediction has `prediction` and, for a classification,
+    `probability_<label>` for each label. The columns must be exactly those of the model.
+    """
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent not in table_predictions.MEDIA_TYPES:
+        raise HTTPException(415, f"Content-Type must be one of {', '.join(table_predictions.MEDIA_TYPES)}")
+    accept = _accepted(request.headers.get("accept", ""))
+    content = await request.body()
+    found = await run_in_threadpool(
+        table_predictions.predict_table, caller.team, caller.name, content, sent, accept
+    )
+    return Response(found, media_type=accept)
+
+
+def _accepted(header: str) -> str:
+    """Return the first media type of ``Accept`` that there is, or respond with 406."""
+    kinds = [part.partition(";")[0].strip().lower() for part in header.split(",")]
+    for kind in kinds:
+        if kind in table_predictions.MEDIA_TYPES:
+            return kind
+    if any(kind in {"", "*/*", "application/*"} for kind in kinds):
+        return table_predictions.JSON
+    raise HTTPException(406, f"Accept must name one of {', '.join(table_predictions.MEDIA_TYPES)}")
 
 
 @router.post(

@@ -95,7 +95,7 @@ def read_signature(team: str, name: str) -> Signature:
     """Return the columns of the job's served model; raise ``NotFoundError`` if no version is served."""
     model = layout.model_name(team, name)
     repository = open_repository(airflow_settings())
-    version, encoder = _served(repository, model)
+    version, encoder = read_served_encoder(repository, model)
     ranges = repository.read(model, version, "model.json").get("ranges", {})
     example = repository.read(model, version, "golden.json")["columns"]
     return Signature(
@@ -128,7 +128,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
     settings = airflow_settings()
     model = layout.model_name(team, name)
     repository = open_repository(settings)
-    version, encoder = _served(repository, model)
+    version, encoder = read_served_encoder(repository, model)
     ranges = repository.read(model, version, "model.json").get("ranges", {})
     check_columns(row, encoder)
     columns = {name: [_value(row[name])] for name in encoder.feature_names}
@@ -222,7 +222,8 @@ def _imputed(feature: NumberFeature | CategoryFeature) -> str:
     return f"missing, replaced by {feature.fill:g}"
 
 
-def _served(repository: Repository, model: str) -> tuple[int, Encoder]:
+def read_served_encoder(repository: Repository, model: str) -> tuple[int, Encoder]:
+    """Return the served version of a model and its encoder; raise ``NotFoundError`` without one."""
     version = repository.serving(model)
     if version is None:
         raise NotFoundError(f"no version of {model} is served yet: deploy one first")

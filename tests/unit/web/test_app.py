@@ -30,6 +30,7 @@ REST_PATHS = {
     f"{JOB}/spec": {"get", "put"},
     f"{JOB}/signature": {"get"},
     f"{JOB}/predict": {"post"},
+    "/api/v1/predictions/{team}/{name}": {"post"},
     "/api/v1/scores/{team}/{name}": {"post"},
     "/api/v1/catalogue": {"get"},
     "/api/v1/sniff": {"post"},
