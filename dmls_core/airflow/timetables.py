@@ -6,7 +6,8 @@ Airflow's serialized DAGs store the class paths.
 from __future__ import annotations
 
 import zlib
-from functools import cache
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
@@ -50,6 +51,13 @@ class Intervals:
             last_automated_data_interval=last, restriction=restriction
         )
 
+    def ends(self, moment: DateTime) -> Iterator[DateTime]:
+        """Yield the ends of the intervals that end after ``moment``: when scheduled runs are due."""
+        interval = self.before(moment)
+        while True:
+            interval = self.after(interval)
+            yield interval.end
+
     def window_start(self, interval: DataInterval, count: int) -> DateTime:
         """Return the start of the first of ``count`` consecutive intervals that end with ``interval``."""
         start = interval.start
@@ -67,7 +75,7 @@ def intervals_of(path: str | None, cron: str | None, timezone: str, *, has_time:
     return Intervals(GRIDS["day"], timezone) if has_time else None
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _timetable(cron: str, timezone: str) -> CronDataIntervalTimetable:
     from airflow.timetables.interval import CronDataIntervalTimetable
     from pendulum import timezone as find_zone

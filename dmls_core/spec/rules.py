@@ -115,7 +115,7 @@ def check_schedule(schedule: Schedule, issues: IssueCollector) -> None:
     if schedule.cron is not None and (issue := cron_issue(schedule.cron)):
         hint = 'such as "@weekly" or "0 6 * * 1"'
         issues.add(("schedule", "cron"), issue, found=schedule.cron, hint=hint)
-    if schedule.timezone != "UTC" and not _is_zone(schedule.timezone):
+    if schedule.timezone != "UTC" and not is_zone(schedule.timezone):
         issues.add(
             ("schedule", "timezone"),
             "is not a time zone",
@@ -145,7 +145,8 @@ def check_deadline(schedule: Schedule | None, owner: Owner, issues: IssueCollect
         issues.add(("schedule", "deadline"), "has no recipient", hint=hint)
 
 
-def _is_zone(name: str) -> bool:
+def is_zone(name: str) -> bool:
+    """Return whether a name is a time zone of the IANA database."""
     # Imported here: few specs name a time zone.
     from zoneinfo import ZoneInfo
 

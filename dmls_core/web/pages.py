@@ -164,6 +164,12 @@ def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HT
     return _job_page(request, session, caller, "job_history.html", "history", events=events)
 
 
+@job_router.get("/edit")
+def edit_page(caller: JobViewer, request: Request) -> HTMLResponse:
+    """Show the form with the job's submitted spec; it submits the next version."""
+    return render(request, "submit.html", job=caller)
+
+
 @job_router.get("/try")
 def try_page(caller: JobViewer, request: Request) -> HTMLResponse:
     """Show the form that sends rows to the served model."""
@@ -231,8 +237,8 @@ ICONS = ("icon.svg", "icon-dark.svg")
 
 @router.get("/submit")
 def submit_page(request: Request) -> HTMLResponse:
-    """Show the form that submits a job."""
-    return render(request, "submit.html")
+    """Show the form that submits a new job."""
+    return render(request, "submit.html", job=None)
 
 
 @router.get("/platform")

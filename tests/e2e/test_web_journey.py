@@ -163,6 +163,43 @@ def test_errors_are_shown_where_they_are_and_nothing_is_sent(
     assert newcomer.errors == []
 
 
+def test_a_job_is_edited_in_the_form_and_submitted_as_its_next_version(
+    newcomer: Newcomer, platform: PlatformClient
+):
+    page = newcomer.page
+    newcomer.log_in()
+    spec = platform.get("incoming/demo/iris/spec.toml").decode()
+    page.goto(f"{newcomer.home}/jobs/demo/iris")
+    page.get_by_role("link", name="Edit").click()
+    expect(page.locator("#toml")).to_have_value(spec)
+    expect(page.locator("#columns tr")).to_have_count(5)
+    expect(page.get_by_label("Job", exact=True)).to_have_value("iris")
+
+    page.get_by_label("Run", exact=True).select_option("cron")
+    page.get_by_label("Cron expression").fill("0 25 * * *")
+    expect(page.locator("#schedule-note")).to_contain_text("has a hour that is not from 0 to 23")
+    expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
+    page.get_by_label("Cron expression").fill("30 6 * * 1")
+    page.get_by_label("Time zone").fill("Asia/Tokyo")
+    expect(page.get_by_role("heading", name="Next runs (Asia/Tokyo)")).to_be_visible()
+    expect(page.locator(".next-runs li")).to_have_count(5)
+    expect(page.locator(".next-runs li").first).to_have_text(re.compile(r"^Mon, .*, 06:30$"))
+    page.get_by_label("Drift", exact=True).select_option("retrain")
+    page.get_by_label("Late labels").fill("labels/{date}.csv")
+    expect(page.locator("#toml")).to_have_value(lines('labels = "labels/{date}.csv"'))
+    page.get_by_label("Run", exact=True).select_option("data")
+    expect(page.locator("#schedule-note")).to_contain_text("needs a path with {date}")
+    page.get_by_label("Run", exact=True).select_option("")
+    # Trained again on the same data, the model would be the same.
+    expect(page.locator("#problems")).to_contain_text("drift.action")
+    page.get_by_label("Drift", exact=True).select_option("report")
+    expect(page.locator("#verdict")).to_have_text("valid")
+    expect(page.get_by_role("button", name="Submit", exact=True)).to_be_enabled()
+    assert serious(page) == []
+    assert platform.get("incoming/demo/iris/spec.toml").decode() == spec
+    assert newcomer.errors == []
+
+
 def test_a_file_that_is_no_table_is_refused_before_it_is_sent(newcomer: Newcomer, tmp_path: Path):
     page = newcomer.page
     newcomer.log_in()

@@ -33,6 +33,7 @@ PART_BYTES = 8 << 20
 """Size of a part, unless the file would have more parts than S3 allows."""
 
 FLOAT = "float"
+NEXT_RUNS = 5
 
 
 class Relation(BaseModel):
@@ -82,6 +83,9 @@ class CheckedSpec(BaseModel):
         description="The spec as an object; null if it is not valid TOML."
     )
     gist: SpecSummary | None = Field(description="Summary of a valid spec.")
+    next_runs: list[str] = Field(
+        description="Next times of a valid `[schedule] cron` in its time zone, without `jitter`."
+    )
 
 
 class DataFile(BaseModel):
@@ -206,13 +210,31 @@ def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
         problems = tuple(check_columns("the data", Row(1, columns), spec)) if columns else ()
     except UserError as error:
         problems = error.issues
+    document = _document(source)
     return CheckedSpec(
         valid=not problems,
         toml=toml,
         problems=[problem.as_json() for problem in problems],
-        document=_document(source),
+        document=document,
         gist=_summary(spec) if spec and not problems else None,
+        next_runs=next_runs((document or {}).get("schedule")),
     )
+
+
+def next_runs(schedule: object) -> list[str]:
+    """Return the next times of a ``[schedule]``, which may be in a spec with errors, as ISO 8601."""
+    from pendulum import now
+
+    from dmls_core.airflow.timetables import Intervals
+    from dmls_core.spec.cron import cron_issue
+    from dmls_core.spec.rules import is_zone
+
+    table = schedule if isinstance(schedule, Mapping) else {}
+    cron, zone = table.get("cron"), table.get("timezone", "UTC")
+    if not isinstance(cron, str) or not isinstance(zone, str) or cron_issue(cron) or not is_zone(zone):
+        return []
+    times = islice(Intervals(cron, zone).ends(now("UTC")), NEXT_RUNS)
+    return [time.in_timezone(zone).isoformat(timespec="minutes") for time in times]
 
 
 def _document(source: bytes) -> dict[str, Any] | None:

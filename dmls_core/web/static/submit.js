@@ -1,4 +1,4 @@
-// The Submit page: data, columns, models, the spec, and the submission.
+// The pages Submit and Edit: data, columns, models, the spec, and the submission.
 // The document is the source of truth: the form changes it, and the TOML is written from it and parsed back into it.
 
 import { api, ApiError, ready, toast } from "./app.js";
@@ -6,6 +6,7 @@ import { byId, bytes, debounced, h } from "./dom.js";
 import { forgetTarget, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showForm } from "./submit_form.js";
+import { showNextRuns, showSchedule } from "./submit_schedule.js";
 import { Upload, follow, watchNames } from "./submit_send.js";
 
 const HEAD_BYTES = 1 << 20;
@@ -20,7 +21,8 @@ const state = {
   document: null,
   valid: false,
   catalogue: null,
-  names: { team: "", name: "", ok: false, files: [] },
+  names: { team: "", name: "", ok: false, files: [], version: 0 },
+  edited: byId("subject").dataset, // {team, name} of the job on the Edit page
   sending: false,
 };
 let latest = 0;
@@ -69,6 +71,7 @@ async function textChanged() {
 function showResult(response) {
   state.valid = response.valid;
   showProblems(response.problems, response.gist);
+  showNextRuns(response);
   update();
 }
 
@@ -79,8 +82,9 @@ function draw() {
   const focused = document.activeElement?.id;
   if (state.schema) showColumns(state, changed);
   if (state.catalogue && state.document) {
-    byId("models").hidden = false;
+    byId("models").hidden = byId("operation").hidden = false;
     showForm(state, changed);
+    showSchedule(state, changed);
   }
   if (focused && focused !== "toml") byId(focused)?.focus();
 }
@@ -93,7 +97,8 @@ function changed(again = false) {
 
 /** Show what is still missing, and enable the button when nothing is. */
 function update() {
-  const data = state.file || state.stored || state.names.files.length;
+  // The data of an existing job may be in folders; admission checks it.
+  const data = state.file || state.stored || state.names.files.length || state.names.version;
   const missing = [];
   if (!text().trim()) missing.push("a spec");
   else if (!state.valid) missing.push("a spec without errors");
@@ -119,8 +124,10 @@ function listed(problem) {
 
 async function useSchema(schema, what) {
   state.schema = schema;
-  state.document = structuredClone(schema.document);
-  if (!schema.certain) forgetTarget(state);
+  if (!state.edited.name || !state.document) {
+    state.document = structuredClone(schema.document);
+    if (!schema.certain) forgetTarget(state);
+  }
   byId("schema").hidden = false;
   note("good", h("p", {}, h("strong", { text: schema.file }), ` ${what}`));
   keepToPath();
@@ -283,6 +290,21 @@ addEventListener("beforeunload", (event) => {
 // ---- the spec ---------------------------------------------------------------------------------------------
 
 onEdit(debounced(textChanged, 300), update);
+async function openJob({ team, name }) {
+  const job = `${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
+  setText((await api(`/jobs/${job}/spec`)).toml);
+  await textChanged();
+  const { files } = await api(`/drops/${job}`);
+  const file = state.document?.data?.path ?? (files.length === 1 ? files[0] : "");
+  if (!files.includes(file)) return;
+  state.schema = await api(`/drops/${job}/sniff?${new URLSearchParams({ file })}`);
+  state.stored = { team, name, file };
+  byId("schema").hidden = false;
+  note("good", h("p", {}, h("strong", { text: file }), " is the job's data. Choose another file to replace it."));
+  draw();
+  await textChanged();
+}
+
 ready();
 while (!state.catalogue) {
   try {
@@ -293,3 +315,7 @@ while (!state.catalogue) {
   }
 }
 draw();
+if (state.edited.name) {
+  checkNames();
+  openJob(state.edited).catch((error) => note("bad", h("p", { text: "The job's data cannot be shown:" }), listed(error.problem ?? error)));
+}

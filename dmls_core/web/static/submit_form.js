@@ -1,7 +1,7 @@
 // Models and the ranges of their hyperparameters, from the catalogue.
 
 import { byId, h, shown } from "./dom.js";
-import { numberOf, numeric, read, written } from "./submit_values.js";
+import { numberOf, numeric, read, setIn, written } from "./submit_values.js";
 
 /** The hyperparameter tables of a model in the document; a spec with several models has a table for each. */
 class Tables {
@@ -104,11 +104,8 @@ function toggle(state, model, on) {
 function general(spec, model, changed) {
   const metric = spec.search?.metric ?? "";
   const mode = spec.deploy?.mode ?? "manual";
-  const setIn = (table, key, value) => {
-    const { [key]: _, ...rest } = spec[table] ?? {};
-    const now = value === "" ? rest : { ...rest, [key]: value };
-    if (Object.keys(now).length) spec[table] = now;
-    else delete spec[table];
+  const put = (table, key, value) => {
+    setIn(spec, table, key, value);
     changed();
   };
   return h("div", { class: "general" },
@@ -121,14 +118,14 @@ function general(spec, model, changed) {
       h("span", { class: "hint", text: "Number of hyperparameter sets to evaluate." })),
     h("div", { class: "field" },
       h("label", { for: "metric", text: "Metric" }),
-      h("select", { id: "metric", onchange: (event) => setIn("search", "metric", event.target.value) },
+      h("select", { id: "metric", onchange: (event) => put("search", "metric", event.target.value || undefined) },
         h("option", { value: "", selected: !metric, text: `${model?.default_metric ?? ""} (default)` }),
         (model?.metrics ?? []).filter((one) => one.name !== model.default_metric || one.name === metric).map((one) =>
           h("option", { value: one.name, selected: one.name === metric, text: one.name }))),
       h("span", { class: "hint", text: model?.metrics.find((one) => one.name === (metric || model.default_metric))?.description ?? "" })),
     h("div", { class: "field" },
       h("label", { for: "mode", text: "After training" }),
-      h("select", { id: "mode", onchange: (event) => setIn("deploy", "mode", event.target.value === "manual" ? "" : event.target.value) },
+      h("select", { id: "mode", onchange: (event) => put("deploy", "mode", event.target.value === "manual" ? undefined : event.target.value) },
         [["manual", "Wait for approval"], ["auto", "Deploy if better than the champion"], ["never", "Do not deploy"]].map(([value, label]) =>
           h("option", { value, selected: value === mode, text: label })))),
   );

@@ -16,15 +16,15 @@ export function watchNames(changed) {
   const name = byId("name");
   const note = byId("names-note");
   let latest = 0;
-  team.value = localStorage.getItem("dmls.team") ?? "";
+  team.value ||= localStorage.getItem("dmls.team") ?? "";
 
   const check = async () => {
     const current = ++latest;
-    const names = { team: team.value, name: name.value, ok: false, files: [] };
+    const names = { team: team.value, name: name.value, ok: false, files: [], version: 0 };
     try {
       const found = await api(`/drops/${encodeURIComponent(names.team)}/${encodeURIComponent(names.name)}`);
       if (current !== latest) return;
-      Object.assign(names, { ok: true, files: found.files });
+      Object.assign(names, { ok: true, files: found.files, version: found.version });
       localStorage.setItem("dmls.team", names.team);
       note.textContent = found.version
         ? `${names.team}/${names.name} is an existing job: this submission becomes version ${found.version + 1} if its spec or data differ.`

@@ -24,6 +24,14 @@ export function numeric(value) {
   return value !== null && typeof value === "object" ? value.float : null;
 }
 
+/** Set a key in a table of the spec, or remove it and an empty table if the value is undefined. */
+export function setIn(spec, table, key, value) {
+  const { [key]: _, ...rest } = spec[table] ?? {};
+  const now = value === undefined ? rest : { ...rest, [key]: value };
+  if (Object.keys(now).length) spec[table] = now;
+  else delete spec[table];
+}
+
 /** Parse a text as a number, or return null. */
 export function numberOf(text) {
   const number = Number(text);

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.web.services.submissions import mark_floats, unmark_floats
+from dmls_core.web.services.submissions import check_spec, mark_floats, next_runs, unmark_floats
 
 PLAIN = st.recursive(
     st.one_of(
@@ -34,3 +37,37 @@ def test_integral_floats_survive_javascript(value: object) -> None:
 
     assert back == value
     assert repr(back).replace("-0.0", "0.0") == repr(value).replace("-0.0", "0.0")
+
+
+def test_next_runs_are_in_the_time_zone_of_the_schedule() -> None:
+    found = next_runs({"cron": "30 6 * * 1", "timezone": "Asia/Tokyo"})
+
+    times = [datetime.fromisoformat(text) for text in found]
+    assert len(times) == 5
+    assert times[0] > datetime.now(UTC)
+    assert {(time.weekday(), time.hour, time.minute) for time in times} == {(0, 6, 30)}
+    assert {time.utcoffset() for time in times} == {timedelta(hours=9)}
+    assert {later - earlier for earlier, later in pairwise(times)} == {timedelta(days=7)}
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        None,
+        "daily",
+        {"on": "data"},
+        {"cron": 5},
+        {"cron": "99 * * * *"},
+        {"cron": "@daily", "timezone": "Mars/Olympus"},
+    ],
+    ids=["none", "text", "data", "number", "minute", "zone"],
+)
+def test_a_schedule_without_valid_cron_has_no_next_runs(schedule: object) -> None:
+    assert next_runs(schedule) == []
+
+
+def test_next_runs_of_a_spec_with_other_errors() -> None:
+    checked = check_spec('model = "random-forest-classifier"\n[schedule]\ncron = "@daily"\n', [])
+
+    assert not checked.valid
+    assert len(checked.next_runs) == 5
