@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import uuid
@@ -22,7 +23,7 @@ from dmls_core.store.s3 import S3Store
 from dmls_core.web import dependencies
 from dmls_core.web.error_handlers import add_handlers
 from dmls_core.web.routers import submissions as router
-from dmls_core.web.services import submissions
+from dmls_core.web.services import estimates, submissions
 from tests.e2e.data import iris
 from tests.services.seaweed import S3Server
 
@@ -38,6 +39,7 @@ def bucket(s3_server: S3Server) -> str:
 @pytest.fixture
 def store(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = S3Store(bucket, uuid.uuid4().hex, s3_server.client())
+    monkeypatch.setattr(estimates, "open_store", lambda: store)
     for name in ("open_store", "open_store_for_uploads"):
         monkeypatch.setattr(submissions, name, lambda: store)
     return store
@@ -92,6 +94,24 @@ def test_a_submission_from_the_page_is_admitted(api: TestClient, store: Store):
     assert (after["version"], after["status"]["state"]) == (1, "accepted")
     assert store.get("incoming/lab/iris/iris.csv") == IRIS
     assert not api.get("/drops/lab/iris", params={"fingerprint": "another"}).json()["answered"]
+
+
+def test_a_run_is_estimated_from_the_beginning_of_its_data(api: TestClient, store: Store):
+    toml = infer(api, "iris.csv", IRIS).json()["toml"]
+    body = {"toml": toml, "file": "iris.csv", "size": 100 * len(IRIS)}
+    sample = {"sample": base64.b64encode(IRIS).decode()}
+    store.put("incoming/lab/iris/iris.csv", IRIS)
+
+    part = api.post("/drops/lab/planned/estimate", json=body | sample).json()
+    stored = api.post("/drops/lab/iris/estimate", json=body).json()
+    whole_only = api.post("/drops/lab/planned/estimate", json=body | sample | {"file": "iris.parquet"})
+
+    assert (stored["rows"], stored["sampled"]) == (150, False)
+    assert (part["rows"], part["sampled"]) == (15_000, True)
+    assert part["seconds"] > 0
+    assert stored["memory_bytes"] > 1 << 20
+    assert whole_only.status_code == 422
+    assert "from its beginning" in whole_only.text
 
 
 def test_a_large_file_is_uploaded_in_parts(api: TestClient, store: Store):

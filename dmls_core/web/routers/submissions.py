@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Base64Bytes, BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.store.base import MAX_PARTS
 from dmls_core.web.dependencies import BINARY_BODY, NAME, Caller, FileName, JobCaller, Submitter, may
-from dmls_core.web.services import submissions
+from dmls_core.web.services import estimates, submissions
+from dmls_core.web.services.estimates import Estimate
 from dmls_core.web.services.submissions import (
     CheckedSpec,
     DataFiles,
@@ -60,6 +61,17 @@ class SpecFile(BaseModel):
     """The spec to submit."""
 
     toml: str = Field(max_length=256 * 1024, description="Content of `spec.toml`.")
+
+
+class EstimateBody(BaseModel):
+    """A spec, and a data file of the job or the beginning of a local one."""
+
+    toml: str = Field(max_length=256 * 1024)
+    file: str = Field(max_length=255)
+    size: int = Field(0, ge=0, le=1 << 60, description="Bytes of the whole file.")
+    sample: Base64Bytes | None = Field(
+        None, description="The first bytes of the file; null reads it from the job's folder."
+    )
 
 
 @router.get("/catalogue", summary="List models and hyperparameters")
@@ -116,6 +128,14 @@ def show_submission(
 def infer_stored_schema(caller: Submitter, file: FileName) -> InferredSchema:
     """Infer the schema of a data file in a job's folder."""
     return submissions.infer_stored_schema(caller.team, caller.name, file)
+
+
+@router.post("/drops/{team}/{name}/estimate", summary="Estimate the time and memory of a run")
+def estimate(caller: Submitter, body: EstimateBody) -> Estimate:
+    """Time a few small fits on the beginning of the data, as `dmls plan` does; takes seconds."""
+    if body.sample is None:
+        return estimates.estimate_stored(caller.team, caller.name, body.toml, body.file)
+    return estimates.estimate(body.toml, body.file, body.sample, max(body.size, len(body.sample)))
 
 
 @router.post("/drops/{team}/{name}/uploads", summary="Start an upload", status_code=201)

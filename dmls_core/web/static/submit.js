@@ -5,6 +5,7 @@ import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
 import { forgetTarget, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
+import { showEstimate } from "./submit_estimate.js";
 import { showForm } from "./submit_form.js";
 import { showNextRuns, showSchedule } from "./submit_schedule.js";
 import { Upload, follow, watchNames } from "./submit_send.js";
@@ -24,6 +25,7 @@ const state = {
   names: { team: "", name: "", ok: false, files: [], version: 0 },
   edited: byId("subject").dataset, // {team, name} of the job on the Edit page
   sending: false,
+  estimating: false,
 };
 let latest = 0;
 
@@ -106,7 +108,29 @@ function update() {
   if (!state.names.ok) missing.push("a team and a name");
   byId("missing").textContent = missing.length && !state.sending ? `Still needed: ${missing.join(", ")}.` : "";
   byId("submit").disabled = missing.length > 0 || state.sending;
+  byId("estimate").disabled = byId("submit").disabled || state.estimating || !dataFile();
 }
+
+/** Return the file to estimate: chosen from the disk, or the name of one in the job's folder. */
+function dataFile() {
+  const { stored, names } = state;
+  if (state.file) return state.file;
+  return stored?.team === names.team && stored.name === names.name ? stored.file : null;
+}
+
+byId("estimate").addEventListener("click", async () => {
+  const { team, name } = state.names;
+  state.estimating = true;
+  update();
+  try {
+    await showEstimate(`/drops/${encodeURIComponent(team)}/${encodeURIComponent(name)}`, text(), dataFile());
+  } catch (error) {
+    byId("estimated").replaceChildren(h("div", { class: "note bad" }, h("p", { text: "There is no estimate:" }), listed(error.problem ?? { detail: String(error.message) })));
+  } finally {
+    state.estimating = false;
+    update();
+  }
+});
 
 function note(kind, ...children) {
   byId("data-note").replaceChildren(h("div", { class: `note ${kind}` }, ...children));

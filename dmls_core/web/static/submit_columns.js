@@ -4,6 +4,7 @@ import { bar, bars, byId, h, put, shown } from "./dom.js";
 
 const MOST = 200;
 const RELATIONS = 8;
+const LEFT_OUT = 12;
 const IMBALANCED = 0.4; // rarest class relative to an even share, as in the inferred spec
 const ROLES = [
   ["target", "Target"],
@@ -13,6 +14,15 @@ const ROLES = [
   ["id", "ID"],
   ["time", "Time"],
 ];
+// Why the inferred spec leaves a column out.
+const REASONS = {
+  id: "an ID: almost every row has its own value",
+  text: "free text",
+  date: "a date",
+  constant: "one value in all rows",
+  empty: "no values",
+  unusable: "nested or binary",
+};
 const KINDS = {
   number: "number",
   code: "few integers",
@@ -82,6 +92,7 @@ export function showColumns(state, changed) {
   const used = (name) => roleOf(columns, name) !== "out";
   summary(schema, target, choose);
   put(byId("relations"), relations(schema.relations.filter((one) => used(one.column) && used(one.other)), target, ignore));
+  put(byId("left-out"), leftOut(schema, columns, target));
   balance(schema, target, state.document.search?.metric);
   byId("columns").replaceChildren(
     ...schema.columns.slice(0, MOST).map((column, at) =>
@@ -159,6 +170,15 @@ function relations(found, target, ignore) {
       own(one) ? h("strong", { text: one.message }) : one.message, " ",
       h("button", { type: "button", onclick: () => ignore(idle), text: `Ignore ${idle}` }));
   }));
+}
+
+/** List what training does not use: ignored columns, and rows without a target. */
+function leftOut(schema, columns, target) {
+  const out = schema.columns.filter((column) => roleOf(columns, column.name) === "out");
+  const items = out.slice(0, LEFT_OUT).map((column) => h("li", {}, h("strong", { text: column.name }), `: ${REASONS[column.kind] ?? "ignored"}`));
+  if (out.length > LEFT_OUT) items.push(h("li", { text: `${out.length - LEFT_OUT} more columns` }));
+  if (target?.missing) items.push(h("li", {}, h("strong", { text: `${target.missing.toLocaleString("en")} of ${schema.seen.toLocaleString("en")} rows read` }), `: no ${target.name}`));
+  return items.length ? [h("h3", { text: "Left out of the training" }), h("ul", { class: "left-out" }, items)] : null;
 }
 
 function balance(schema, target, metric) {

@@ -77,7 +77,7 @@ export function showSchedule(state, changed) {
 
 /** Show the next runs, or the error in the schedule. */
 export function showNextRuns(response) {
-  const problem = response.problems.find((one) => one.key?.startsWith("schedule."));
+  const problem = response.problems.find((one) => /^schedule\b/.test(one.key));
   const schedule = response.document?.schedule;
   for (const id of ["cron", "timezone"]) byId(id)?.setAttribute("aria-invalid", String(problem?.key === `schedule.${id}`));
   if (problem) {
