@@ -187,6 +187,7 @@ def test_the_whole_way_over_the_api(platform: PlatformClient, admin: httpx.Clien
     ]
 
     done(admin.post(f"{job}/retire"))
+    assert admin.post(f"{job}/retire").status_code == 404
     assert platform.get("incoming/page/iris/spec.toml") is None
     assert done(admin.get(job))["state"] == "retired"
     events = [(event["event"], event["who"]) for event in done(admin.get(f"{job}/events"))]

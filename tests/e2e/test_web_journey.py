@@ -190,6 +190,7 @@ def test_a_job_is_edited_in_the_form_and_submitted_as_its_next_version(
     page.get_by_label("Run", exact=True).select_option("data")
     expect(page.locator("#schedule-note")).to_contain_text("needs a path with {date}")
     page.get_by_label("Run", exact=True).select_option("")
+    expect(page.locator("#schedule-note")).to_have_text("")
     # Trained again on the same data, the model would be the same.
     expect(page.locator("#problems")).to_contain_text("drift.action")
     page.get_by_label("Drift", exact=True).select_option("report")

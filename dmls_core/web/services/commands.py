@@ -140,24 +140,32 @@ def kept_versions(team: str, name: str) -> tuple[int | None, list[int]]:
 
 
 async def retire(airflow: AirflowApi, team: str, name: str, user: str) -> int:
-    """Delete the job's spec, and decline its waiting models; return how many. What is served stays."""
-    await run_in_threadpool(_delete_spec, open_store(), team, name, user)
+    """Delete the job's spec, and decline its waiting models; return how many. What is served stays.
+
+    If the spec was deleted in the store, only the models remain to be declined; raise ``NotFoundError`` if
+    none waits.
+    """
+    deleted = await run_in_threadpool(_delete_spec, open_store(), team, name, user)
     dag_id = layout.dag_id(team, name)
     waiting = await _pending_approvals(airflow, dag_id, "Reject")
+    if not deleted and not waiting:
+        raise NotFoundError(ValidationIssue(f"{team}/{name} has no spec", hint="it is retired already"))
     for pending in waiting:
         path = f"{_approval_task(dag_id, pending)}/-1/hitlDetails"
         await airflow.call("PATCH", path, approval.body_of("Reject"))
     return len(waiting)
 
 
-def _delete_spec(store: Store, team: str, name: str, user: str) -> None:
+def _delete_spec(store: Store, team: str, name: str, user: str) -> bool:
+    """Delete the job's spec, which retires it; return False if there is none."""
     key = layout.incoming_file(team, name, layout.SPEC_FILE)
     if store.head(key) is None:
-        raise NotFoundError(ValidationIssue(f"{team}/{name} has no spec", hint="it is retired already"))
+        return False
     store.delete(key)
     admit(store, team, name)
     metadata.record_event(RETIRED, layout.dag_id(team, name), user, {})
     job_index().refresh()
+    return True
 
 
 def read_spec_text(store: Store, team: str, name: str, limit: int) -> tuple[str, str]:

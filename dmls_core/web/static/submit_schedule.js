@@ -84,7 +84,7 @@ export function showNextRuns(response) {
     const found = problem.found ? ` (found ${problem.found})` : "";
     return put(byId("schedule-note"), h("p", { class: "note bad", text: `${problem.key} ${problem.message}${found}; ${problem.hint}` }));
   }
-  put(byId("schedule-note"), response.next_runs.length && [
+  put(byId("schedule-note"), response.next_runs.length > 0 && [
     h("h3", { text: `Next runs (${schedule.timezone ?? "UTC"})` }),
     h("ol", { class: "next-runs" }, response.next_runs.map((time) => h("li", { class: "number", text: shownTime(time) }))),
     h("p", { class: "hint", text: `Each starts up to ${shownDelay(schedule.jitter ?? 300)} later, so that jobs do not all start at once.` }),
