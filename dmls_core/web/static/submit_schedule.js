@@ -80,15 +80,15 @@ export function showNextRuns(response) {
   const problem = response.problems.find((one) => /^schedule\b/.test(one.key));
   const schedule = response.document?.schedule;
   for (const id of ["cron", "timezone"]) byId(id)?.setAttribute("aria-invalid", String(problem?.key === `schedule.${id}`));
-  if (problem) {
-    const found = problem.found ? ` (found ${problem.found})` : "";
-    return put(byId("schedule-note"), h("p", { class: "note bad", text: `${problem.key} ${problem.message}${found}; ${problem.hint}` }));
-  }
-  put(byId("schedule-note"), response.next_runs.length > 0 && [
-    h("h3", { text: `Next runs (${schedule.timezone ?? "UTC"})` }),
-    h("ol", { class: "next-runs" }, response.next_runs.map((time) => h("li", { class: "number", text: shownTime(time) }))),
-    h("p", { class: "hint", text: `Each starts up to ${shownDelay(schedule.jitter ?? 300)} later, so that jobs do not all start at once.` }),
-  ]);
+  const found = problem?.found ? ` (found ${problem.found})` : "";
+  const times = response.next_runs;
+  put(byId("schedule-note"),
+    problem && h("p", { class: "note bad", text: `${problem.key} ${problem.message}${found}; ${problem.hint}` }),
+    times.length > 0 && [
+      h("h3", { text: `Next runs (${schedule.timezone ?? "UTC"})` }),
+      h("ol", { class: "next-runs" }, times.map((time) => h("li", { class: "number", text: shownTime(time) }))),
+      h("p", { class: "hint", text: `Each starts up to ${shownDelay(schedule.jitter ?? 300)} later, so that jobs do not all start at once.` }),
+    ]);
 }
 
 /** Format a time in its own time zone: Mon, 30 Nov 2026, 06:00. */
