@@ -144,7 +144,8 @@ class SubmissionTimetable(Timetable):
         admitted = self.admission
         if last_automated_data_interval is not None and last_automated_data_interval.end >= admitted:
             return None
-        return DagRunInfo.exact(admitted)
+        # A clock that was ahead at the admission does not delay the run.
+        return DagRunInfo(min(admitted, now("UTC")), DataInterval.exact(admitted))
 
     @property
     def admission(self) -> DateTime:

@@ -19,7 +19,8 @@ def reading(path: Path) -> Iterator[None]:
     """Raise ``DataError`` for polars' errors about a file."""
     try:
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
+    # Polars panics on some damaged files; that is no ``Exception``.
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).split("\n", 1)[0][:200]
         issue = ValidationIssue("the file cannot be read as Parquet", file=path.name, found=reason)
         raise DataError(issue) from None
@@ -88,15 +89,16 @@ class ParquetSource(Source):
 
     def integers(self, name: str) -> pl.Series | None:
         """Read a column as integers; see ``Source.integers``."""
-        return pl.scan_parquet(self.path, glob=False).select(name).collect(engine="streaming").to_series()
+        return self._collect([pl.col(name)]).to_series()
 
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
         """Return the values; see ``Source.locate``."""
-        scan = pl.scan_parquet(self.path, glob=False)
-        return {
-            (row, name): Cell(None, str(scan.select(name).slice(row, 1).collect().item()))
-            for row, name in cells
-        }
+        with reading(self.path):
+            scan = pl.scan_parquet(self.path, glob=False)
+            return {
+                (row, name): Cell(None, str(scan.select(name).slice(row, 1).collect().item()))
+                for row, name in cells
+            }
 
     def _column(self, name: str, dtype: pl.DataType) -> pl.Expr:
         column, stored = pl.col(name), self._schema[name]

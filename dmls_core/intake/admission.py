@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
@@ -149,14 +149,25 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
         if not spec.partitions and any(is_nested(submission, found) for found in submission.files):
             message += ' Files in subfolders are read only as partitions: [data] path = "data/{date}.csv".'
         return Outcome("waiting", message)
-    now = datetime.now(UTC)
     # If each run selects its own data, new data is not a new version of the job.
     pinned = [] if spec.chosen_by_run else data
     record = Registry(store).accept(
-        spec, submission.team, submission.job, pinned, now, submission.fingerprint
+        spec, submission.team, submission.job, pinned, _time(store, submission), submission.fingerprint
     )
     note = sample_note(data, spec, limits)
     return Outcome("accepted", f"{_accepted(store, spec, record)} {note}".strip(), record)
+
+
+def _time(store: Store, submission: Submission) -> datetime:
+    """Return the time, or one second after the status was written if the clock was set back since.
+
+    A run writes the status when it starts, so the version is admitted after the end of its interval.
+    """
+    now = datetime.now(UTC)
+    before = read_status(store, submission.team, submission.job)
+    if before is None or not before.updated:
+        return now
+    return max(now, datetime.fromisoformat(before.updated).astimezone(UTC) + timedelta(seconds=1))
 
 
 def _load(store: Store, found: ObjectInfo) -> Spec:

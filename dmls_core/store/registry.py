@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from dmls_core.errors import ConflictError, NotFoundError, ObjectMissingError, StoreError
@@ -129,6 +129,12 @@ class Registry:
                     cache[key] = (found[1], found[0])
         return [cache[key][1] for key in sorted(cache)]
 
+    def damaged(self) -> list[str]:
+        """Return what is wrong with each current record that cannot be read; ``jobs`` leaves them out."""
+        with ThreadPoolExecutor(THREADS) as threads:
+            found = threads.map(self._fault, [info.key for info in self.store.list(layout.JOBS)])
+            return [fault for fault in found if fault]
+
     def versions(self, team: str, name: str) -> list[JobRecord]:
         """Return the latest ``MAX_VERSIONS`` accepted versions of a job, newest first."""
         keys = sorted(info.key for info in self.store.list(layout.versions_folder(team, name)))
@@ -158,7 +164,8 @@ class Registry:
         """Make a submission the current version of its job, and return the record of this content.
 
         The same spec and data again change nothing. Of concurrent calls with the same content, one writes a
-        version and all return it. ``admitted`` is recorded if this is a new version.
+        version and all return it. ``admitted`` is recorded if this is a new version; if a clock was set back,
+        one microsecond after the current version's, since Airflow orders a DAG's runs by time.
 
         Raises:
             ConflictError: other writers kept changing the record.
@@ -185,7 +192,12 @@ class Registry:
                 current, etag = found
                 if current.state == "active" and current.run_key == wanted.run_key:
                     return current
-                wanted = replace(wanted, version=current.version + 1)
+                later = max(admitted.astimezone(UTC), current.admitted_at + timedelta(microseconds=1))
+                wanted = replace(
+                    wanted,
+                    admitted=later.isoformat(timespec="microseconds"),
+                    version=current.version + 1,
+                )
                 self._keep_version(current)
                 self.store.replace(key, _document(wanted), etag)
             except ConflictError:
@@ -240,6 +252,13 @@ class Registry:
             raise StoreError(
                 f"{key} in {self.store.url} is damaged ({error}); restore or delete it"
             ) from error
+
+    def _fault(self, key: str) -> str:
+        try:
+            self._read(key)
+        except StoreError as error:
+            return str(error)
+        return ""
 
     def _read_leniently(self, key: str) -> tuple[JobRecord, str] | None:
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import secrets
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
 from dmls_core.devstack.airflow_client import AirflowClient, http_client
@@ -17,9 +17,12 @@ from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.postgres import STUDY
 from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
-from dmls_core.errors import DmlsError
+from dmls_core.errors import DmlsError, StoreError
 from dmls_core.serving.client import split_addresses
 from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
+
+if TYPE_CHECKING:
+    from dmls_core.store import Store
 
 RUNNER_SECONDS = 60
 
@@ -46,7 +49,7 @@ def service_checks(settings: Settings, *, embedded: bool = False) -> list[Callab
     The REST API of an ``embedded`` Airflow shows no connections, since they are variables.
     """
     return [
-        lambda: [_store(settings)],
+        lambda: _store(settings),
         lambda: [_mlflow(settings)],
         lambda: (
             [_triton(address) for address in split_addresses(settings.triton_http)]
@@ -62,21 +65,41 @@ def _unset(name: str, setting: str) -> Check:
     return Check(name, "missing", "no address is set", hint)
 
 
-def _store(settings: Settings) -> Check:
+def _store(settings: Settings) -> list[Check]:
     if not settings.root:
-        return _unset("store", "root")
-    from dmls_core.store import open_store
+        return [_unset("store", "root")]
+    from dmls_core.store import Registry, layout, open_store
 
     try:
-        found = len(list(itertools.islice(open_store(settings.root).list("registry/jobs/"), 1000)))
+        store = open_store(settings.root)
+        found = sum(1 for _ in store.list(layout.JOBS))
     except DmlsError as error:
-        return Check(
-            "store",
-            "broken",
-            f"{settings.root}: {error}",
-            "check the AWS_ variables: those of your shell win over the embedded platform's",
+        hint = "check the AWS_ variables: those of your shell win over the embedded platform's"
+        return [Check("store", "broken", f"{settings.root}: {error}", hint)]
+    try:
+        _write_read_delete(store)
+    except DmlsError as error:
+        hint = (
+            "free space on the store's disk; if there is enough, allow these credentials to write, read and "
+            "delete objects"
         )
-    return Check("store", "ok", f"{settings.root}, {found} jobs registered")
+        return [Check("store", "broken", f"{settings.root} is readable but not writable: {error}", hint)]
+    checks = [Check("store", "ok", f"{settings.root}, {found} jobs registered")]
+    try:
+        faults = Registry(store).damaged()
+    except DmlsError as error:
+        faults = [str(error)]
+    hint = "upload the spec again after the record is deleted, or restore the record from a backup"
+    return checks + [Check("registry", "broken", fault, hint) for fault in faults]
+
+
+def _write_read_delete(store: Store) -> None:
+    """Write, read and delete an object; raise ``StoreError`` if the store refuses any of them."""
+    key, content = f"doctor/{secrets.token_hex(8)}", b"written by dmls doctor"
+    store.put(key, content)
+    if store.get(key) != content:
+        raise StoreError(f"{key} does not contain what was written")
+    store.delete(key)
 
 
 def _mlflow(settings: Settings) -> Check:

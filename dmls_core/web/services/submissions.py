@@ -193,7 +193,11 @@ def write_spec(document: Mapping[str, Any], columns: list[str]) -> CheckedSpec:
     """Return a spec as TOML, checked against the data's columns."""
     from dmls_core.spec.toml_io import toml_text
 
-    return check_spec(toml_text(unmark_floats(document)), columns)
+    try:
+        toml = toml_text(unmark_floats(document))
+    except RecursionError:
+        raise SpecError("the spec is nested too deeply: lists and tables in it hold plain values") from None
+    return check_spec(toml, columns)
 
 
 def check_spec(toml: str, columns: list[str]) -> CheckedSpec:

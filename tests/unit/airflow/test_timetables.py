@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import tempfile
+from datetime import UTC, datetime, timedelta
 
 import pendulum
 import pytest
 from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow.utils.types import DagRunType
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dmls_core.airflow import timetables
 from dmls_core.airflow.timetables import (
@@ -17,6 +20,8 @@ from dmls_core.airflow.timetables import (
     intervals_of,
     make_timetable,
 )
+from dmls_core.store import Registry, open_store
+from tests.unit.store.fakes import NOW, FakeSpec, data
 
 ADMITTED = "2026-03-04T05:06:07.123456+00:00"  # a Wednesday
 ANY = TimeRestriction(earliest=None, latest=None, catchup=False)
@@ -53,6 +58,27 @@ def test_no_second_run_for_the_same_admission():
 
 def test_a_later_admission_makes_another_run():
     assert next_run(DataInterval.exact(pendulum.parse("2026-03-04T05:06:06+00:00"))) is not None
+
+
+def test_an_admission_in_the_future_of_a_clock_that_was_set_back_runs_now(clock):
+    clock("2026-03-03T05:06")
+    found = next_run(None)
+    assert found.logical_date == pendulum.parse(ADMITTED)
+    assert found.run_after == at("2026-03-03T05:06")
+
+
+@given(steps=st.lists(st.integers(-86_400, 86_400), min_size=1, max_size=12))
+def test_each_version_runs_once_under_any_clock(steps: list[int]):
+    with tempfile.TemporaryDirectory() as folder:
+        registry, moment, last, runs = Registry(open_store(folder)), NOW, None, []
+        for number, step in enumerate(steps):
+            moment += timedelta(seconds=step)
+            record = registry.accept(FakeSpec(str(number)), "lab", "iris", [data("e")], moment)
+            made = SubmissionTimetable(record.admitted, record.version, record.run_key)
+            while found := made.next_dagrun_info(last_automated_data_interval=last, restriction=ANY):
+                last = found.data_interval
+                runs.append(record.version)
+        assert runs == list(range(1, len(steps) + 1))
 
 
 def test_the_run_of_another_admission_waits_for_its_own_version():

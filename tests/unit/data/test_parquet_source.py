@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 
@@ -126,3 +128,25 @@ def test_no_rows_and_missing_columns(tmp_path):
     with pytest.raises(DataError, match=r"did you mean 'Y'\?") as caught:
         _read(tmp_path, {"a": [1, 2], "Y": [0, 1]})
     assert caught.value.issues[0].line is None
+
+
+def test_a_panic_of_polars_is_an_error_of_the_file(tmp_path, monkeypatch):
+    def panic(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("called `Option::unwrap()` on a `None` value")
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", panic)
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        _read(tmp_path, {"a": [1, 2, 3], "y": [0, 1, 0]})
+
+
+def test_damaged_files_raise_nothing_but_data_errors(tmp_path):
+    path = tmp_path / "data.parquet"
+    pl.DataFrame({"a": range(60), "s": ["x", "yy", "z"] * 20, "y": [0, 1] * 30}).write_parquet(path)
+    content, chance = path.read_bytes(), random.Random(16)
+    for _ in range(60):
+        damaged = bytearray(content)
+        for _ in range(chance.randint(1, 8)):
+            damaged[chance.randrange(4, len(damaged) - 8)] = chance.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(DataError):
+            read_table([path], Columns(target="y"), "classification")

@@ -14,7 +14,9 @@ from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.doctor import Check, examine, machine
 from dmls_core.devstack.doctor.services import check_runner, service_checks
 from dmls_core.devstack.platform import Platform, State
+from dmls_core.errors import StoreError
 from dmls_core.settings import Settings
+from dmls_core.store import open_store
 
 
 class FakeServices:
@@ -87,6 +89,30 @@ def test_a_platform_of_somebody_elses_that_is_well(services: FakeServices, tmp_p
     assert {check.state for check in checks.values()} == {"ok"}, checks
     assert "2 slots" in checks["airflow pool dmls_cpu"].message
     assert "3.17.2" in checks["mlflow"].message
+
+
+def test_a_store_that_refuses_to_write(
+    services: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreError("No space left on device")
+
+    monkeypatch.setattr("dmls_core.store.local.LocalStore.put", refuse)
+    check = look(services.address, tmp_path)["store"]
+    assert check.state == "broken"
+    assert "not writable: No space left" in check.message
+    assert "free space" in check.hint
+
+
+def test_a_probe_of_the_store_leaves_nothing_and_damaged_records_are_named(
+    services: FakeServices, tmp_path: Path
+):
+    store = open_store(str(tmp_path))
+    store.put("registry/jobs/lab/iris.json", b"{")
+    checks = look(services.address, tmp_path)
+    assert checks["store"].state == "ok"
+    assert "registry/jobs/lab/iris.json" in checks["registry"].message
+    assert [info.key for info in store.list("")] == ["registry/jobs/lab/iris.json"]
 
 
 def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path: Path):

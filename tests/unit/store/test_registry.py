@@ -186,6 +186,24 @@ def test_a_record_that_vanishes_during_the_listing(
     assert registry.jobs() == []
 
 
+@pytest.mark.parametrize("hours", [-24, -1, 0, 24])
+def test_a_later_version_is_admitted_later_even_if_the_clock_was_set_back(
+    registry: Registry, hours: int
+) -> None:
+    first = accept(registry, "one")
+    moved = NOW + timedelta(hours=hours)
+    second = registry.accept(FakeSpec("two"), "growth", "iris", [data("e1")], moved)
+    assert second.admitted_at == max(moved, first.admitted_at + timedelta(microseconds=1))
+
+
+def test_damaged_records_are_listed(registry: Registry, store: Store) -> None:
+    accept(registry)
+    assert registry.damaged() == []
+    store.put("registry/jobs/growth/bad.json", b"{")
+    (fault,) = registry.damaged()
+    assert "registry/jobs/growth/bad.json" in fault
+
+
 def test_a_damaged_spec_is_an_error(registry: Registry, store: Store) -> None:
     record = accept(registry)
     store.put(layout.spec(record.spec_sha256), b'{"schema": 1}')

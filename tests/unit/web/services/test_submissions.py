@@ -2,13 +2,21 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.web.services.submissions import check_spec, mark_floats, next_runs, unmark_floats
+from dmls_core.errors import SpecError
+from dmls_core.web.services.submissions import (
+    check_spec,
+    mark_floats,
+    next_runs,
+    unmark_floats,
+    write_spec,
+)
 
 PLAIN = st.recursive(
     st.one_of(
@@ -71,3 +79,9 @@ def test_next_runs_of_a_spec_with_other_errors() -> None:
 
     assert not checked.valid
     assert len(checked.next_runs) == 5
+
+
+def test_a_spec_of_nested_lists_is_refused() -> None:
+    nested: object = reduce(lambda inner, _: [inner], range(900), 1)
+    with pytest.raises(SpecError, match="nested too deeply"):
+        write_spec({"n_estimators": nested}, [])
