@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -151,6 +151,14 @@ def open_root() -> Store:
     from dmls_core.store import open_store
 
     return open_store(load_settings().require("root"))
+
+
+def accepted_spec(store: Store, team: str, job: str) -> dict[str, Any] | None:
+    """Return the JSON of a job's accepted spec; None if there is no such job."""
+    from dmls_core.store import Registry
+
+    record = Registry(store).job(team, job)
+    return None if record is None else Registry(store).spec(record.spec_sha256)
 
 
 def print_step(status: Status) -> None:

@@ -18,7 +18,6 @@ from rich.markup import escape
 from dmls_core.cli.console import (
     DataArguments,
     JobArgument,
-    JobName,
     JsonOption,
     out,
     parse_job,
@@ -31,7 +30,6 @@ from dmls_core.settings import load_settings
 if TYPE_CHECKING:
     from dmls_core.monitoring.drift import Drift
     from dmls_core.monitoring.served_job import ServedJob
-    from dmls_core.store import Store
 
 
 DEPLOY_SECONDS = 600.0
@@ -65,7 +63,12 @@ def predict(
     job: JobArgument,
     data: Annotated[
         Path,
-        typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="CSV with the model's columns."),
+        typer.Argument(
+            metavar="DATA",
+            exists=True,
+            dir_okay=False,
+            help="File with the model's columns, in the job's `[data]` format.",
+        ),
     ],
     target: Annotated[
         Path | None,
@@ -73,18 +76,28 @@ def predict(
     ] = None,
     protocol: Annotated[Literal["grpc", "http"], typer.Option(help="Protocol to Triton.")] = "grpc",
 ) -> None:
-    """Predict the rows of a CSV file with the served model, in the columns and labels of the data."""
+    """Predict the rows of a file with the served model, in the columns and labels of the data.
+
+    The file is read as `[data]` of the job's spec says: delimiter, decimal mark, encoding.
+    """
     from dmls_core.cli.console import share_bar
+    from dmls_core.cli.job_commands import accepted_spec, open_root
+    from dmls_core.data.conversion import converted
     from dmls_core.serving import Predictor, Repository, predict_file, triton_servers
     from dmls_core.store import layout
 
     settings = load_settings()
-    model = layout.model_name(*parse_job(job))
+    name = parse_job(job)
+    model = layout.model_name(*name)
     repository = Repository(settings.require("triton_repository"))
-    with triton_servers(settings.require("triton_http"), settings.require("triton_grpc")) as servers:
+    options = (accepted_spec(open_root(), *name) or {}).get("data", {}) if settings.root else {}
+    with (
+        triton_servers(settings.require("triton_http"), settings.require("triton_grpc")) as servers,
+        converted([data], options) as files,
+    ):
         predictor = Predictor(repository, servers[0], model, protocol=protocol)
         with share_bar(f"predicting with {model} version {predictor.version}") as progress:
-            rows = predict_file(predictor, data, target or sys.stdout, progress, say)
+            rows = predict_file(predictor, files[0], target or sys.stdout, progress, say)
     if target:
         out.print(f"{rows:,} predictions by {model} version {predictor.version} in {escape(str(target))}")
 
@@ -212,20 +225,25 @@ def drift(
     as_json: JsonOption = False,
 ) -> None:
     """Compare new data with the training data of the served model. The exit code is 1 if it has drifted."""
-    from dmls_core.cli.job_commands import open_root
+    from dmls_core.cli.job_commands import accepted_spec, open_root
+    from dmls_core.data.conversion import converted
     from dmls_core.monitoring.new_data import check_files, fetch_baseline
     from dmls_core.monitoring.pages import drift_page
     from dmls_core.serving import checkpoint
+    from dmls_core.spec import Drift as DriftTable
     from dmls_core.store import layout
     from dmls_core.tracking.registry import find_champion
 
     name = parse_job(job)
     store = open_root()
-    threshold = _threshold(store, name)
+    spec = accepted_spec(store, *name)
+    if spec is None:
+        raise NotFoundError(ValidationIssue(f"there is no job {name}", hint="`dmls jobs` lists them"))
+    threshold = float((spec.get("drift") or {}).get("threshold", DriftTable().threshold))
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
-    with TemporaryDirectory(prefix="dmls-drift-") as scratch:
+    with TemporaryDirectory(prefix="dmls-drift-") as scratch, converted(data, spec["data"]) as files:
         model = fetch_baseline(store, *name, run_key, Path(scratch))
-        found = check_files(model, data, threshold, checkpoint.predict_file)
+        found = check_files(model, files, threshold, checkpoint.predict_file)
     try:
         page.write_text(drift_page(found, str(name)), encoding="utf-8", errors="replace")
     except OSError as error:
@@ -237,22 +255,6 @@ def drift(
         out.print(f"page: {escape(str(page))}")
     if found.verdict == "drifted":
         raise typer.Exit(DRIFTED)
-
-
-def _threshold(store: Store, name: JobName) -> float:
-    """Return the threshold of the job's spec, or the default if it has no ``[drift]``.
-
-    Raises:
-        NotFoundError: there is no such job.
-    """
-    from dmls_core.spec import Drift
-    from dmls_core.store import Registry
-
-    record = Registry(store).job(*name)
-    if record is None:
-        raise NotFoundError(ValidationIssue(f"there is no job {name}", hint="`dmls jobs` lists them"))
-    table = Registry(store).spec(record.spec_sha256).get("drift") or {}
-    return float(table.get("threshold", Drift().threshold))
 
 
 def _print(found: Drift) -> None:

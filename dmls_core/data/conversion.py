@@ -12,9 +12,10 @@ import io
 import json
 import re
 import shutil
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, takewhile
@@ -66,6 +67,33 @@ def convert_all(paths: Sequence[str], options: dict[str, Any], folder: str) -> l
     """Convert files to subfolders of ``folder``, in a sandbox; ``options`` are ``[data]`` as JSON data."""
     data = Data.model_validate(options)
     return [str(convert(Path(path), data, Path(folder) / str(at))) for at, path in enumerate(paths)]
+
+
+@contextmanager
+def converted(paths: Sequence[Path], options: Mapping[str, Any]) -> Iterator[list[Path]]:
+    """Convert files for the time of a block, whose ``DataError`` names the original files and lines.
+
+    ``options`` are ``[data]`` as JSON data. A format that a file's name shows overrides that of ``[data]``.
+
+    Raises:
+        DataError: a file is not what ``[data]`` says.
+    """
+    data = Data.model_validate(options)
+    with tempfile.TemporaryDirectory(prefix="dmls-data-") as folder:
+        originals, plain = {}, []
+        for at, path in enumerate(paths):
+            known = format_of(path.name)
+            found = convert(
+                path, data.model_copy(update={"format": None}) if known else data, Path(folder) / str(at)
+            )
+            originals[str(found)] = str(path)
+            plain.append(found)
+        try:
+            with original_lines(paths[0].name, data):
+                yield plain
+        except DataError as error:
+            issues = [replace(issue, file=originals.get(issue.file, issue.file)) for issue in error.issues]
+            raise DataError(issues) from error
 
 
 def line_shift(name: str, data: Data) -> int:
@@ -240,7 +268,7 @@ def _check_points(frame: pl.LazyFrame, names: Sequence[str], data: Data, target:
         (pl.col(name).str.contains(pattern) & ~pl.col(name).str.contains(own)).fill_null(value=False)
         for name in frame.collect_schema().names()
     ]
-    found = frame.with_row_index("row").filter(pl.any_horizontal(wrong)).head(1).collect(engine="streaming")
+    found = frame.with_row_index("\0row").filter(pl.any_horizontal(wrong)).head(1).collect(engine="streaming")
     if found.is_empty():
         return
     row, *cells = found.row(0)

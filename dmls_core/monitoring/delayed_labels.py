@@ -6,7 +6,7 @@ A label belongs to the logged prediction with the same request id and row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dmls_core.data.conversion import converted
 from dmls_core.data.encoder import MISSING, category_text
+from dmls_core.data.formats import format_of
 from dmls_core.data.sources import DataFiles
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.monitoring.inference_log import COLUMN_PREFIX
@@ -80,18 +82,24 @@ class LabelJoin:
         return truth.to_numpy(), own.select(columns).to_numpy().astype(np.float32)
 
 
-def read_labels(path: Path, target: str, *, numbers: bool, data_format: str | None = None) -> pl.DataFrame:
-    """Read a CSV or Parquet label file, without the rows that have no request id or no target yet.
+def read_labels(
+    path: Path, target: str, *, numbers: bool, options: Mapping[str, Any] | None = None
+) -> pl.DataFrame:
+    """Read a label file, without the rows that have no request id or no target yet.
 
     The result has the columns ``request_id``, ``row`` (0 without one), ``target`` (a text) and ``single``
-    (whether the file has no column ``row``). ``data_format`` is for a file without a known suffix. A file
-    that cannot be read, or lacks a column, raises DataError.
+    (whether the file has no column ``row``). ``options`` are ``[data]`` as JSON data; its keys on the header
+    do not apply. A file that cannot be read, or lacks a column, raises DataError.
     """
+    headed = {**(options or {}), "header": True, "skip_rows": 0}
+    with converted([path], headed) as paths:
+        return _read_labels(paths[0], target, numbers=numbers, data_format=headed.get("format"))
+
+
+def _read_labels(path: Path, target: str, *, numbers: bool, data_format: str | None) -> pl.DataFrame:
     limits = DataLimits.from_environment()
-    known = path.suffix.lower() in (".csv", ".parquet")
-    files = DataFiles(
-        [path], None if known else data_format, replace(limits, rows=min(limits.rows, MAX_ROWS))
-    )
+    known = format_of(path.name)
+    files = DataFiles([path], known or data_format, replace(limits, rows=min(limits.rows, MAX_ROWS)))
     names = files.sources[0].names
     _check_columns(path.name, names, target)
     text = pl.Categorical()

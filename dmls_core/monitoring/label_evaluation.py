@@ -164,7 +164,7 @@ def _convert_labels(
                 out,
                 job.spec["columns"]["target"],
                 job.spec["task"] == "regression",
-                job.spec["data"]["format"],
+                job.spec["data"],
                 limits=job.limits(worker.limits),
                 hint=sandboxed.HINT,
                 file=path.name,

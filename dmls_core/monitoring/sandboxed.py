@@ -31,11 +31,11 @@ def compare_files(model: str, files: list[str], threshold: float, options: dict[
     )
 
 
-def convert_labels(file: str, out: str, target: str, numbers: bool, data_format: str | None) -> None:
-    """Read a label file and write its labels to ``out`` as Parquet."""
+def convert_labels(file: str, out: str, target: str, numbers: bool, options: dict[str, Any]) -> None:
+    """Read a label file, written as ``[data]`` says, and write its labels to ``out`` as Parquet."""
     from dmls_core.monitoring.delayed_labels import read_labels
 
-    read_labels(Path(file), target, numbers=numbers, data_format=data_format).write_parquet(out)
+    read_labels(Path(file), target, numbers=numbers, options=options).write_parquet(out)
 
 
 def evaluate_versions(files: list[str]) -> dict[str, Any]:

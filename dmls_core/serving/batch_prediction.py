@@ -150,7 +150,8 @@ def predict_file(
             say(f"resuming after row {parts.rows:,}, where an earlier call was interrupted")
             next(islice(rows, parts.rows - 1, None))
         else:
-            writer.writerow([*header, *added])
+            # A converted file has line breaks in its first name, in place of the lines above its header.
+            writer.writerow([*(name.lstrip("\n") for name in header), *added])
         while batch := list(islice(rows, BATCH)):
             try:
                 answers = predictor.predict(dict(zip(names, zip(*batch, strict=True), strict=True)))

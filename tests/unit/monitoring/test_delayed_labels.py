@@ -137,6 +137,25 @@ def test_an_unusable_file_raises_a_helpful_error(labels, text, words):
         labels(text, numbers=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("labels.csv", "request_id;kind;row\na;1,5;0\nb;2;1\n"),
+        (
+            "labels.jsonl",
+            '{"request_id": "a", "kind": "1,5", "row": 0}\n{"request_id": "b", "kind": "2", "row": 1}\n',
+        ),
+    ],
+    ids=["csv", "jsonl"],
+)
+def test_files_are_written_as_the_data_is(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-16" if name.endswith("csv") else "utf-8")
+    european = {"delimiter": ";", "decimal": ",", "encoding": "utf-16", "header": False, "skip_rows": 3}
+    frame = read_labels(path, "kind", numbers=True, options=european)
+    assert frame.rows() == [("a", 0, "1.5", False), ("b", 1, "2", False)]
+
+
 def test_parquet_keeps_its_types(tmp_path):
     path = tmp_path / "labels.parquet"
     pl.DataFrame({"request_id": [7, 8], "row": [0, 1], "kind": [1.5, np.nan]}).write_parquet(path)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from dmls_core.data.conversion import converted
 from dmls_core.errors import DataError, NotFoundError, ServingError
 from dmls_core.serving import Predictor, predict_file
 from tests.support.model_folder import LABELS, toy_model_folder
@@ -78,6 +80,27 @@ def test_batches_keep_the_order_and_report_progress(predictor, tmp_path):
     assert reported == sorted(reported)
     assert reported[-1] == 1.0
     assert len(reported) > 1
+
+
+EUROPEAN = {"delimiter": ";", "decimal": ",", "skip_rows": 1}
+
+
+def test_a_converted_file_gives_a_plain_csv_and_errors_of_the_original(predictor, tmp_path):
+    source, out = tmp_path / "in.csv.gz", io.StringIO()
+    source.write_bytes(gzip.compress(b"Report\nlength;width;id\n0,50;1,0;a,b\n;2;c\n"))
+    with converted([source], EUROPEAN) as files:
+        assert predict_file(predictor, files[0], out) == 2
+    rows = list(csv.reader(io.StringIO(out.getvalue())))
+    assert rows[0][:4] == ["length", "width", "id", "prediction"]
+    assert rows[1][:4] == ["0.50", "1.0", "a,b", "versicolor"]
+    assert rows[2][:4] == ["", "2", "c", "virginica"]
+    source.write_bytes(gzip.compress(b"Report\nlength;id\n0,50;a\n"))
+    with (
+        pytest.raises(DataError, match=r"in.csv.gz:.*no column 'width'") as raised,
+        converted([source], EUROPEAN) as files,
+    ):
+        predict_file(predictor, files[0], out)
+    assert raised.value.issues[0].file == str(source)
 
 
 def test_regression_adds_one_column(deployment, repository, tmp_path):
