@@ -216,7 +216,7 @@ class Deployment:
             for client in self.servers:
                 switched.append(client)
                 load_version(client, self.model, version)
-                golden.verify(client, self.model)
+                golden.check(client, self.model)
             if finish:
                 finish(version, before)
         except DmlsError as error:

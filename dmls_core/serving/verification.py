@@ -113,13 +113,20 @@ class GoldenRows:
             ServingError: an answer differs (the message names the row, what was expected, what came and the
                 protocol), the latency exceeds the limit, or Triton does not answer.
         """
-        latencies = []
+        self.check(client, endpoint, served_table=served_table)
+        latencies = [self._latency(client, endpoint, protocol, max_latency_ms) for protocol in PROTOCOLS]
+        return Proof(len(self.encoded), max(latencies), fil_backend(client, endpoint))
+
+    def check(self, client: TritonClient, endpoint: str, *, served_table: bool = False) -> None:
+        """Compare the answers as ``verify`` does, without measuring the latency.
+
+        Raises:
+            ServingError: an answer differs, or Triton does not answer.
+        """
         for protocol in PROTOCOLS:
             self._verify_forest(client, endpoint, protocol)
-            latencies.append(self._latency(client, endpoint, protocol, max_latency_ms))
         for protocol in PROTOCOLS:
             self._verify_table(client, endpoint, protocol, served_table)
-        return Proof(len(self.encoded), max(latencies), fil_backend(client, endpoint))
 
     def _verify_forest(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
         place = f"{self._place} over {protocol}"
