@@ -163,11 +163,11 @@ def _time(store: Store, submission: Submission) -> datetime:
 
     A run writes the status when it starts, so the version is admitted after the end of its interval.
     """
-    now = datetime.now(UTC)
-    before = read_status(store, submission.team, submission.job)
+    now, before = datetime.now(UTC), read_status(store, submission.team, submission.job)
     if before is None or not before.updated:
         return now
-    return max(now, datetime.fromisoformat(before.updated).astimezone(UTC) + timedelta(seconds=1))
+    updated = datetime.fromisoformat(before.updated).astimezone(UTC)
+    return now if updated <= now else updated + timedelta(seconds=1)
 
 
 def _load(store: Store, found: ObjectInfo) -> Spec:
