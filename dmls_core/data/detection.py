@@ -48,7 +48,10 @@ def detect(name: str, head: bytes) -> dict[str, Any]:
     delimiter, rows = _split(text)
     if delimiter != ",":
         found["delimiter"] = delimiter
-    width = Counter(len(cells) for _, cells in rows if cells).most_common(1)[0][0] if rows else 0
+    widths = Counter(len(cells) for _, cells in rows if cells)
+    if not widths:
+        return found
+    ((width, _),) = widths.most_common(1)
     start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
     above = [cells for _, cells in rows[:start]]
     if any(above) and all(len(cells) < width or 2 * sum(map(bool, cells)) < width for cells in above):

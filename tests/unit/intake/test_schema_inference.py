@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
@@ -249,6 +249,7 @@ def test_a_file_of_another_ending_is_refused() -> None:
         read_sample("a.xlsx", b"", complete=True)
 
 
+@example(b"\n", True, "a.csv")
 @given(st.binary(max_size=300), st.booleans(), st.sampled_from(["a.csv", "a.parquet"]))
 def test_no_bytes_raise_anything_else(content: bytes, complete: bool, file: str) -> None:
     for head in (content, b"PAR1" + content + b"PAR1", b"a,b\n" + content):
