@@ -33,7 +33,7 @@ def cron_issue(cron: str) -> str:
     for text, (name, low, high, words) in zip(fields, _FIELDS, strict=True):
         for term in text.lower().split(","):
             if not _fits(term, low, high, words):
-                return f"has a {name} that is not from {low} to {high}: {text[:40]!r}"
+                return f"has {text[:40]!r} as its {name}, not a value from {low} to {high}"
     _, _, days, months, weekdays = fields
     # With a weekday, either of the two matches.
     if weekdays == "*" and min(_values(days, _FIELDS[2])) > max(

@@ -20,6 +20,8 @@ MONITOR = "monitor/"
 METRICS = "metrics/"
 MODELS = "models/"
 WAITING = "waiting/"
+PROBES = "doctor/"
+"""Objects that ``dmls doctor`` writes, reads and deletes."""
 
 SPEC_FILE = "spec.toml"
 STATUS_JSON = "_status.json"

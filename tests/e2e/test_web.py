@@ -179,8 +179,9 @@ def test_the_whole_way_over_the_api(platform: PlatformClient, admin: httpx.Clien
     wrong = admin.put(f"{job}/spec", json=spec | {"toml": spec["toml"].replace("n_trials", "n_trails")})
     assert (wrong.status_code, wrong.json()["problems"][0]["line"]) == (422, 2)
     changed = spec | {"toml": spec["toml"].replace("n_trials = 2", "n_trials = 3")}
-    done(admin.put(f"{job}/spec", json=changed))
-    assert admin.put(f"{job}/spec", json=changed).status_code == 409
+    form = "/drops/page/iris/spec"
+    done(admin.put(form, json=changed))
+    assert [admin.put(path, json=changed).status_code for path in (form, f"{job}/spec")] == [409, 409]
     newest = wait_for(lambda: len(found := done(admin.get(f"{job}/versions"))) == 2 and found)[0]
     assert [(change["key"], change["before"], change["after"]) for change in newest["changes"]] == [
         ("n_trials", 2, 3)

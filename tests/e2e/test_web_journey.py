@@ -177,7 +177,7 @@ def test_a_job_is_edited_in_the_form_and_submitted_as_its_next_version(
 
     page.get_by_label("Run", exact=True).select_option("cron")
     page.get_by_label("Cron expression").fill("0 25 * * *")
-    expect(page.locator("#schedule-note")).to_contain_text("has a hour that is not from 0 to 23")
+    expect(page.locator("#schedule-note")).to_contain_text("has '25' as its hour, not a value from 0 to 23")
     expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
     page.get_by_label("Cron expression").fill("30 6 * * 1")
     page.get_by_label("Time zone").fill("Asia/Tokyo")

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -55,7 +56,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     monkeypatch.setattr(submissions, "is_authorized", authorized)
     app = FastAPI()
     app.include_router(router.router, prefix="/api")
-    app.dependency_overrides[dependencies.signed_in] = object
+    app.dependency_overrides[dependencies.signed_in] = lambda: SimpleAuthManagerUser(username="ada", role="admin")
     add_handlers(app)
     with TestClient(app, root_path="/dmls", base_url="http://test/dmls/api") as client:
         yield client

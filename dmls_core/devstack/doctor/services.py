@@ -20,6 +20,7 @@ from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError, StoreError
 from dmls_core.serving.client import split_addresses
 from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
+from dmls_core.store import layout
 
 if TYPE_CHECKING:
     from dmls_core.store import Store
@@ -68,7 +69,7 @@ def _unset(name: str, setting: str) -> Check:
 def _store(settings: Settings) -> list[Check]:
     if not settings.root:
         return [_unset("store", "root")]
-    from dmls_core.store import Registry, layout, open_store
+    from dmls_core.store import Registry, open_store
 
     try:
         store = open_store(settings.root)
@@ -95,7 +96,7 @@ def _store(settings: Settings) -> list[Check]:
 
 def _write_read_delete(store: Store) -> None:
     """Write, read and delete an object; raise ``StoreError`` if the store refuses any of them."""
-    key, content = f"doctor/{secrets.token_hex(8)}", b"written by dmls doctor"
+    key, content = f"{layout.PROBES}{secrets.token_hex(8)}", b"written by dmls doctor"
     store.put(key, content)
     if store.get(key) != content:
         raise StoreError(f"{key} does not contain what was written")

@@ -61,6 +61,9 @@ class SpecFile(BaseModel):
     """The spec to submit."""
 
     toml: str = Field(max_length=256 * 1024, description="Content of `spec.toml`.")
+    etag: str | None = Field(
+        None, max_length=200, description="ETag of the spec that was changed; null writes over any."
+    )
 
 
 class EstimateBody(BaseModel):
@@ -179,5 +182,6 @@ def submit_spec(caller: Changer, body: SpecFile) -> Submitted:
     """Write `spec.toml`, which completes the submission: upload the data first.
 
     The spec is written even if it is invalid: admission validates it, as it does for a submission by S3.
+    With `etag`, an invalid spec and one that has changed since are refused instead.
     """
-    return submissions.submit_spec(caller.team, caller.name, body.toml)
+    return submissions.submit_spec(caller.team, caller.name, body.toml, etag=body.etag, user=caller.user_name)

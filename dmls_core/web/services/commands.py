@@ -20,7 +20,7 @@ from dmls_core.intake import read_status
 from dmls_core.intake.admission import admit
 from dmls_core.monitoring.served_job import ServedJob
 from dmls_core.serving import DeployedVersion
-from dmls_core.store import Registry, Store, layout
+from dmls_core.store import ObjectInfo, Registry, Store, layout
 from dmls_core.web.services import open_store
 from dmls_core.web.services.airflow_api import AirflowApi, quoted
 from dmls_core.web.services.job_details import CHANGED_SPEC, RETIRED, ROLLED_BACK, UNDEPLOYED
@@ -174,20 +174,21 @@ def read_spec_text(store: Store, team: str, name: str, limit: int) -> tuple[str,
     return content.decode(errors="replace"), info.etag
 
 
-def replace_spec(store: Store, team: str, name: str, text: str, *, etag: str, user: str) -> None:
+def replace_spec(store: Store, team: str, name: str, text: str, *, etag: str, user: str) -> ObjectInfo:
     """Submit a changed spec; raise ``SpecError`` if invalid, ``ConflictError`` if ``etag`` is outdated."""
     from dmls_core.models import load_spec
 
     content = text.encode()
     load_spec(content)
     try:
-        store.replace(layout.incoming_file(team, name, layout.SPEC_FILE), content, etag)
+        written = store.replace(layout.incoming_file(team, name, layout.SPEC_FILE), content, etag)
     except ConflictError as error:
         raise ConflictError(
             f"the spec of {team}/{name} has changed since you opened it: open it again"
         ) from error
     metadata.record_event(CHANGED_SPEC, layout.dag_id(team, name), user, {})
     job_index().refresh()
+    return written
 
 
 def _serving_settings() -> AirflowSettings:

@@ -20,6 +20,7 @@ from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, layout
 from dmls_core.store.base import MAX_PARTS
 from dmls_core.web.services import open_store, open_store_for_uploads
+from dmls_core.web.services.commands import replace_spec
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
@@ -128,6 +129,7 @@ class Submitted(BaseModel):
     """A submission that has been written."""
 
     fingerprint: str = Field(description="Identifies the submission in its status.")
+    etag: str = Field(description="ETag of the spec.")
 
 
 def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
@@ -331,13 +333,19 @@ def cancel_upload(team: str, name: str, file: str, upload: str) -> None:
     open_store().abort_upload(_key(team, name, file), upload)
 
 
-def submit_spec(team: str, name: str, toml: str) -> Submitted:
-    """Write ``spec.toml``, which completes the submission; admission validates it."""
+def submit_spec(team: str, name: str, toml: str, *, etag: str | None, user: str) -> Submitted:
+    """Write ``spec.toml``, which completes the submission; admission validates it.
+
+    With an ``etag``, it changes the spec that has it, and raises as ``replace_spec``.
+    """
     store = open_store()
-    store.put(layout.incoming_file(team, name, layout.SPEC_FILE), toml.encode())
+    if etag is None:
+        written = store.put(layout.incoming_file(team, name, layout.SPEC_FILE), toml.encode())
+    else:
+        written = replace_spec(store, team, name, toml, etag=etag, user=user)
     listing = store.list(layout.incoming_folder(team, name))
     found = next(entry for entry in group_submissions(listing) if entry.job == name)
-    return Submitted(fingerprint=found.fingerprint)
+    return Submitted(fingerprint=found.fingerprint, etag=written.etag)
 
 
 def job_exists(team: str, name: str) -> bool:

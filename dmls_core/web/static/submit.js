@@ -24,6 +24,7 @@ const state = {
   catalogue: null,
   names: { team: "", name: "", ok: false, files: [], version: 0 },
   edited: byId("subject").dataset, // {team, name} of the job on the Edit page
+  etag: null, // of its spec, so that nobody else's change is overwritten
   sending: false,
   estimating: false,
 };
@@ -291,8 +292,10 @@ byId("send").addEventListener("submit", async (event) => {
   try {
     if (upload) await upload.run();
     byId("cancel").hidden = true;
-    const { fingerprint } = await api(`${path}/spec`, { method: "PUT", json: { toml: text() } });
-    await follow(path, fingerprint, { team, name });
+    const etag = team === state.edited.team && name === state.edited.name ? state.etag : null;
+    const submitted = await api(`${path}/spec`, { method: "PUT", json: { toml: text(), etag } });
+    if (etag) state.etag = submitted.etag;
+    await follow(path, submitted.fingerprint, { team, name });
     checkNames();
   } catch (error) {
     if (error.name === "AbortError") toast("The upload was cancelled; nothing was submitted.", "bad");
@@ -316,7 +319,9 @@ addEventListener("beforeunload", (event) => {
 onEdit(debounced(textChanged, 300), update);
 async function openJob({ team, name }) {
   const job = `${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
-  setText((await api(`/jobs/${job}/spec`)).toml);
+  const spec = await api(`/jobs/${job}/spec`);
+  state.etag = spec.etag;
+  setText(spec.toml);
   await textChanged();
   const { files } = await api(`/drops/${job}`);
   const file = state.document?.data?.path ?? (files.length === 1 ? files[0] : "");
