@@ -20,7 +20,7 @@ from dmls_core.devstack.triton import PORTS, find_server, triton_service
 from dmls_core.serving import Repository, TritonClient
 from tests.services.seaweed import free_ports
 
-START_SECONDS = 60
+START_SECONDS = 300
 STOP_SECONDS = 20
 
 
