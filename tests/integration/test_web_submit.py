@@ -56,7 +56,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     monkeypatch.setattr(submissions, "is_authorized", authorized)
     app = FastAPI()
     app.include_router(router.router, prefix="/api")
-    app.dependency_overrides[dependencies.signed_in] = lambda: SimpleAuthManagerUser(username="ada", role="admin")
+    user = SimpleAuthManagerUser(username="ada", role="admin")
+    app.dependency_overrides[dependencies.signed_in] = lambda: user
     add_handlers(app)
     with TestClient(app, root_path="/dmls", base_url="http://test/dmls/api") as client:
         yield client
