@@ -39,6 +39,7 @@ REST_PATHS = {
     "/api/v1/drops/{team}": {"get"},
     "/api/v1/drops/{team}/{name}": {"get"},
     "/api/v1/drops/{team}/{name}/sniff": {"get"},
+    "/api/v1/drops/{team}/{name}/estimate": {"post"},
     "/api/v1/drops/{team}/{name}/spec": {"put"},
     "/api/v1/drops/{team}/{name}/uploads": {"post"},
     "/api/v1/drops/{team}/{name}/uploads/{upload}": {"delete"},
