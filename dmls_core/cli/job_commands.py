@@ -154,7 +154,7 @@ def open_root() -> Store:
 
 
 def accepted_spec(store: Store, team: str, job: str) -> dict[str, Any] | None:
-    """Return the JSON of a job's accepted spec; None if there is no such job."""
+    """Return a job's accepted spec as JSON data, or None if the job does not exist."""
     from dmls_core.store import Registry
 
     record = Registry(store).job(team, job)

@@ -78,7 +78,7 @@ def predict(
 ) -> None:
     """Predict the rows of a file with the served model, in the columns and labels of the data.
 
-    The file is read as `[data]` of the job's spec says: delimiter, decimal mark, encoding.
+    The `[data]` options of the job's spec apply to the file: delimiter, decimal mark, encoding.
     """
     from dmls_core.cli.console import share_bar
     from dmls_core.cli.job_commands import accepted_spec, open_root

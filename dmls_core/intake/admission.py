@@ -151,14 +151,15 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
         return Outcome("waiting", message)
     # If each run selects its own data, new data is not a new version of the job.
     pinned = [] if spec.chosen_by_run else data
+    admitted = _admission_time(store, submission)
     record = Registry(store).accept(
-        spec, submission.team, submission.job, pinned, _time(store, submission), submission.fingerprint
+        spec, submission.team, submission.job, pinned, admitted, submission.fingerprint
     )
     note = sample_note(data, spec, limits)
     return Outcome("accepted", f"{_accepted(store, spec, record)} {note}".strip(), record)
 
 
-def _time(store: Store, submission: Submission) -> datetime:
+def _admission_time(store: Store, submission: Submission) -> datetime:
     """Return the time, or one second after the status was written if the clock was set back since.
 
     A run writes the status when it starts, so the version is admitted after the end of its interval.

@@ -130,7 +130,7 @@ class Registry:
         return [cache[key][1] for key in sorted(cache)]
 
     def damaged(self) -> list[str]:
-        """Return what is wrong with each current record that cannot be read; ``jobs`` leaves them out."""
+        """Return an error message for each current record that cannot be read; ``jobs`` skips these."""
         with ThreadPoolExecutor(THREADS) as threads:
             found = threads.map(self._fault, [info.key for info in self.store.list(layout.JOBS)])
             return [fault for fault in found if fault]

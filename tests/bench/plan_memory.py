@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.bench.report import Row, run
+from tests.bench.scaling import write_data
 
 DMLS = str(Path(sys.executable).with_name("dmls"))
 CELLS = 20_000_000
@@ -56,7 +57,7 @@ def _one(folder: Path, rows: int, columns: int, suffix: str, model: str, task: s
         folder / "spec.toml",
         folder / f"out-{rows}-{columns}-{suffix}",
     )
-    _write_data(data, rows, columns, task == "classifier")
+    write_data(data, rows, columns, classes=task == "classifier")
     spec.write_text(SPEC.format(model=model, task=task, trials=trials))
     plan = json.loads(_output(DMLS, "plan", "--json", str(spec), str(data)))
     with control_group() as group:
@@ -108,22 +109,6 @@ def _peak(command: list[str], group: Path) -> int:
         errors.seek(0)
         assert process.returncode == 0, errors.read()[-3000:]
     return peak
-
-
-def _write_data(path: Path, rows: int, columns: int, classes: bool) -> None:
-    """Write columns of numbers and a target that depends on five of them."""
-    import numpy as np
-    import polars as pl
-
-    draw = np.random.default_rng(1)
-    values = draw.normal(size=(rows, columns)).astype(np.float32)
-    target = values[:, :5].sum(axis=1) + draw.normal(size=rows)
-    frame = pl.DataFrame({f"x{column}": values[:, column] for column in range(columns)})
-    frame = frame.with_columns(y=pl.Series((target > 0).astype(int) if classes else target))
-    if path.suffix == ".csv":
-        frame.write_csv(path, float_precision=4)
-    else:
-        frame.write_parquet(path)
 
 
 if __name__ == "__main__":

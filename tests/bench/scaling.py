@@ -111,16 +111,18 @@ def _peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def write_data(path: Path, rows: int) -> None:
-    """Write rows of two classes on 54 columns of numbers, as CSV or Parquet by the file's name."""
+def write_data(path: Path, rows: int, columns: int = COLUMNS, *, classes: bool = True) -> None:
+    """Write numbers and a target of two classes or of numbers, as CSV or Parquet by the file's name."""
     import numpy as np
     import polars as pl
 
     draw = np.random.default_rng(1)
-    values = draw.normal(size=(rows, COLUMNS)).astype(np.float32)
-    classes = (values[:, :5].sum(axis=1) + draw.normal(size=rows) > 0).astype(int)
-    frame = pl.DataFrame({f"x{column}": values[:, column] for column in range(COLUMNS)})
-    frame = frame.with_columns(y=pl.Series([f"class {code}" for code in classes]))
+    values = draw.normal(size=(rows, columns)).astype(np.float32)
+    target = values[:, :5].sum(axis=1) + draw.normal(size=rows)
+    frame = pl.DataFrame({f"x{column}": values[:, column] for column in range(columns)})
+    frame = frame.with_columns(
+        y=pl.Series([f"class {code}" for code in (target > 0).astype(int)] if classes else target)
+    )
     if path.suffix == ".csv":
         frame.write_csv(path, float_precision=4)
     else:

@@ -163,7 +163,7 @@ def test_errors_are_shown_where_they_are_and_nothing_is_sent(
     assert newcomer.errors == []
 
 
-def test_a_job_is_edited_in_the_form_and_submitted_as_its_next_version(
+def test_edit_opens_the_form_with_the_spec_and_checks_schedule_and_drift(
     newcomer: Newcomer, platform: PlatformClient
 ):
     page = newcomer.page

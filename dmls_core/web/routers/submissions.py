@@ -62,7 +62,7 @@ class SpecFile(BaseModel):
 
     toml: str = Field(max_length=256 * 1024, description="Content of `spec.toml`.")
     etag: str | None = Field(
-        None, max_length=200, description="ETag of the spec that was changed; null writes over any."
+        None, max_length=200, description="ETag of the spec that was edited; null overwrites any spec."
     )
 
 

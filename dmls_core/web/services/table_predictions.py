@@ -96,7 +96,7 @@ def read_parquet(path: str) -> Columns:
         frame = pl.scan_parquet(path, glob=False)
         _check_number(frame.select(pl.len()).collect().item())
         table = frame.collect()
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(f"the body is not Parquet: {str(error)[:200]}") from error
     for name, kind in table.schema.items():
         if kind.is_nested() or kind in {pl.Binary, pl.Object}:

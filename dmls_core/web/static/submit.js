@@ -317,6 +317,8 @@ addEventListener("beforeunload", (event) => {
 // ---- the spec ---------------------------------------------------------------------------------------------
 
 onEdit(debounced(textChanged, 300), update);
+
+/** Show the submitted spec of a job, and its data if that is one file. */
 async function openJob({ team, name }) {
   const job = `${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
   const spec = await api(`/jobs/${job}/spec`);
