@@ -125,9 +125,17 @@ def test_an_answer_to_an_earlier_drop_is_passed_over(dmls, store, files):
     dmls("submit", *files, "--team", "sea")
     finish(store, "sea", "tides", "failed", "the first one")
     files[1].write_text(files[1].read_text() + "99,1,no\n")
-    platform = threading.Thread(
-        target=lambda: (time.sleep(1), finish(store, "sea", "tides", "deployed", "the second"))
-    )
+    spec = "incoming/sea/tides/spec.toml"
+    first = store.head(spec)
+
+    def finish_second() -> None:
+        end = time.monotonic() + 120
+        while store.head(spec) == first and time.monotonic() < end:  # written last
+            time.sleep(0.05)
+        time.sleep(1)
+        finish(store, "sea", "tides", "deployed", "the second")
+
+    platform = threading.Thread(target=finish_second)
     platform.start()
     done = dmls("submit", *files, "--team", "sea", "--wait")
     platform.join()
