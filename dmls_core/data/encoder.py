@@ -99,6 +99,11 @@ class NumberFeature:
     name: str
     fill: float | None = None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of its columns of the matrix."""
+        return (self.name,)
+
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Encode a column as float32 of shape (n_rows,); raise ``ValueError`` if a value is not a number."""
         encoded = self._numbers(values)
@@ -143,6 +148,11 @@ class CategoryFeature:
     missing: float = math.nan
     unknown: float = UNKNOWN
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of its columns of the matrix."""
+        return (self.name,)
+
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Return the codes, float32 of shape (n_rows,)."""
         codes: dict[str | None, float] = {text: float(code) for code, text in enumerate(self.categories)}
@@ -161,6 +171,9 @@ class CategoryFeature:
         }
 
 
+Feature = NumberFeature | CategoryFeature
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The column to predict; ``labels`` are the classes as spelled in the data, None for a number."""
@@ -177,18 +190,28 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """The features of a model in the order of its inputs, and its target."""
+    """The features of a model, and its target; the matrix has the columns of each feature in turn."""
 
-    features: tuple[NumberFeature | CategoryFeature, ...]
+    features: tuple[Feature, ...]
     target: Target
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Return the columns that ``transform`` needs, in the order of the matrix."""
+        """Return the raw columns that ``transform`` needs."""
         return tuple(feature.name for feature in self.features)
 
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Return the columns of the matrix."""
+        return tuple(name for feature in self.features for name in feature.columns)
+
+    @property
+    def column_features(self) -> tuple[Feature, ...]:
+        """Return the feature of each column of the matrix."""
+        return tuple(feature for feature in self.features for _ in feature.columns)
+
     def transform(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
-        """Encode raw values as float32, C-contiguous, of shape (n_rows, n_features).
+        """Encode raw values as float32, C-contiguous, of shape (n_rows, n_columns).
 
         Args:
             columns: raw values by column name, each of length n_rows: lists, ndarrays or Series, or a pandas
@@ -247,7 +270,7 @@ class Encoder:
             raise ValueError(f"not an encoder: {error!r}") from None
 
 
-def _feature(data: Mapping[str, Any]) -> NumberFeature | CategoryFeature:
+def _feature(data: Mapping[str, Any]) -> Feature:
     if data["kind"] == "number":
         return NumberFeature(data["name"], data["fill"])
     if data["kind"] != "category":

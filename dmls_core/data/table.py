@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import UNKNOWN, CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.data.encoder import UNKNOWN, CategoryFeature, Encoder, Feature, NumberFeature, Target
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 
@@ -194,7 +194,7 @@ def fit_encoder(
     after those of the k known categories are k for an unknown one and k + 1 for a missing one, and never NaN.
     """
     fills = _medians(table, rows) if fill_missing else {}
-    features: list[NumberFeature | CategoryFeature] = []
+    features: list[Feature] = []
     for position, column in enumerate(table.columns):
         if column.categories is None:
             features.append(NumberFeature(column.name, fills.get(position)))

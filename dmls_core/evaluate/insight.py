@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import CategoryFeature, Encoder
+from dmls_core.data.encoder import CategoryFeature, Encoder, Feature
 from dmls_core.evaluate.checks import Evidence
 from dmls_core.evaluate.diagnostics import Diagnostics
 
@@ -52,7 +52,8 @@ def describe_insight(
     """Return ``insight.json``; the columns of ``leave_out`` never occur in examples and segments."""
     losses = row_losses(evidence)
     order = np.argsort(-evidence.importances, kind="stable")
-    columns = [int(at) for at in order if evidence.features[at] not in leave_out]
+    features = encoder.column_features
+    columns = [int(at) for at in order if features[at].name not in leave_out]
     shown = columns[:EXAMPLE_COLUMNS]
     return {
         "schema": SCHEMA,
@@ -62,11 +63,11 @@ def describe_insight(
         "residuals": diagnostics.residuals,
         "scatter": diagnostics.scatter,
         "columns": [evidence.features[at] for at in shown],
-        "cells": _cells(evidence, encoder, shown),
-        "worst": _worst_rows(evidence, encoder, shown, losses),
+        "cells": _cells(evidence, features, shown),
+        "worst": _worst_rows(evidence, features, shown, losses),
         "loss": "share of wrong predictions" if evidence.labels else "mean absolute error",
         "mean_loss": float(losses.mean()),
-        "segments": worst_segments(evidence, encoder, columns[:SEGMENT_FEATURES], losses),
+        "segments": worst_segments(evidence, features, columns[:SEGMENT_FEATURES], losses),
         "losses": [_rounded(loss) for loss in losses.tolist()] if len(losses) <= MAX_LOSSES else None,
     }
 
@@ -79,7 +80,7 @@ def row_losses(evidence: Evidence) -> NDArray[np.float64]:
     return np.asarray(prediction.argmax(axis=1) != truth, dtype=np.float64)
 
 
-def _cells(evidence: Evidence, encoder: Encoder, columns: Sequence[int]) -> list[dict[str, Any]]:
+def _cells(evidence: Evidence, features: Sequence[Feature], columns: Sequence[int]) -> list[dict[str, Any]]:
     """Return examples of each cell: of errors the most confident, of correct predictions the least."""
     if evidence.labels is None:
         return []
@@ -95,7 +96,7 @@ def _cells(evidence: Evidence, encoder: Encoder, columns: Sequence[int]) -> list
         true, code = divmod(int(cells[at]), prediction.shape[1])
         rows = order[starts[at] : starts[at] + min(EXAMPLES, counts[at])].tolist()
         examples = [
-            {"values": _values(evidence.test[row], encoder, columns), "probability": _rounded(sure[row])}
+            {"values": _values(evidence.test[row], features, columns), "probability": _rounded(sure[row])}
             for row in rows
         ]
         found.append({"true": true, "predicted": code, "rows": int(counts[at]), "examples": examples})
@@ -103,13 +104,13 @@ def _cells(evidence: Evidence, encoder: Encoder, columns: Sequence[int]) -> list
 
 
 def _worst_rows(
-    evidence: Evidence, encoder: Encoder, columns: Sequence[int], losses: NDArray[np.float64]
+    evidence: Evidence, features: Sequence[Feature], columns: Sequence[int], losses: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     if evidence.labels is not None:
         return []
     return [
         {
-            "values": _values(evidence.test[row], encoder, columns),
+            "values": _values(evidence.test[row], features, columns),
             "true": _rounded(evidence.test_target[row]),
             "predicted": _rounded(evidence.prediction[row]),
         }
@@ -118,7 +119,7 @@ def _worst_rows(
 
 
 def worst_segments(
-    evidence: Evidence, encoder: Encoder, columns: Sequence[int], losses: NDArray[np.float64]
+    evidence: Evidence, features: Sequence[Feature], columns: Sequence[int], losses: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """Return groups of held-out rows whose mean loss is significantly above that of all, worst first.
 
@@ -129,7 +130,7 @@ def worst_segments(
         return []
     found: list[tuple[float, dict[str, Any]]] = []
     for column in columns:
-        for text, member in _segments(evidence.test[:, column], encoder.features[column]):
+        for text, member in _segments(evidence.test[:, column], features[column]):
             rows = int(member.sum())
             if rows < MIN_SEGMENT_ROWS or rows > len(losses) / 2:
                 continue
@@ -142,7 +143,7 @@ def worst_segments(
     return [segment for _, segment in found[:MAX_SEGMENTS]]
 
 
-def _segments(values: NDArray[np.float32], feature: object) -> list[tuple[str, NDArray[np.bool_]]]:
+def _segments(values: NDArray[np.float32], feature: Feature) -> list[tuple[str, NDArray[np.bool_]]]:
     missing = np.isnan(values)
     if isinstance(feature, CategoryFeature):
         codes = np.unique(values[~missing])[:MAX_CATEGORIES].tolist()
@@ -158,11 +159,11 @@ def _segments(values: NDArray[np.float32], feature: object) -> list[tuple[str, N
     return groups
 
 
-def _values(row: NDArray[np.float32], encoder: Encoder, columns: Sequence[int]) -> list[Any]:
-    return [_raw(float(row[column]), encoder.features[column]) for column in columns]
+def _values(row: NDArray[np.float32], features: Sequence[Feature], columns: Sequence[int]) -> list[Any]:
+    return [_raw(float(row[column]), features[column]) for column in columns]
 
 
-def _raw(code: float, feature: object) -> str | float | None:
+def _raw(code: float, feature: Feature) -> str | float | None:
     """Return a value as the user knows it; ``None`` if it is missing."""
     if isinstance(feature, CategoryFeature):
         if 0 <= code < len(feature.categories) and code != feature.missing:

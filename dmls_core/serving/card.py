@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature
+from dmls_core.data.encoder import CategoryFeature, Encoder, Feature, NumberFeature
 from dmls_core.html import Table, render_fragment, render_page
 from dmls_core.serving.model_config import MAX_BATCH_SIZE
 from dmls_core.serving.tensors import forest_request, table_request
 
 CARD = "card.html"
-
-Feature = NumberFeature | CategoryFeature
 
 SHOWN = 30
 
@@ -143,7 +141,9 @@ def _table(rows: Mapping[str, object]) -> Table:
 def _most_important(encoder: Encoder, result: Mapping[str, Any]) -> Sequence[Feature]:
     if len(encoder.features) <= MAX_COLUMNS:
         return encoder.features
-    ordered = sorted(encoder.features, key=lambda feature: -result["importances"][feature.name])
+    ordered = sorted(
+        encoder.features, key=lambda feature: -sum(result["importances"][name] for name in feature.columns)
+    )
     return ordered[:MAX_COLUMNS]
 
 

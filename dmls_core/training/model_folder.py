@@ -117,7 +117,7 @@ def write_companions(
         "n_features": data.test.shape[1],
         "n_outputs": outputs.shape[1],
         "labels": data.labels,
-        "features": data.encoder.feature_names,
+        "features": data.encoder.column_names,
         "ranges": _ranges(data),
         "metric": metric,
         "score": score,
@@ -159,7 +159,7 @@ def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
     low, high = (reduce(data.train, axis=0).tolist() for reduce in (np.fmin.reduce, np.fmax.reduce))
     return {
         feature.name: (low[position], high[position])
-        for position, feature in enumerate(data.encoder.features)
+        for position, feature in enumerate(data.encoder.column_features)
         if isinstance(feature, NumberFeature) and not math.isnan(low[position])
     }
 

@@ -72,7 +72,7 @@ class Prepared:
     @property
     def categories(self) -> tuple[int, ...]:
         """Positions of the columns whose codes are for native categorical splits; none is negative or NaN."""
-        features = enumerate(self.encoder.features)
+        features = enumerate(self.encoder.column_features)
         return tuple(
             at for at, feature in features if isinstance(feature, CategoryFeature) and feature.unknown >= 0
         )

@@ -211,7 +211,7 @@ class TritonPythonModel:
         version.opened = True
         if self.open_forest:
             checkpoint = self.folder.parent / self.forest / str(version.number) / "checkpoint.tl"
-            version.own = self.open_forest(checkpoint, len(version.encoder.features))
+            version.own = self.open_forest(checkpoint, len(version.encoder.column_names))
 
 
 class Challenger:

@@ -52,7 +52,7 @@ class Version:
         labels = self.encoder.target.labels
         self.texts = None if labels is None else list(labels)
         self.labels = None if labels is None else np.array([label.encode() for label in labels], dtype=object)
-        features, kind = list(enumerate(self.encoder.features)), code.CategoryFeature
+        features, kind = list(enumerate(self.encoder.column_features)), code.CategoryFeature
         self.categories = [(i, Category(code, f)) for i, f in features if isinstance(f, kind)]
         self.numbers = [(i, f) for i, f in features if not isinstance(f, kind)]
         self.own: Any = None  # a copy of the forest in this process, once it is opened
@@ -64,7 +64,7 @@ class Version:
         """Return the encoded matrix of a table, or an error message."""
         if missing := [name for name in self.encoder.feature_names if name not in table]:
             return f"columns are missing: {', '.join(map(repr, missing))}"
-        shape = len(self.encoder.features), len(next(iter(table.values())))
+        shape = len(self.encoder.column_names), len(next(iter(table.values())))
         columns = np.empty(shape, dtype=np.float32)
         try:
             for position, category in self.categories:

@@ -22,7 +22,7 @@ from dmls_core.airflow.settings import airflow_settings, open_repository
 from dmls_core.data.encoder import (
     CategoryFeature,
     Encoder,
-    NumberFeature,
+    Feature,
     category_text,
     is_missing,
     number,
@@ -214,7 +214,7 @@ def check_values(
     return warnings, imputed
 
 
-def _imputed(feature: NumberFeature | CategoryFeature) -> str:
+def _imputed(feature: Feature) -> str:
     if isinstance(feature, CategoryFeature):
         return "missing, which the model treats as a category of its own"
     if feature.fill is None:
