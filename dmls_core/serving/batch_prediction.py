@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,6 +113,12 @@ class Predictor:
         return versions[-1], Encoder.from_json(encoder)
 
 
+MODEL_VERSION = "model_version"
+"""Column with the version in Triton that predicted a row."""
+
+ROW = re.compile(r"(?<=, row )[0-9]+(?=: )")
+"""The number of a row in the encoder's messages."""
+
 BATCH = 4096
 """Rows read, predicted and written at a time."""
 
@@ -122,12 +129,14 @@ def predict_file(
     target: Path | TextIO,
     progress: Callable[[float], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
+    *,
+    with_version: bool = False,
 ) -> int:
     """Predict every row of a CSV file, write it with the prediction's columns, and return the number of rows.
 
     Fields and rows stay as they are, in their order. The columns ``prediction`` and, for a classification,
     ``probability_<label>`` per label are added. If an earlier call for the same file, version and target was
-    interrupted, this one resumes after the last batch.
+    interrupted, this one resumes after the last batch. ``with_version`` adds ``model_version`` before them.
 
     ``source`` is UTF-8 with a header. A path as ``target`` appears whole or not at all, unless it is a device
     or a pipe. ``progress`` gets the share of the file that is done (0 to 1), ``say`` a line for users if an
@@ -138,7 +147,8 @@ def predict_file(
         ServingError: Triton does not answer, or the model's labels changed meanwhile.
     """
     labels = predictor.encoder.target.labels or ()
-    added = [PREDICTION, *(PROBABILITY + label for label in labels)]
+    first = [MODEL_VERSION] if with_version else []
+    added = [*first, PREDICTION, *(PROBABILITY + label for label in labels)]
     with _opened(source) as file, _writing(target, _origin(predictor, file)) as parts:
         size = os.fstat(file.fileno()).st_size if file.seekable() else 0
         rows = _rows(source, file)
@@ -153,16 +163,20 @@ def predict_file(
             # A converted file has line breaks in its first name, in place of the lines above its header.
             writer.writerow([*(name.lstrip("\n") for name in header), *added])
         while batch := list(islice(rows, BATCH)):
+            columns = dict(zip(names, zip(*batch, strict=True), strict=True))
             try:
-                answers = predictor.predict(dict(zip(names, zip(*batch, strict=True), strict=True)))
+                answers = predictor.predict(columns)
             except DataError as error:
-                message = f"{error} (counted from data row {parts.rows + 1})"
+                message = _add_to_row(str(error), parts.rows)
                 raise DataError(ValidationIssue(message, file=str(source))) from error
             if answers.labels != labels:
                 raise ServingError(
                     f"another version of {predictor.model} went live with other labels: try again"
                 )
-            writer.writerows([*row, *more] for row, more in zip(batch, _added(answers), strict=True))
+            version = [str(answers.version)] if with_version else []
+            writer.writerows(
+                [*row, *version, *more] for row, more in zip(batch, _added(answers), strict=True)
+            )
             parts.finish(len(batch))
             if size:  # the size of a pipe is unknown
                 progress(os.lseek(file.fileno(), 0, os.SEEK_CUR) / size)
@@ -178,6 +192,11 @@ def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
         "source": [about.st_size, about.st_mtime_ns, about.st_ino],
         "once": "" if stat.S_ISREG(about.st_mode) else uuid.uuid4().hex,
     }
+
+
+def _add_to_row(message: str, rows: int) -> str:
+    """Return the message of an encoder, which counts the rows of a batch, with the row of the file."""
+    return ROW.sub(lambda row: str(int(row[0]) + rows), message, count=1)
 
 
 def _added(answers: Predictions) -> Iterator[list[str]]:

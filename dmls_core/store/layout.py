@@ -9,6 +9,8 @@ from typing import NamedTuple
 from dmls_core.errors import SubmissionError, ValidationIssue
 
 INCOMING = "incoming/"
+SCORING = "scoring/"
+SCORED = "scored/"
 JOBS = "registry/jobs/"
 SPECS = "registry/specs/"
 VERSIONS = "registry/versions/"
@@ -162,6 +164,27 @@ def inference_folder(team: str, job: str) -> str:
 def monitor_folder(team: str, job: str) -> str:
     """Return the folder of a job's monitoring results."""
     return f"{MONITOR}{check_name('team', team)}/{check_name('job', job)}/"
+
+
+def scoring_file(team: str, job: str, file: str) -> str:
+    """Return the key of a file to score; ``file`` may be in a subfolder of the job's folder."""
+    return f"{SCORING}{check_name('team', team)}/{check_name('job', job)}/{file}"
+
+
+def parse_scoring(key: str) -> tuple[str, str, str] | None:
+    """Return team, job and file of a key below ``scoring/`` if it names a file to score."""
+    folder, _, rest = key.partition("/")
+    team, _, rest = rest.partition("/")
+    job, _, file = rest.partition("/")
+    visible = file and not any(part.startswith((".", "_")) or not part for part in file.split("/"))
+    if f"{folder}/" == SCORING and is_name(team) and is_name(job) and visible:
+        return team, job, file
+    return None
+
+
+def scored_file(team: str, job: str, file: str) -> str:
+    """Return the key of a file's predictions, or of their record."""
+    return f"{SCORED}{check_name('team', team)}/{check_name('job', job)}/{file}"
 
 
 DRIFT_FOLDERS = {"requests": "latest/", "data": "latest-data/"}

@@ -1,0 +1,62 @@
+"""What is known about a file's predictions: one record next to them, which the page and the CLI show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from dmls_core.errors import ObjectMissingError, StoreError
+from dmls_core.store import Store, layout
+
+SCHEMA = 1
+ENDING = ".json"
+
+State = Literal["scoring", "scored", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringRecord:
+    """The state of one file's predictions; ``scored/<team>/<job>/<file>.json``.
+
+    Attributes:
+        etag: of the file in ``scoring/``; empty if a service failed, so that the file is tried again.
+        content: identifies the scored rows: the ETag of a file, or a hash of a table's rows.
+        version: the version in Triton that predicted all rows.
+        result: key of the predictions, once the state is ``scored``.
+        progress: share of the rows that are predicted, 0 to 1.
+        errors: as in ``_status.json``.
+        updated: ISO time in UTC.
+    """
+
+    state: State
+    file: str
+    etag: str
+    content: str
+    version: int
+    result: str = ""
+    rows: int = 0
+    progress: float = 0.0
+    message: str = ""
+    errors: Sequence[Mapping[str, Any]] = ()
+    updated: str = ""
+
+
+def write_record(store: Store, team: str, job: str, record: ScoringRecord) -> None:
+    """Write a file's record with the current time."""
+    content = {"schema": SCHEMA, **asdict(record), "updated": datetime.now(UTC).isoformat(timespec="seconds")}
+    store.put(layout.scored_file(team, job, record.file) + ENDING, json.dumps(content, indent=1).encode())
+
+
+def read_record(store: Store, team: str, job: str, file: str) -> ScoringRecord | None:
+    """Return a file's record; ``None`` if it was never scored."""
+    key = layout.scored_file(team, job, file) + ENDING
+    try:
+        found = json.loads(store.get(key))
+        return ScoringRecord(**{field.name: found[field.name] for field in fields(ScoringRecord)})
+    except ObjectMissingError:
+        return None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError(f"{key} is damaged: delete it") from error
