@@ -86,9 +86,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         yield Demo(done.stdout + done.stderr, done.returncode, Path(kept))
         return
     home = tmp_path_factory.mktemp("demo") / ".dmls"
-    # No Docker engine: the process runner. The docker runner has tests of its own.
-    done = dmls(home, "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
     try:
+        # No Docker engine: the process runner. The docker runner has tests of its own.
+        done = dmls(home, "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
         yield Demo(done.stdout + done.stderr, done.returncode, home)
     finally:
         down = dmls(home, "down", timeout=120)
