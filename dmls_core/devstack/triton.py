@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 
 import dmls_core
+from dmls_core.devstack import secret_arguments
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.programs import find_uv, make_environment
@@ -139,6 +140,12 @@ PORTS = ("triton_http", "triton_grpc", "triton_metrics")
 
 SERVER_VARIABLE = ProcessSettings.variable("triton_server")
 OPTIONS_VARIABLE = ProcessSettings.variable("triton_options")
+RESTRICTED = ("model-repository", "shared-memory", "logging", "trace")
+"""Groups of Triton's endpoints that require the key."""
+
+RESTRICTION = "TRITON_RESTRICTION"
+"""Variable with the groups and the key, as Triton's arguments have them."""
+
 USUAL_PLACE = "/opt/tritonserver/bin/tritonserver"
 FIL_LIBRARY = "fil/libtriton_fil.so"
 
@@ -243,22 +250,26 @@ def triton_service(context: Context, server: TritonServer) -> Service:
     }
     if not server.genuine:
         options["backend-config"] = f"python,shm-region-prefix-name={prefix}"
-    if key := context.identity.credentials.get("triton_key"):
-        # Clients that request predictions may not load models.
-        options["http-restricted-api"] = f"model-repository:{TRITON_KEY_HEADER}={key}"
-        options["grpc-restricted-protocol"] = f"model-repository:{TRITON_KEY_HEADER}={key}"
     if server.backends:
         options["backend-directory"] = server.backends
+    program, environment = [str(server.program)], dict(server.environment)
+    if key := context.identity.credentials.get("triton_key"):
+        # Clients that request predictions may do nothing else.
+        environment[RESTRICTION] = f"{','.join(RESTRICTED)}:{TRITON_KEY_HEADER}={key}"
+        program = [
+            *(sys.executable, "-I", secret_arguments.__file__, str(server.program)),
+            *("--http-restricted-api", f"@{RESTRICTION}", "--grpc-restricted-protocol", f"@{RESTRICTION}"),
+        ]
     return Service(
         name="triton",
         command=[
-            str(server.program),
+            *program,
             "--disable-auto-complete-config",
             *(f"--{name}={value}" for name, value in options.items()),
             *shlex.split(os.environ.get(OPTIONS_VARIABLE, "")),
         ],
         folder=make_private_folder(context.state / "triton"),
-        environment={**server.environment, INFERENCE_LOG: str(make_private_folder(context.inference_log))},
+        environment=environment | {INFERENCE_LOG: str(make_private_folder(context.inference_log))},
         ready=lambda _: http_answers(f"{context.url('triton_http')}/v2/health/ready"),
         url=context.url("triton_http"),
         # With explicit control a restarted server would otherwise serve nothing.

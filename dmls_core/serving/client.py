@@ -56,7 +56,7 @@ class TritonClient:
         self.timeout = timeout
         self.load_timeout = load_timeout
         self._key = key
-        self._headers = _key_headers(key) if key else None
+        self._headers = key_headers(key)
 
     def again(self, timeout: float) -> Self:
         """Return another client of the same server, for another thread; ``timeout`` covers loads too."""
@@ -253,8 +253,9 @@ def split_addresses(text: str) -> list[str]:
     return [address for part in text.split(",") if (address := part.strip())]
 
 
-def _key_headers(key: str) -> dict[str, str]:
+def key_headers(key: str) -> dict[str, str] | None:
+    """Return the gRPC headers for what a server restricts; ``None`` without a key."""
     # Imported here: a client without a key needs no settings.
     from dmls_core.settings import TRITON_KEY_HEADER
 
-    return {f"triton-grpc-protocol-{TRITON_KEY_HEADER}": key}
+    return {f"triton-grpc-protocol-{TRITON_KEY_HEADER}": key} if key else None

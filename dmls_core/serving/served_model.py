@@ -13,16 +13,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving.client import CHANNEL, split_addresses
+from dmls_core.serving.client import CHANNEL, key_headers, split_addresses
 from dmls_core.serving.model_config import LABEL, MAX_BATCH_SIZE, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.shared_memory import SharedInputs
 from dmls_core.serving.tensors import TEXT, Columns, like, read_columns
+
+if TYPE_CHECKING:
+    from dmls_core.settings import Settings
 
 PREDICTION, PROBABILITY = "prediction", "probability_"
 ROUNDS = 3
@@ -66,7 +69,8 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
             embedded platform.
         timeout: seconds that a request may take.
         shared_memory: pass rows to a Triton on this machine by POSIX shared memory instead of messages.
-            Close the connection afterwards, or Triton keeps the region registered.
+            Close the connection afterwards, or Triton keeps the region registered. A Triton with a key
+            needs that of ``DMLS_TRITON_KEY``, or of the embedded platform.
 
     Raises:
         NotFoundError: Triton serves no such model.
@@ -74,15 +78,15 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
             not a model's name.
         PlatformError: no address is given or set.
     """
-    address = grpc or _configured_address()
+    address = grpc or split_addresses(_settings().require("triton_grpc"))[0]
     return ServedModel(model, address, timeout=timeout, shared_memory=shared_memory)
 
 
-def _configured_address() -> str:
+def _settings() -> Settings:
     # Imported here: with its own address the client needs no settings.
     from dmls_core.settings import load_settings
 
-    return split_addresses(load_settings().require("triton_grpc"))[0]
+    return load_settings()
 
 
 class ServedModel:
@@ -97,7 +101,9 @@ class ServedModel:
         self._shared: SharedInputs | None = None
         if shared_memory:
             with self._answering():
-                self._shared = SharedInputs(self._client, address, timeout=timeout)
+                self._shared = SharedInputs(
+                    self._client, address, timeout=timeout, headers=key_headers(_settings().triton_key)
+                )
 
     def __enter__(self) -> Self:
         return self

@@ -34,16 +34,24 @@ class SharedInputs:
     The region is kept between requests; a larger one replaces it if a request needs more room.
     """
 
-    def __init__(self, client: Any, address: str, *, timeout: float) -> None:  # noqa: ANN401  untyped
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401  untyped
+        address: str,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """Open a small region at once, to check that the server supports it.
 
-        ``address`` is for messages; ``timeout`` is in seconds.
+        ``address`` is for messages; ``timeout`` is in seconds; ``headers`` go with registrations.
 
         Raises:
             ServingError: this machine has no shared memory, or the server cannot or may not open it.
             InferenceServerException: the server does not answer.
         """
-        self._client, self._address, self._timeout = client, address, timeout
+        self._client, self._address = client, address
+        self._options: dict[str, Any] = {"client_timeout": timeout, "headers": headers}
         self._name, self._handle, self._size = "", None, 0
         if not Path(FOLDER).is_dir():
             raise ServingError(f"shared memory needs Linux and its {FOLDER}: connect without shared_memory")
@@ -106,7 +114,7 @@ class SharedInputs:
                 os.posix_fallocate(file, 0, size)
             finally:
                 os.close(file)
-            self._client.register_system_shared_memory(self._name, key, size, client_timeout=self._timeout)
+            self._client.register_system_shared_memory(self._name, key, size, **self._options)
         except BaseException as error:
             self.release()
             if isinstance(error, OSError | self._memory.SharedMemoryException):
@@ -117,8 +125,8 @@ class SharedInputs:
             if isinstance(error, self._utils.InferenceServerException) and not _is_silent(error):
                 raise ServingError(
                     f"Triton at {self._address} cannot use this machine's shared memory: it has to run here, "
-                    f"see the same {FOLDER}, and let its clients register memory; else connect without "
-                    f"shared_memory ({error.message()})"
+                    f"see the same {FOLDER}, and have no key or that of DMLS_TRITON_KEY; "
+                    f"else connect without shared_memory ({error.message()})"
                 ) from error
             raise
         self._size = size
@@ -127,7 +135,7 @@ class SharedInputs:
         end = time.monotonic() + RELEASE_SECONDS
         while True:
             try:
-                self._client.unregister_system_shared_memory(self._name, client_timeout=self._timeout)
+                self._client.unregister_system_shared_memory(self._name, **self._options)
             except self._utils.InferenceServerException as error:
                 if "in use" in str(error):
                     if time.monotonic() < end:

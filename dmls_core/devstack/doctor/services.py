@@ -19,7 +19,7 @@ from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError, StoreError
 from dmls_core.serving.client import split_addresses
-from dmls_core.settings import ENVIRONMENT, TRITON_KEY_HEADER, Settings
+from dmls_core.settings import ENVIRONMENT, Settings
 from dmls_core.store import layout
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def _triton(address: str) -> Check:
             "triton",
             "missing",
             f"{server.get('version')} at {url}: whoever reaches it may load models",
-            f"start it with --http-restricted-api=model-repository:{TRITON_KEY_HEADER}=KEY and "
-            f"--grpc-restricted-protocol with the same, and set {ENVIRONMENT['triton_key']}=KEY",
+            "restrict its endpoints as docs/how-to/deploy.md shows, and set "
+            f"{ENVIRONMENT['triton_key']} to the key",
         )
     return Check("triton", "ok", f"{server.get('version')} at {url}, loads models for the publisher alone")
 

@@ -33,8 +33,7 @@ def test_no_secret_is_an_argument(context: Context):
     for service in all_services(context):
         line = " ".join(service.command)
         shown = {name for name, secret in context.identity.credentials.items() if secret in line}
-        # Triton takes the key for loading models in no other way.
-        assert shown == ({"triton_key"} if service.name == "triton" else set()), service.name
+        assert not shown, service.name
 
 
 def test_nothing_listens_beyond_loopback(context: Context):
