@@ -90,7 +90,8 @@ def env(as_json: JsonOption = False) -> None:
     except FileNotFoundError:
         raise PlatformError(no_platform()) from None
     variables = {ProcessSettings.variable("home"): str(state_folder())}
-    variables |= {name: value for name, value in state["environment"].items() if name.startswith("AWS_")}
+    clients = ("AWS_", "MLFLOW_")
+    variables |= {name: value for name, value in state["environment"].items() if name.startswith(clients)}
     for setting, name in CLIENT_SETTINGS.items():
         variables[name] = state["settings"][setting]
     if as_json:
@@ -170,6 +171,7 @@ def start(platform: Platform) -> State:
 
 def print_addresses(state: State) -> None:
     """Print the address of each service, and which FIL backend Triton has."""
+    from dmls_core.devstack.mlflow import USER
     from dmls_core.devstack.triton import running_backend
     from dmls_core.serving.fil_backend import DESCRIPTIONS
 
@@ -181,7 +183,7 @@ def print_addresses(state: State) -> None:
     facts(
         [
             ("Airflow", f"{settings.airflow_url}  user {settings.airflow_username}"),
-            ("MLflow", settings.mlflow_uri),
+            ("MLflow", f"{settings.mlflow_uri}  user {USER}"),
             ("S3", f"{urls['s3']}  {settings.root}"),
             ("Triton", f"http://{settings.triton_http}  grpc://{settings.triton_grpc}"),
             ("served by", DESCRIPTIONS[running_backend(triton.pid)]),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE
+from dmls_core.devstack.mlflow import mlflow_login
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
@@ -129,6 +130,7 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         HOME_VARIABLE: str(context.state),
         ENVIRONMENT["triton_key"]: context.secret("triton_key"),
         METRICS_TOKEN: context.secret("metrics_token"),
+        **mlflow_login(context),
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
             {
                 "conn_type": "aws",

@@ -96,6 +96,8 @@ _CREDENTIALS: dict[str, Callable[[], str]] = {
     "airflow_db_password": _token,
     "mlflow_db_password": _token,
     "optuna_db_password": _token,
+    "mlflow_password": lambda: secrets.token_urlsafe(12),
+    "mlflow_secret_key": _token,
     "airflow_password": lambda: secrets.token_urlsafe(12),
     "airflow_fernet_key": _fernet_key,
     "airflow_jwt_secret": lambda: secrets.token_urlsafe(64),

@@ -25,6 +25,7 @@ from dmls_core.devstack.context import (
     spare_loopback_from_proxies,
 )
 from dmls_core.devstack.docker_engine import choose_runner, remove_containers
+from dmls_core.devstack.mlflow import mlflow_login
 from dmls_core.devstack.private_files import exclusive, make_private_folder, read_json, write_private_json
 from dmls_core.devstack.processes import clear_stale, end_marked, find_marked
 from dmls_core.devstack.startup import BASE, PORTS, STANDARD_PORTS, USERS, Progress, Startup, run_steps
@@ -314,7 +315,9 @@ def write_state(context: Context, services: tuple[ServiceState, ...], *, again: 
             "platform_id": context.identity.id,
             "started": known.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
             "settings": asdict(platform_settings(context)),
-            "environment": {**context.s3_environment(), "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK},
+            "environment": context.s3_environment()
+            | mlflow_login(context)
+            | {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK},
             "services": {s.name: {"url": s.url, "log": s.log} for s in services},
         },
     )

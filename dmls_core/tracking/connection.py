@@ -61,13 +61,42 @@ def request(uri: str, path: str, **parameters: str) -> httpx.Response:
         # The system's certificate authorities; httpx alone knows those of certifi only.
         context = ssl.create_default_context()
         return httpx.get(
-            url, params=parameters, timeout=TIMEOUT_SECONDS, follow_redirects=True, verify=context
+            url,
+            params=parameters,
+            timeout=TIMEOUT_SECONDS,
+            follow_redirects=True,
+            verify=context,
+            auth=_login(),
         )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
         raise TrackingError(
             f"MLflow does not answer at {uri}: start it, or correct its address ({reason})"
         ) from error
+
+
+def server_version(uri: str) -> str:
+    """Return the version of the server at ``uri``, which shows that it answers and knows this user.
+
+    Raises:
+        PlatformError: ``uri`` is empty, or not an HTTP address.
+        TrackingError: no server answers there, or it does not know this user.
+    """
+    answer = request(uri, "/version")
+    if answer.status_code in (401, 403):
+        raise TrackingError(
+            f"MLflow at {uri} does not know this user: set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD"
+        )
+    if answer.is_error:
+        raise TrackingError(f"MLflow at {uri} is not well: HTTP status {answer.status_code}")
+    return answer.text.strip()
+
+
+def _login() -> tuple[str, str] | None:
+    """Return user and password, from the variables that MLflow's own client reads."""
+    user, password = (os.environ.get(f"MLFLOW_TRACKING_{name}") for name in ("USERNAME", "PASSWORD"))
+    return (user, password) if user and password else None
 
 
 @contextmanager

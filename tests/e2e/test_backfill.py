@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -64,8 +63,7 @@ def runs_by_id(platform: PlatformClient) -> dict[str, dict[str, Any]]:
 
 def model_versions(platform: PlatformClient) -> list[dict[str, Any]]:
     path = f"/api/2.0/mlflow/model-versions/search?filter={quote(f'name = {MODEL!r}')}"
-    with urllib.request.urlopen(platform.settings["mlflow_uri"] + path, timeout=30) as answer:
-        versions = json.loads(answer.read())["model_versions"]
+    versions = json.loads(platform.mlflow(path))["model_versions"]
     return [version | {"tags": {t["key"]: t["value"] for t in version["tags"]}} for version in versions]
 
 
@@ -147,8 +145,7 @@ def test_a_backfill_is_recorded_and_tagged_and_moves_no_alias(platform: Platform
     assert champion["version"] == versions[NEWEST]["version"]
     assert champion["tags"]["dmls.interval_end"] == "2026-02-02T00:00:00+00:00"
     path = f"/api/2.0/mlflow/registered-models/get?name={MODEL}"
-    with urllib.request.urlopen(platform.settings["mlflow_uri"] + path, timeout=30) as answer:
-        aliases = json.loads(answer.read())["registered_model"]["aliases"]
+    aliases = json.loads(platform.mlflow(path))["registered_model"]["aliases"]
     assert [alias["alias"] for alias in aliases] == ["champion"]
     for run in backfilled:
         states = {t["task_id"]: t["state"] for t in platform.tasks(TEAM, JOB, run["dag_run_id"])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 import urllib.error
@@ -210,8 +211,18 @@ class PlatformClient:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read())["outputs"][0]["data"]
 
+    def mlflow(self, path: str) -> bytes:
+        """Get a page or a record of MLflow with the platform's login."""
+        names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+        login = ":".join(self.state["environment"][name] for name in names)
+        request = urllib.request.Request(
+            self.settings["mlflow_uri"] + path,
+            headers={"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.read()
+
     def champion(self, model: str) -> dict[str, Any]:
         path = f"/api/2.0/mlflow/registered-models/alias?name={quote(model)}&alias=champion"
-        with urllib.request.urlopen(self.settings["mlflow_uri"] + path, timeout=30) as answer:
-            version = json.loads(answer.read())["model_version"]
+        version = json.loads(self.mlflow(path))["model_version"]
         return version | {"tags": {tag["key"]: tag["value"] for tag in version.get("tags", [])}}

@@ -21,6 +21,7 @@ from dmls_core.errors import DmlsError, StoreError
 from dmls_core.serving.client import split_addresses
 from dmls_core.settings import ENVIRONMENT, Settings
 from dmls_core.store import layout
+from dmls_core.tracking.connection import server_version
 
 if TYPE_CHECKING:
     from dmls_core.store import Store
@@ -106,10 +107,11 @@ def _write_read_delete(store: Store) -> None:
 def _mlflow(settings: Settings) -> Check:
     if not settings.mlflow_uri:
         return _unset("mlflow", "mlflow_uri")
-    version = http_text(f"{settings.mlflow_uri.rstrip('/')}/version", seconds=SECONDS)
-    if version is None:
-        return Check("mlflow", "broken", f"{settings.mlflow_uri} does not answer", "see logs/mlflow.log")
-    return Check("mlflow", "ok", f"{version.strip()} at {settings.mlflow_uri}")
+    try:
+        version = server_version(settings.mlflow_uri)
+    except DmlsError as error:
+        return Check("mlflow", "broken", str(error), "see logs/mlflow.log")
+    return Check("mlflow", "ok", f"{version} at {settings.mlflow_uri}")
 
 
 def _triton(address: str) -> Check:

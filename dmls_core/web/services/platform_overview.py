@@ -31,6 +31,7 @@ from dmls_core.hardware import find_gpus
 from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend, backend_of
 from dmls_core.settings import ENVIRONMENT
 from dmls_core.store import layout
+from dmls_core.tracking.connection import server_version
 from dmls_core.web.services import open_store
 from dmls_core.web.services.queue import WAITING, Lease, job_of, read_leases, read_waits
 
@@ -230,11 +231,10 @@ def _health(name: str, address: str, end: float) -> Health:
 
 def service_probes(settings: AirflowSettings) -> dict[str, Probe]:
     """Return the probes of Airflow and of the services in the bundle entry."""
-    mlflow = f"{settings.mlflow_uri.rstrip('/')}/version"
     probes: dict[str, Probe] = {
         "Airflow": ("this API server", _probe_airflow),
         "Store": (settings.root, _probe_store),
-        "MLflow": (settings.mlflow_uri, lambda: _get(mlflow)),
+        "MLflow": (settings.mlflow_uri, lambda: server_version(settings.mlflow_uri)),
     }
     addresses = [part.strip() for part in settings.triton_http.split(",") if part.strip()]
     for number, address in enumerate(addresses or [""], start=1):
