@@ -29,6 +29,8 @@ from dmls_core.spec.definitions import Task
 
 _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?$"
 
+_QUANTITY = r"^[-+(]?(\p{Sc} ?|[A-Z]{3} )?[-+]?\d[\d.,' ]*( ?(\p{Sc}|%|[A-Za-z]{1,4}))?\)?$"
+
 
 @dataclass(frozen=True, slots=True)
 class DistinctTexts:
@@ -82,6 +84,11 @@ class DistinctTexts:
     def are_dates(self) -> bool:
         """Return whether all texts look like dates, with or without a time."""
         return bool(self.frame["stripped"].str.contains(_DATE).all())
+
+    @property
+    def are_quantities(self) -> bool:
+        """Return whether all texts are numbers with a currency or a unit."""
+        return bool(self.frame["stripped"].str.contains(_QUANTITY).all())
 
 
 def first_row(series: pl.Series, texts: pl.Series) -> int:
@@ -139,12 +146,16 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
         return date_issue(series.name, first_row(series, texts.frame["text"]))
     most = min(limits.found_categories, max(_FEW, texts.rows // 2))
     if texts.distinct > most:
+        row = first_row(series, texts.frame["text"])
         return ColumnIssue(
             series.name,
             "contains text with too many distinct values to be a category by default",
-            found=f"{texts.distinct} distinct values in {texts.rows} rows",
+            row=row,
+            found=f"{series[row][:80]!r}, and {texts.distinct} distinct values in {texts.rows} rows",
             expected=f"at most {most}",
-            hint="exclude it with [columns] drop, or name it in [columns] categorical",
+            hint="remove the currency or unit from the numbers, or exclude the column with [columns] drop"
+            if texts.are_quantities
+            else "exclude it with [columns] drop, or name it in [columns] categorical",
             refutable=texts.distinct <= limits.found_categories,
         )
     return _category(series, texts, limits.categories)

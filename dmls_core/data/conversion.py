@@ -59,7 +59,14 @@ def convert(path: Path, data: Data, folder: Path) -> Path:
             _convert_text(path, data, target)
     except UNREADABLE as error:
         reason = str(error).split("\n", 1)[0][:200]
-        raise DataError(ValidationIssue("the file cannot be read", file=path.name, found=reason)) from error
+        raise DataError(
+            ValidationIssue(
+                "the file cannot be read",
+                hint="it is damaged or incomplete: upload it again",
+                file=path.name,
+                found=reason,
+            )
+        ) from error
     return target
 
 

@@ -235,7 +235,13 @@ def read_header(path: Path, limits: DataLimits) -> Header:
     _check_signature(path.name, head)
     if b"\0" in head:
         raise DataError(
-            ValidationIssue("the file is binary", file=path.name, found="NUL bytes", expected="CSV in UTF-8")
+            ValidationIssue(
+                "the file is binary, not CSV",
+                hint="export the table as CSV in UTF-8",
+                file=path.name,
+                line=head.count(b"\n", 0, head.find(b"\0")) + 1,
+                found="a NUL byte",
+            )
         )
     lines = records(path)
     first = next(lines)
@@ -320,7 +326,10 @@ def decode_head(file: str, head: bytes, *, complete: bool) -> str:
         where = f" (a NUL at byte {nul})" if nul >= 0 else ""
         raise DataError(
             ValidationIssue(
-                f"the file is binary, not CSV{where}", hint="export the table as CSV in UTF-8", file=file
+                f"the file is binary, not CSV{where}",
+                hint="export the table as CSV in UTF-8",
+                file=file,
+                line=head.count(b"\n", 0, nul) + 1 if nul >= 0 else None,
             )
         )
     try:

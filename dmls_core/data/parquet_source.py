@@ -22,7 +22,12 @@ def reading(path: Path) -> Iterator[None]:
     # Polars panics on some damaged files; that is no ``Exception``.
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).split("\n", 1)[0][:200]
-        issue = ValidationIssue("the file cannot be read as Parquet", file=path.name, found=reason)
+        issue = ValidationIssue(
+            "the file cannot be read as Parquet",
+            hint="it is damaged: write and upload it again",
+            file=path.name,
+            found=reason,
+        )
         raise DataError(issue) from None
 
 
@@ -38,6 +43,7 @@ class ParquetSource(Source):
             raise DataError(
                 ValidationIssue(
                     "the file has too many columns",
+                    hint="remove those that the spec does not use",
                     file=path.name,
                     found=str(len(self._schema)),
                     expected=f"at most {limits.columns}",
@@ -76,7 +82,7 @@ class ParquetSource(Source):
             return pl.scan_parquet(self.path, glob=False).select(columns).collect(engine="streaming")
 
     def _no_rows(self) -> ValidationIssue:
-        return ValidationIssue("the file has no rows", file=self.path.name, expected="rows")
+        return ValidationIssue("the file has no rows", "upload it again with its rows", file=self.path.name)
 
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
         # Only polars converts other types to text or numbers.

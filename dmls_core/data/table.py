@@ -9,8 +9,9 @@ splits on sets of categories, an unknown category and a missing one have the nex
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,14 @@ class TableColumn:
     categories: tuple[str, ...] | None = None
 
 
+Place = Callable[[int], ValidationIssue]
+"""Returns an issue without a message at the place of a row, given by its index."""
+
+
+def _nowhere(_row: int) -> ValidationIssue:
+    return ValidationIssue("")
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Features and target of all rows that have a target.
@@ -40,6 +49,7 @@ class Table:
         warnings: messages for the user.
         heights: number of rows of each file; () if unknown.
         kept: mask of the files' rows that are in the table, shape (sum(heights),); None for all.
+        place: names file, line and column of the target of a row.
     """
 
     columns: tuple[TableColumn, ...]
@@ -50,6 +60,7 @@ class Table:
     warnings: tuple[str, ...] = ()
     heights: tuple[int, ...] = ()
     kept: NDArray[np.bool_] | None = None
+    place: Place = _nowhere
 
     @property
     def n_rows(self) -> int:
@@ -91,6 +102,7 @@ def split_holdout(
     task: Task,
     labels: tuple[str, ...] | None = None,
     folds: int = 2,
+    place: Place = _nowhere,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split the rows. The same arguments give the same split on every machine.
 
@@ -102,6 +114,7 @@ def split_holdout(
         task: classification or regression.
         labels: the classes' names, for messages.
         folds: number of cross-validation folds; the training rows need that many rows of every class.
+        place: names the place of a row's target, for messages.
 
     Returns:
         Indices of the training rows and of the held-out rows, int64, each in random order.
@@ -114,14 +127,12 @@ def split_holdout(
 
     if split == "time" or (split == "stratified" and task != "classification"):
         raise ValueError(f"cannot split {task} data by {split!r}")
-    held_out = check_row_counts(target, holdout=holdout, split=split, labels=labels, folds=folds)
+    held_out = check_row_counts(target, holdout=holdout, split=split, labels=labels, folds=folds, place=place)
     rows = np.arange(len(target), dtype=np.int64)
     stratify = target if split == "stratified" else None
     train, test = train_test_split(rows, test_size=held_out, random_state=seed, stratify=stratify)
     if task == "classification":
-        counts = np.bincount(target[train].astype(np.int64), minlength=len(labels or ()))
-        if issues := _too_few_of_a_class(counts, labels, folds, where=" left to train on"):
-            raise DataError(issues)
+        _check_classes(target, train, labels, folds, place, " left to train on")
     return train, test
 
 
@@ -132,15 +143,14 @@ def check_row_counts(
     split: Split,
     labels: tuple[str, ...] | None = None,
     folds: int = 2,
+    place: Place = _nowhere,
 ) -> int:
     """Return the number of rows to hold out; raise ``DataError`` for too few rows, as ``split_holdout``."""
     rows, held_out = len(target), int(np.ceil(len(target) * holdout))
     if held_out < 1 or rows - held_out < folds:
         raise DataError(_too_few_rows(rows, folds, holdout))
     if split == "stratified":
-        counts = np.bincount(target.astype(np.int64), minlength=len(labels or ()))
-        if issues := _too_few_of_a_class(counts, labels, folds + 1):
-            raise DataError(issues)
+        counts = _check_classes(target, slice(None), labels, folds + 1, place)
         if held_out < len(counts) or rows - held_out < len(counts):
             raise DataError(
                 ValidationIssue(
@@ -163,12 +173,20 @@ def _too_few_rows(rows: int, folds: int, holdout: float) -> ValidationIssue:
     )
 
 
-def _too_few_of_a_class(
-    counts: NDArray[np.int64], labels: tuple[str, ...] | None, least: int, where: str = ""
-) -> list[ValidationIssue]:
-    return [
-        ValidationIssue(
-            f"class {labels[index] if labels else index!r} has too few rows{where}",
+def _check_classes(
+    target: NDArray[Any],
+    rows: NDArray[np.int64] | slice,
+    labels: tuple[str, ...] | None,
+    least: int,
+    place: Place,
+    where: str = "",
+) -> NDArray[np.int64]:
+    """Return the number of ``rows`` of each class; raise ``DataError`` if one has too few."""
+    counts = np.bincount(target[rows].astype(np.int64), minlength=len(labels or ()))
+    issues = [
+        replace(
+            place(int(np.argmax(target == index))) if (target == index).any() else ValidationIssue(""),
+            message=f"class {labels[index] if labels else index!r} has too few rows{where}",
             found=f"{counts[index]} rows",
             expected=f"at least {least} rows",
             hint="add rows of that class, remove the class, or lower [search] folds; "
@@ -176,6 +194,9 @@ def _too_few_of_a_class(
         )
         for index in np.flatnonzero(counts < least).tolist()
     ]
+    if issues:
+        raise DataError(issues)
+    return counts
 
 
 _BLOCK = 65_536

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -193,7 +194,14 @@ def read_table(
         warnings=warnings,
         heights=files.heights,
         kept=None if kept is None else kept.to_numpy(),
+        place=partial(_place, files, columns.target, kept),
     )
+
+
+def _place(files: DataFiles, column: str, kept: pl.Series | None, row: int) -> ValidationIssue:
+    """Return an issue without a message at the cell of a column, in a row of the table."""
+    at = row if kept is None else int(kept.arg_true()[row])
+    return locate_issues([ColumnIssue(column, "", row=at)], files, 1)[0]
 
 
 def check_schema(paths: Sequence[Path], columns: Columns, *, data_format: str | None = None) -> None:

@@ -141,7 +141,11 @@ def _check(files: list[Path], spec: Spec, scope: str) -> None:
     table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
     if not sample:
         check_row_counts(
-            table.target, holdout=evaluation.holdout, split=evaluation.split, labels=table.labels
+            table.target,
+            holdout=evaluation.holdout,
+            split=evaluation.split,
+            labels=table.labels,
+            place=table.place,
         )
     return None
 

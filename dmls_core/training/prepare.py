@@ -94,14 +94,15 @@ def prepare(
     reader = fitter.reader()
     with original_lines(paths[0].name, spec.data):
         table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format, reader=reader)
-    train, test = split_holdout(
-        table.target,
-        holdout=spec.evaluation.holdout,
-        split=spec.evaluation.split,
-        seed=spec.search.seed,
-        task=spec.task,
-        labels=table.labels,
-    )
+        train, test = split_holdout(
+            table.target,
+            holdout=spec.evaluation.holdout,
+            split=spec.evaluation.split,
+            seed=spec.search.seed,
+            task=spec.task,
+            labels=table.labels,
+            place=table.place,
+        )
     train.sort()
     encoder = fit_encoder(
         table,

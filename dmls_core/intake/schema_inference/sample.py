@@ -237,10 +237,15 @@ def _parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: i
     except (pl.exceptions.PolarsError, OSError, ValueError, ArithmeticError) as error:
         reason = str(error).split("\n", 1)[0][:200]
         raise DataError(
-            ValidationIssue("the file cannot be read as Parquet", file=file, found=reason)
+            ValidationIssue(
+                "the file cannot be read as Parquet",
+                hint="it is damaged: write and upload it again",
+                file=file,
+                found=reason,
+            )
         ) from None
     if not total:
-        raise DataError(ValidationIssue("the file has no rows", file=file, expected="rows"))
+        raise DataError(ValidationIssue("the file has no rows", "upload it again with its rows", file=file))
     return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))
 
 

@@ -44,10 +44,17 @@ GOOD = "1,2,x\n3,4,z\n"
         ("a,b,y\n1,31.1.2020 10:20,x\n3,1.2.2020 11:00,z\n", 2, "b", "contains dates", "year"),
         (
             "a,b,y\n" + "".join(f"1,name {row},{row % 2}\n" for row in range(11)),
-            None,
+            2,
             "b",
             "too many distinct values",
             "[columns] categorical",
+        ),
+        (
+            "a,b,y\n" + "".join(f"1,€ {row}.50,{row % 2}\n" for row in range(11)),
+            2,
+            "b",
+            "too many distinct values",
+            "remove the currency",
         ),
         ("a,b,y\n1," + "r" * 5_000 + ",x\n2,s,z\n", 2, "b", "too long", ""),
     ],

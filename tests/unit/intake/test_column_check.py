@@ -51,12 +51,12 @@ def test_a_table_that_trains(tmp_path: Path) -> None:
         (GOOD * 2_000 + "x,red,2,u\n" + GOOD, 4002, "a", "is not a number"),
         (GOOD * 5 + "1,red,inf,u\n", 12, "c", "infinite"),
         (GOOD.replace("red", "2026-01-05").replace("blue", "2026-01-06") * 5, 2, "b", "dates"),
-        (GOOD * 5 + "1,red,2,w\n", None, "", "class 'w' has too few rows"),
+        (GOOD * 5 + "1,red,2,w\n", 12, "y", "class 'w' has too few rows"),
     ],
     ids=["text", "infinite", "dates", "class"],
 )
 def test_the_cell_that_fails_training_is_named(
-    tmp_path: Path, content: str, line: int | None, key: str, message: str
+    tmp_path: Path, content: str, line: int, key: str, message: str
 ) -> None:
     (issue,) = check(tmp_path, content)
     assert (issue.line, issue.key) == (line, key)
