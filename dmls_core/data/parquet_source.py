@@ -55,6 +55,11 @@ class ParquetSource(Source):
         """Return the columns and their types."""
         return tuple((name, _column_type(dtype)) for name, dtype in self._schema.items())
 
+    def count_rows(self) -> int:
+        """Return the number of rows in the footer."""
+        with reading(self.path):
+            return int(pl.scan_parquet(self.path, glob=False).select(pl.len()).collect().item())
+
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns; see ``Source.read``."""
         frame = self._collect([self._column(name, dtype) for name, dtype in types.items()])

@@ -66,6 +66,10 @@ class Source(ABC):
             DataError: as for ``read``.
         """
 
+    @abstractmethod
+    def count_rows(self) -> int:
+        """Return the number of rows without parsing them; line breaks within cells count as rows."""
+
     def read_with(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns as ``read`` does, those that are clean with ``reader``."""
         found = self._on_device(reader, types)

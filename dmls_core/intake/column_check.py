@@ -78,7 +78,8 @@ def check_columns(
     Raises:
         ObjectMissingError: a file no longer exists.
     """
-    whole = sum(file.size for file in files) <= limits.whole_bytes
+    total = sum(file.size for file in files)
+    whole = total <= limits.whole_bytes
     footers = not whole and data_format == "parquet"
     packed = spec.data.encoding != "utf-8" or any(file.key.lower().endswith(COMPRESSED) for file in files)
     if not whole and not footers and packed:
@@ -97,25 +98,34 @@ def check_columns(
             else:
                 parts[path.name] = _copy_sample(store, file, path, limits.head_bytes)
             paths.append(str(path))
+        sampled = sum(Path(path).stat().st_size for path in paths)
+        share = 1.0 if whole or footers else min(1.0, sampled / total)
         scope = "footer" if footers else "all" if is_whole(files, spec, limits) else "sample"
         data = spec.data.model_copy(update={"format": data_format})
         document = spec.model_copy(update={"data": data}).as_json()
         try:
             found = sandbox.run(
-                find_issues, paths, document, scope, limits=LIMITS, file=files[0].key.rpartition("/")[2]
+                find_issues,
+                *(paths, document, scope, share),
+                limits=LIMITS,
+                file=files[0].key.rpartition("/")[2],
             )
         except DataError as error:  # the sandbox itself: the file crashed its reader, or exceeded a limit
             return list(error.issues)
     return [_placed(ValidationIssue(**issue), parts) for issue in found]
 
 
-def find_issues(paths: list[str], document: dict[str, Any], scope: str) -> list[dict[str, object]]:
+def find_issues(
+    paths: list[str], document: dict[str, Any], scope: str, share: float = 1.0
+) -> list[dict[str, object]]:
     """Return the issues of files as JSON data; runs in the sandbox.
 
     ``scope`` is ``all``, ``sample`` (only what holds for any further rows counts) or ``footer`` (only the
-    columns' names and types are checked).
+    columns' names and types are checked). ``share`` is the part of the data that the files have.
     """
     from dmls_core.data.conversion import convert, original_lines
+    from dmls_core.data.memory import check_memory, measure_table
+    from dmls_core.hardware import parse_memory
     from dmls_core.spec import Spec
 
     spec = Spec.from_json(document)
@@ -123,6 +133,10 @@ def find_issues(paths: list[str], document: dict[str, Any], scope: str) -> list[
         with tempfile.TemporaryDirectory() as folder:
             files = [convert(Path(path), spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
             with original_lines(paths[0], spec.data):
+                if spec.resources.memory and not spec.chosen_by_run:
+                    size = measure_table(files, spec)
+                    rows = round(size.rows / share)
+                    check_memory(replace(size, rows=rows), parse_memory(spec.resources.memory))
                 _check(files, spec, scope)
     except DataError as error:
         return [issue.as_json() for issue in error.issues]

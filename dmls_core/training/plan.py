@@ -122,6 +122,10 @@ def _middle(wanted: Hyperparameter) -> Scalar:
 MATRICES = 3.1
 """Maximum memory of loading and searching, in sizes of the matrix (``tests/bench/scaling.py``, XGBoost)."""
 
+BESIDE = 170 << 20
+"""Memory of the validation's process, and of the libraries that only a trainer loads
+(``tests/bench/plan_memory.py``)."""
+
 NESTED_FITS = 2.5
 """Cost of a nested search of a forest, in fits of its largest forest (``tests/bench/search.py``)."""
 
@@ -160,7 +164,7 @@ class RunPlan:
         features: columns of the matrix.
         trials: number of trials in the spec.
         matrix_bytes: the features as float32.
-        memory_bytes: maximum memory of the trainer.
+        memory_bytes: maximum memory of the trainer and of the validation beside it, without cached files.
         load_seconds: to read the data (measured).
         seconds: for the whole run, with the mean model if several compete.
         warnings: reasons against running it with this spec.
@@ -195,7 +199,7 @@ def plan_run(spec: Spec, paths: Sequence[Path]) -> RunPlan:
     load = time.monotonic() - begun
     models = tuple(_plan_model(spec, search, data) for search in spec.models)
     matrix = data.train.nbytes + data.test.nbytes
-    memory = _peak_bytes() + int((MATRICES - 1) * matrix) + 2 * max(model.model_bytes for model in models)
+    memory = _own_bytes() + BESIDE + int((MATRICES - 1) * matrix) + 2 * max(m.model_bytes for m in models)
     search = sum(model.search_seconds for model in models) / len(models)
     spent = search if spec.search.timeout is None else min(search, spec.search.timeout)
     return RunPlan(
@@ -240,10 +244,14 @@ def _fits(engine: Engine, spec: Spec, sizes: tuple[int, ...]) -> float:
     return share * spec.n_trials * (spec.search.folds - 1) * mean
 
 
-def _peak_bytes() -> int:
-    """Return the peak memory of this process, which includes libraries, data and the timed fits."""
+def _own_bytes() -> int:
+    """Return the peak memory of this process, which includes data and timed fits, without pages of files."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    if sys.platform == "darwin":
+        return peak
+    with Path("/proc/self/statm").open() as figures:
+        shared = int(figures.read().split()[2])
+    return peak * 1024 - shared * resource.getpagesize()
 
 
 def _warnings(spec: Spec, memory: int, search: float) -> list[str]:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from dmls_core.data.conversion import original_lines
 from dmls_core.data.encoder import CategoryFeature, Encoder
+from dmls_core.data.memory import check_memory, measure_table
 from dmls_core.data.table import encode_in_place, fit_encoder, split_holdout
 from dmls_core.data.table_reader import read_table
 from dmls_core.evaluate import scorer
-from dmls_core.hardware import available_cpus
+from dmls_core.hardware import available_cpus, memory_limit
 from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import Engine
@@ -188,14 +189,17 @@ class PreparedModel:
 
 
 def prepare_models(job: Job) -> list[PreparedModel]:
-    """Read the data and prepare every model; raise ``DataError`` if the data does not fit the spec.
+    """Read the data and prepare every model.
 
-    Models that differ in ``missing_values`` or ``native_categories`` have separate matrices; models of one
-    kind on one engine share a matrix.
+    Raise ``DataError`` if the data does not fit the spec, or the memory limit of this process. Models that
+    differ in ``missing_values`` or ``native_categories`` have separate matrices; models of one kind on one
+    engine share a matrix.
     """
     spec = job.spec
     champion = fetch_champion(job) if job.request.champion and job.request.leads else None
     paths = [file.path for file in job.files]
+    if limit := memory_limit():
+        check_memory(measure_table(paths, spec), limit)
     prepared: dict[tuple[bool, bool], Prepared] = {}
     tasks: dict[tuple[tuple[bool, bool], str], SearchTask] = {}
     models: list[PreparedModel] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.errors import UserError
-from dmls_core.hardware import Gpu, available_cpus, find_gpus, parse_memory
+from dmls_core.hardware import Gpu, available_cpus, find_gpus, memory_limit, parse_memory
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,22 @@ def test_cpus_follow_the_limit_of_openmp(monkeypatch, value: str, wanted: int | 
     unlimited = available_cpus()
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert available_cpus() == (wanted or unlimited)
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "limit"),
+    [
+        ("0::/\n", {"cgroup/memory.max": "max\n"}, None),
+        ("0::/a/b\n", {"cgroup/a/memory.max": "500000\n", "cgroup/a/b/memory.max": "max\n"}, 500_000),
+        ("4:memory:/x\n", {"cgroup/memory/x/memory.limit_in_bytes": "700000\n"}, 700_000),
+        ("4:memory:/x\n", {"cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+    ],
+)
+def test_memory_is_limited_by_the_cgroup(
+    tmp_path: Path, membership: str, files: dict[str, str], limit: int | None
+) -> None:
+    cgroup(tmp_path, membership, files)
+    assert memory_limit(tmp_path / "cgroup", tmp_path / "membership") == limit
 
 
 FREED = """

@@ -190,10 +190,10 @@ def test_a_larger_space_needs_a_larger_model(tmp_path: Path, data: Path) -> None
 
 
 def test_a_limit_that_is_too_low_is_warnings(tmp_path: Path, data: Path) -> None:
-    rest = '[n_estimators]\nmin = 100\nmax = 5000\n[search]\ntimeout = 0.001\n[resources]\nmemory = "64m"'
+    rest = '[n_estimators]\nmin = 100\nmax = 5000\n[search]\ntimeout = 0.001\n[resources]\nmemory = "300m"'
     warnings = " ".join(plan(tmp_path, data, rest)["warnings"])
     assert "[search] timeout 0.001 s ends the search early" in warnings
-    assert "[resources] memory 64m is less than the run needs" in warnings
+    assert "[resources] memory 300m is less than the run needs" in warnings
 
 
 def test_people_get_lines(tmp_path: Path, data: Path) -> None:

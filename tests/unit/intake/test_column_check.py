@@ -93,3 +93,24 @@ def test_parquet(tmp_path: Path) -> None:
 def test_a_small_parquet_file_with_many_cells(tmp_path: Path) -> None:
     frame = pl.select(a=pl.repeat(1.0, CELLS), y=pl.repeat("u", CELLS))
     assert check(tmp_path, frame) == []
+
+
+@pytest.mark.parametrize("whole_bytes", [1 << 30, 1 << 20], ids=["all", "sample"])
+@pytest.mark.parametrize("data_format", ["csv", "parquet"])
+def test_a_table_that_needs_more_memory_is_refused(
+    tmp_path: Path, data_format: str, whole_bytes: int
+) -> None:
+    rows = 400_000
+    columns = {name: pl.int_range(rows, eager=True) % 1_000 for name in "abc"}
+    frame = pl.DataFrame(columns | {"y": pl.int_range(rows, eager=True) % 2})
+    spec = SPEC + '[resources]\nmemory = "{}m"'
+    content = frame if data_format == "parquet" else frame.write_csv(include_header=False)
+    assert check(tmp_path, content, spec.format(230), whole_bytes) == []
+    (issue,) = check(tmp_path, content, spec.format(195), whole_bytes)
+    assert issue.key == "resources.memory"
+    assert "3 features" in issue.found
+    assert "195 MiB" in issue.expected
+    assert 'raise [resources] memory to "256 MiB", keep at most 1 of' in issue.hint
+    assert "fit" in issue.message
+    (issue,) = check(tmp_path, content, spec.format(64), whole_bytes)
+    assert "keep" not in issue.hint

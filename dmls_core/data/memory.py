@@ -1,0 +1,68 @@
+"""The memory that a run needs at least, by the size of its table. A run that cannot fit is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmls_core.data.sources import DataFiles
+from dmls_core.data.table_reader import assign_roles
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.settings import DataLimits
+from dmls_core.spec import Spec
+
+TRAINER = 190 << 20
+"""Memory of a trainer's interpreter and libraries that no file backs (``tests/bench/plan_memory.py``)."""
+
+MATRICES = 2.5
+"""Memory of loading a table, in sizes of its float32 matrix."""
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """Rows and features of a table before it is read."""
+
+    rows: int
+    features: int
+
+    @property
+    def least_memory(self) -> int:
+        """Return the bytes that a trainer needs at least: libraries, and the matrix while it is loaded."""
+        return TRAINER + int(MATRICES * 4 * self.rows * self.features)
+
+
+def measure_table(paths: Sequence[Path], spec: Spec) -> TableSize:
+    """Return the size of a table; the records of CSV files are counted by their line breaks.
+
+    Raises:
+        DataError: a file cannot be read, or lacks a column.
+    """
+    files = DataFiles(paths, spec.data.format, DataLimits.from_environment())
+    first = files.sources[0]
+    roles = assign_roles(spec.columns, first.names, first.path.name, first.header_line)
+    return TableSize(sum(source.count_rows() for source in files.sources), len(roles.features))
+
+
+def check_memory(size: TableSize, limit: int) -> None:
+    """Raise ``DataError`` if a run on a table of this size cannot fit a memory limit in bytes."""
+    need = size.least_memory
+    if need <= limit:
+        return
+    enough = -(-need // (256 * MIB)) * 256
+    hint = f'raise [resources] memory to "{enough} MiB"'
+    share = (limit - TRAINER) / (need - TRAINER)
+    if share > 0:
+        features, rows = max(1, int(share * size.features)), int(share * size.rows)
+        hint += f", keep at most {features:,} of the [columns] features, or upload a sample of {rows:,} rows"
+    raise DataError(
+        ValidationIssue(
+            "the run does not fit its memory limit",
+            key="resources.memory",
+            found=f"at least {need / MIB:,.0f} MiB for {size.rows:,} rows of {size.features:,} features",
+            expected=f"at most {limit / MIB:,.0f} MiB",
+            hint=hint,
+        )
+    )
