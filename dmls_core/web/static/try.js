@@ -7,7 +7,12 @@ const BASE = document.body.dataset.base;
 const { team, name } = byId("try").dataset;
 const job = `${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
 const MOST_CHOICES = 50;
+const MOST_FIELDS = 60;
 let signature = null;
+
+/** Value of each column; the form of a wide table shows only some of them. */
+const row = {};
+let remarks = [];
 
 const STEPS = 200;
 
@@ -15,7 +20,7 @@ function field(column, at) {
   const id = `field-${at}`;
   const props = { id, "data-column": column.name, "aria-describedby": `${id}-hint` };
   const few = column.categories && column.categories.length <= MOST_CHOICES;
-  const example = column.example === null ? "" : String(column.example);
+  const example = row[column.name] === null ? "" : String(row[column.name]);
   const hint = column.range
     ? `${shown(column.range[0])} to ${shown(column.range[1])} in training`
     : column.categories ? `${column.categories.length} categories` : column.kind;
@@ -83,13 +88,21 @@ let start = null;
 let latest = 0;
 
 function readRow() {
-  const row = {};
   for (const input of byId("fields").querySelectorAll("[data-column]")) row[input.dataset.column] = input.value.trim() === "" ? null : input.value;
   return row;
 }
 
+function showFields() {
+  readRow();
+  const wanted = byId("find").value.trim().toLowerCase();
+  const found = signature.columns.filter((column) => column.name.toLowerCase().includes(wanted)).slice(0, MOST_FIELDS);
+  byId("fields").replaceChildren(...found.map(field));
+  byId("found").textContent = `${found.length} of ${signature.columns.length.toLocaleString("en")} columns; the others keep their values.`;
+  remark();
+}
+
 /** Show what is special about a value below its field. */
-function remark(remarks) {
+function remark() {
   for (const input of byId("fields").querySelectorAll("[data-column]")) {
     const found = remarks.find((item) => item.column === input.dataset.column);
     const place = byId(`${input.id}-remark`);
@@ -115,7 +128,8 @@ async function predict() {
     const likely = [...response.probabilities].sort((a, b) => b.probability - a.probability);
     const earlier = Object.fromEntries((start?.probabilities ?? []).map((item) => [item.label, item.probability]));
     const moved = likely.length ? null : change(response.prediction, start?.prediction, false);
-    remark([...response.warnings, ...response.imputed]);
+    remarks = [...response.warnings, ...response.imputed];
+    remark();
     put(box,
       h("p", { class: "muted", text: response.target }),
       h("p", { class: "verdict-line", id: "prediction", text: likely.length ? response.prediction : shown(response.prediction, 6) }),
@@ -199,7 +213,10 @@ byId("score").addEventListener("submit", async (event) => {
 try {
   signature = await api(`/jobs/${job}/signature`);
   byId("version").textContent = `version ${signature.version}`;
-  byId("fields").replaceChildren(...signature.columns.map(field));
+  for (const column of signature.columns) row[column.name] = column.example;
+  byId("finder").hidden = signature.columns.length <= MOST_FIELDS;
+  byId("find").addEventListener("input", debounced(showFields, 150));
+  showFields();
   byId("tools").hidden = false;
   byId("state").replaceChildren();
   await predict();
