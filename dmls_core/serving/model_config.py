@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
-from dmls_core.data.encoder import CategoryFeature, Encoder
+from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature
 from dmls_core.errors import ServingError
 from dmls_core.store import layout
 
@@ -166,7 +167,8 @@ instance_group [ {{ count: {instances} kind: KIND_CPU }} ]
 parameters [
   {{ key: "forest" value: {{ string_value: {forest} }} }},
   {{ key: "target" value: {{ string_value: {target} }} }},
-  {{ key: "versions" value: {{ string_value: {versions} }} }}{more}
+  {{ key: "versions" value: {{ string_value: {versions} }} }},
+  {{ key: "matrices" value: {{ string_value: {matrices} }} }}{more}
 ]
 """
 
@@ -188,6 +190,20 @@ def table_code() -> dict[str, str]:
     }
 
 
+def matrices(encoder: Encoder) -> dict[str, list[str]]:
+    """Return the inputs that hold several columns: all numbers, and all categories, in the encoder's order.
+
+    The name has a checksum of the columns: a client that knows other columns, or another order, gets an error
+    and no wrong answer.
+    """
+    found: dict[str, list[str]] = {}
+    for kind, feature_type in (("numbers", NumberFeature), ("texts", CategoryFeature)):
+        if names := [f.name for f in encoder.features if isinstance(f, feature_type)]:
+            checksum = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:8]
+            found[f"{kind}-{checksum}"] = names
+    return found
+
+
 def interface(encoder: Encoder) -> object:
     """Return what a version's users see: its columns with their kinds, and its target."""
     return [(feature.name, type(feature)) for feature in encoder.features], encoder.target
@@ -205,11 +221,12 @@ def table_config(
     """Return the configuration of a model's table endpoint, whose code is in the version folder ``folder``.
 
     The endpoint answers with the version of the forest that Triton serves at that moment, and switches with
-    it. Its inputs are the columns of all versions, each optional to Triton; the version that answers reports
-    which of its columns are missing. If a column is a number in one version and a category in another,
-    ``version`` decides, a key of ``encoders``. A version with another kind of target has other outputs and is
-    left out. If all versions have the same columns and labels, no version is named: the next one with these
-    has the same configuration, and Triton need not load it.
+    it. Its inputs are the columns of all versions, each optional to Triton, and the ``matrices`` of
+    ``version``, which may take their place; the version that answers reports which of its columns are
+    missing. If a column is a number in one version and a category in another, ``version`` decides, a key of
+    ``encoders``. A version with another kind of target has other outputs and is left out. If all versions
+    have the same columns and labels, no version is named: the next one with these has the same
+    configuration, and Triton need not load it.
     """
     main = encoders[version]
     labels = main.target.labels
@@ -227,12 +244,15 @@ def table_config(
             kinds.setdefault(
                 feature.name, "TYPE_STRING" if isinstance(feature, CategoryFeature) else "TYPE_FP64"
             )
+    inputs = [(name, kind, 1) for name, kind in kinds.items()]
+    packed = matrices(main)
+    inputs += [(name, kinds[columns[0]], len(columns)) for name, columns in packed.items()]
     return _TABLE_CONFIG.format(
         name=quoted(table_name(model)),
         max_batch_size=MAX_BATCH_SIZE,
         inputs=",\n".join(
-            f"  {{ name: {quoted(name)} data_type: {kind} dims: [ 1 ] optional: true }}"
-            for name, kind in kinds.items()
+            f"  {{ name: {quoted(name)} data_type: {kind} dims: [ {size} ] optional: true }}"
+            for name, kind, size in inputs
         ),
         outputs=",\n".join(_outputs({len(encoders[v].target.labels or ()) for v in (version, *alike)})),
         folder=folder,
@@ -241,6 +261,7 @@ def table_config(
         forest=quoted(model),
         target=quoted(main.target.name),
         versions=quoted(json.dumps(about, ensure_ascii=False)),
+        matrices=quoted(json.dumps(packed, ensure_ascii=False)),
         more="".join(
             f",\n  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
             for key, text in (parameters or {}).items()

@@ -22,7 +22,7 @@ from dmls_core.errors import DataError, NotFoundError, ServingError
 from dmls_core.serving.client import CHANNEL, key_headers, split_addresses
 from dmls_core.serving.model_config import LABEL, MAX_BATCH_SIZE, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.shared_memory import SharedInputs
-from dmls_core.serving.tensors import TEXT, Columns, like, read_columns
+from dmls_core.serving.tensors import Columns, like, read_columns
 
 if TYPE_CHECKING:
     from dmls_core.settings import Settings
@@ -48,6 +48,7 @@ class Signature:
     Attributes:
         folder: the table endpoint's own version in Triton; endpoints with other columns have another one.
         kinds: Triton's type of each column.
+        matrices: inputs that hold several columns, and their columns; none before DMLS wrote them.
         columns: the columns of each version that may answer, the configured one first; ``ANY`` if they are
             the same for every version.
         labels: the labels of each version; ``None`` for a regression.
@@ -56,6 +57,7 @@ class Signature:
     folder: int
 
     kinds: dict[str, str]
+    matrices: dict[str, tuple[str, ...]]
     columns: dict[int, tuple[str, ...]]
     labels: dict[int, tuple[str, ...] | None]
 
@@ -171,10 +173,10 @@ class ServedModel:
         size = max(1, min(MAX_BATCH_SIZE, REQUEST_BYTES // (8 * max(1, len(columns)))))
         for start in range(0, n_rows, size):
             inputs = {}
-            for name, values in columns.items():
-                part = values[start : start + size].reshape(-1, 1)
-                kind = "BYTES" if self._signature.kinds[name] == TEXT else "FP64"
-                inputs[self._triton.InferInput(name, list(part.shape), kind)] = part
+            rows = {name: values[start : start + size] for name, values in columns.items()}
+            for name, values in self._joined(rows).items():
+                kind = "BYTES" if values.dtype == object else "FP64"
+                inputs[self._triton.InferInput(name, list(values.shape), kind)] = values
             with self._answering():
                 answer = self._infer(inputs, request_id)
             response = answer.get_response()
@@ -182,6 +184,14 @@ class ServedModel:
             outputs = {k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()}
             parts.append(outputs | {FOLDER: np.int64(response.model_version)})
         return parts
+
+    def _joined(self, columns: Columns) -> Columns:
+        """Return inputs of shape (n_rows, n_columns): Triton needs time for each input."""
+        inputs = {}
+        for matrix, names in self._signature.matrices.items():
+            if all(name in columns for name in names):
+                inputs[matrix] = np.stack([columns.pop(name) for name in names], axis=1)
+        return inputs | {name: values.reshape(-1, 1) for name, values in columns.items()}
 
     def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str) -> Any:  # noqa: ANN401  untyped
 
@@ -200,12 +210,14 @@ class ServedModel:
         with self._answering():
             answer = self._client.get_model_config(self._endpoint, as_json=True, client_timeout=self._timeout)
         config = answer["config"]
-        versions = json.loads(config["parameters"]["versions"]["string_value"])
+        parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
+        versions, matrices = json.loads(parameters["versions"]), json.loads(parameters.get("matrices", "{}"))
         labels = {about.get("version", ANY): about["labels"] for about in versions}
         (folder,) = config["version_policy"]["specific"]["versions"]
         return Signature(
             folder=int(folder),
-            kinds={tensor["name"]: tensor["data_type"] for tensor in config["input"]},
+            kinds={t["name"]: t["data_type"] for t in config["input"] if t["name"] not in matrices},
+            matrices={name: tuple(columns) for name, columns in matrices.items()},
             columns={about.get("version", ANY): tuple(about["columns"]) for about in versions},
             labels={version: None if names is None else tuple(names) for version, names in labels.items()},
         )

@@ -1,7 +1,9 @@
 """What the table endpoint costs over the forest itself: milliseconds a request, one client, a real Triton.
 
-Run it with ``python tests/bench/table_endpoint.py``. Requests for both are made in turns, so that whatever
-else the machine does meets both. The last column is the difference of the medians.
+Run it with ``python tests/bench/table_endpoint.py``. Requests to the forest, and to the table endpoint with
+an input for each column and with matrices, are made in turns, so that whatever else the machine does meets
+all. The last two columns are differences of the medians. "idle" is a Python model with the inputs of
+"columns" that does nothing, so its time is Triton's own.
 
 A second table: frames of 54 columns by ``connect``, with and without shared memory, in turns as well.
 """
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import Deployment, checkpoint, connect
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving.model_config import CONFIG_FILE, matrices, table_name
 from tests.bench.report import Row, run
 from tests.services.triton_server import new_triton
 
@@ -33,6 +35,25 @@ SHAPES = ((4, 0), (3, 2), (54, 0), (40, 14))
 
 FRAMES = {(54, 0): "54 numbers", (40, 14): "40 numbers, 14 categories"}
 """Models that are asked with frames."""
+
+
+IDLE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(len(request.inputs()[0].as_numpy())) for request in requests]
+
+    def answer(self, rows):
+        outputs = {
+            "label": np.full((rows, 1), b"a", object),
+            "probabilities": np.zeros((rows, 3), np.float32),
+            "version": np.ones((rows, 1), np.int64),
+        }
+        return pb_utils.InferenceResponse([pb_utils.Tensor(*output) for output in outputs.items()])
+"""
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
@@ -49,12 +70,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
                 _train(folder, numbers, categories)
                 with triton.client() as client:
                     Deployment(triton.repository, client, name).deploy(folder)
+                    _add_idle(Path(triton.context.model_repository), name)
+                    client.load(f"{name}.idle")
                     for protocol in ("http", "grpc"):
                         for batch in (1, 32, 1024):
                             times = _times(
                                 client.addresses, protocol, name, folder, batch, arguments.requests
                             )
-                            rows.append(_row(numbers, categories, protocol, batch, *times))
+                            rows.append(_row(numbers, categories, protocol, batch, times))
                     if about := FRAMES.get((numbers, categories)):
                         asked = _frames(client.addresses["grpc"], name, folder, arguments.requests)
                         frames += [{"columns": about, **row} for row in asked]
@@ -63,20 +86,26 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
     return {"requests": rows, "frames": frames}
 
 
-def _row(
-    numbers: int, categories: int, protocol: str, batch: int, raw: list[float], table: list[float]
-) -> Row:
-    middle = {"forest": statistics.median(raw), "table": statistics.median(table)}
+def _row(numbers: int, categories: int, protocol: str, batch: int, times: dict[str, list[float]]) -> Row:
+    middle = {how: statistics.median(taken) for how, taken in times.items()}
     return {
         "numbers": numbers,
         "categories": categories,
         "protocol": protocol,
         "rows": batch,
-        **{f"{what} p50 ms": value for what, value in middle.items()},
-        "forest p99 ms": float(np.percentile(raw, 99)),
-        "table p99 ms": float(np.percentile(table, 99)),
-        "cost ms": middle["table"] - middle["forest"],
+        **{f"{how} p50 ms": value for how, value in middle.items()},
+        **{f"{how} p99 ms": float(np.percentile(taken, 99)) for how, taken in times.items()},
+        **{f"{how} cost ms": middle[how] - middle["forest"] for how in ("columns", "matrices")},
     }
+
+
+def _add_idle(repository: Path, name: str) -> None:
+    """Write a model with the inputs and outputs of the table endpoint that computes nothing."""
+    folder = repository / f"{name}.idle" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(IDLE)
+    config = (repository / table_name(name) / CONFIG_FILE).read_text()
+    (folder.parent / CONFIG_FILE).write_text(config.replace(table_name(name), folder.parent.name))
 
 
 def _train(folder: Path, numbers: int, categories: int) -> None:
@@ -152,35 +181,42 @@ def _columns(encoder: Encoder, n_rows: int) -> dict[str, list[Any]]:
 
 def _times(
     addresses: dict[Any, str], protocol: str, name: str, folder: Path, batch: int, requests: int
-) -> tuple[list[float], list[float]]:
-    """Return milliseconds of each request to the forest, and to the table endpoint."""
+) -> dict[str, list[float]]:
+    """Return milliseconds of each request to the forest, and of both kinds to the table endpoint."""
     from importlib import import_module
 
     module = import_module(f"tritonclient.{protocol}")
     encoder = Encoder.from_json(json.loads((folder / "encoder.json").read_text()))
     columns = _columns(encoder, batch)
-    matrix = module.InferInput("input__0", [batch, len(columns)], "FP32")
-    matrix.set_data_from_numpy(encoder.transform(columns))
 
-    def table() -> list[Any]:
-        inputs = []
-        for column, values in columns.items():
-            texts = column.startswith("category")
-            tensor = module.InferInput(column, [batch, 1], "BYTES" if texts else "FP64")
-            tensor.set_data_from_numpy(np.array(values, dtype=object if texts else float).reshape(-1, 1))
-            inputs.append(tensor)
-        return inputs
+    def tensor(name: str, values: Any) -> Any:
+        kinds = {"f4": "FP32", "f8": "FP64"}
+        made = module.InferInput(name, list(values.shape), kinds.get(values.dtype.str[1:], "BYTES"))
+        made.set_data_from_numpy(values)
+        return made
 
-    asked = {name: [matrix], table_name(name): table()}
-    times: dict[str, list[float]] = {model: [] for model in asked}
+    single = {
+        name: np.array(values, dtype=object if name.startswith("category") else float).reshape(-1, 1)
+        for name, values in columns.items()
+    }
+    joined = {
+        name: np.hstack([single[column] for column in names]) for name, names in matrices(encoder).items()
+    }
+    asked = {
+        "forest": (name, [tensor("input__0", encoder.transform(columns))]),
+        "columns": (table_name(name), [tensor(*item) for item in single.items()]),
+        "idle": (f"{name}.idle", [tensor(*item) for item in single.items()]),
+        "matrices": (table_name(name), [tensor(*item) for item in joined.items()]),
+    }
+    times: dict[str, list[float]] = {how: [] for how in asked}
     with module.InferenceServerClient(addresses[protocol]) as client:  # type: ignore[index]
         for number in range(requests + 20):
-            for model, inputs in asked.items():
+            for how, (model, inputs) in asked.items():
                 start = time.perf_counter()
                 client.infer(model, inputs)
                 if number >= 20:
-                    times[model].append(1000 * (time.perf_counter() - start))
-    return times[name], times[table_name(name)]
+                    times[how].append(1000 * (time.perf_counter() - start))
+    return times
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dmls_core.serving.model_config import matrices
 from tests.support.table_endpoint import Served
 from tests.support.trained_run import user_rows
 
@@ -64,19 +65,20 @@ def test_curl(parts, number):
             assert answer["outputs"]
             assert "NaN" not in json.dumps(answer["outputs"])
         else:
-            assert {"size", "count", "colour"} == {
+            assert {"size", "count", "colour", *matrices(parts.encoder)} == {
                 tensor["name"] for tensor in answer.get("inputs", answer.get("input", ()))
             }
 
 
 def test_the_answer_that_is_shown_is_of_the_form_that_comes(parts):
     needs("curl")
-    (shown,) = map(json.loads, blocks("json"))
+    shown, joined = map(json.loads, blocks("json"))
     came = json.loads(run(parts, ["bash", "-ec", CURL[0]]))
     for answer in (shown, came):
         for output in answer["outputs"]:
             output["data"] = len(output["data"])
     assert shown == came
+    assert joined == matrices(parts.encoder)
 
 
 def test_javascript(parts):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dmls_core.data.encoder import MISSING
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Predictor, checkpoint, connect
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving.model_config import matrices, table_name
 from dmls_core.serving.tensors import table_tensors
 from tests.support.table_endpoint import Served, change_encoder, request_body
 from tests.support.trained_run import trained_run, user_rows
@@ -111,6 +111,24 @@ def test_every_table_is_encoded_as_the_training_encodes_it(parts, table):
     rows = {"size": size, "count": count, "colour": colour}
     got = parts.ask(rows, "grpc")
     assert np.array_equal(got["probabilities"], parts.expected(rows))
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_columns_may_come_in_matrices(parts, protocol):
+    rows = user_rows(40, seed=3)
+    rows["size"][0], rows["colour"][:3] = None, ["mauve", "", "é"]
+    columns = table_tensors(parts.encoder, rows)
+    joined = {
+        matrix: np.hstack([columns[name] for name in names])
+        for matrix, names in matrices(parts.encoder).items()
+    }
+    numbers, texts = joined
+    for tensors in (joined, {numbers: joined[numbers], "colour": columns["colour"]}):
+        answer = parts.client.infer_tensors(table_name(parts.name), tensors, protocol=protocol)
+        assert np.array_equal(answer.as_numpy("probabilities"), parts.expected(rows))
+    other = {"numbers-0": joined[numbers], texts: joined[texts]}
+    with pytest.raises(ServingError, match="unexpected inference input 'numbers-0'"):
+        parts.client.infer_tensors(table_name(parts.name), other, protocol=protocol)
 
 
 def body_of(parts, **changed):

@@ -50,6 +50,7 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         parameters = {key: value["string_value"] for key, value in config["parameters"].items()}
         self.forest = parameters["forest"]
+        self.matrices: dict[str, list[str]] = json.loads(parameters["matrices"])
         self.folder = Path(args["model_repository"])
         own = self.folder / args["model_version"]
         self.code = _module(own / "encoder.py")
@@ -101,7 +102,7 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer requests with one call of the forest for all their rows."""
-        tables = [_columns(request) for request in requests]
+        tables = [self._columns(request) for request in requests]
         ids = [request.request_id() for request in requests]
         tried = self.canary.answer(ids, tables) if self.canary else {}
         shadows = tried if self.canary and self.canary.shadow else {}
@@ -110,8 +111,11 @@ class TritonPythonModel:
             if request_id.startswith(OF_CANDIDATE):
                 answers[i] = self._answer_of_candidate(request_id.removeprefix(OF_CANDIDATE), tables[i])
         mine = [i for i, answer in enumerate(answers) if answer is None]
-        for i, answer in zip(mine, self._answer([tables[i] for i in mine]) if mine else [], strict=True):
-            answers[i] = answer
+        if mine:
+            # One request to the forest is for all of them: it is part of the first one's trace.
+            asked = self._answer([tables[i] for i in mine], requests[mine[0]].trace())
+            for i, answer in zip(mine, asked, strict=True):
+                answers[i] = answer
         try:
             for i, shadow in shadows.items():
                 self.canary.compare(answers[i], shadow)  # type: ignore[union-attr]
@@ -128,6 +132,17 @@ class TritonPythonModel:
             self.log.close()
         self.counts.update()
 
+    def _columns(self, request: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return a request's columns by name, each of shape (n_rows,); texts are bytes."""
+        columns: dict[str, Any] = {}
+        for tensor in request.inputs():
+            name, values = tensor.name(), tensor.as_numpy()
+            if name in self.matrices:
+                columns.update(zip(self.matrices[name], values.T, strict=True))
+            else:
+                columns[name] = values.reshape(-1)
+        return columns
+
     def _note(self, request_id: str, table: Any, answer: Answer, shadow: Answer | None) -> None:  # noqa: ANN401
         version = answer.version
         if version is None:
@@ -137,7 +152,7 @@ class TritonPythonModel:
             other = (shadow.version.number, shadow.version.texts, shadow.outputs)
         self.log.add(request_id, version.number, table, version.texts, answer.outputs, other)
 
-    def _answer(self, tables: list[Any]) -> list[Answer]:
+    def _answer(self, tables: list[Any], trace: Any) -> list[Answer]:  # noqa: ANN401
         """Return the live version's answer to each table."""
         refused: str = ""
         for _ in range(ROUNDS):
@@ -147,7 +162,7 @@ class TritonPythonModel:
                 if all(isinstance(part, str) for part in encoded):
                     unfit = unfit or encoded  # unless they are the columns of another live version
                     continue
-                outputs, refused = version.ask(self.forest, encoded)
+                outputs, refused = version.ask(self.forest, encoded, trace)
                 if outputs is None:
                     continue
                 if version is not self.versions[0]:
@@ -261,8 +276,3 @@ def _module(path: Path) -> Any:  # noqa: ANN401
     sys.modules[spec.name] = module  # dataclasses look up their own module
     spec.loader.exec_module(module)
     return module
-
-
-def _columns(request: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return a request's columns by name, each of shape (n_rows,); texts are bytes."""
-    return {tensor.name(): tensor.as_numpy().reshape(-1) for tensor in request.inputs()}

@@ -54,11 +54,12 @@ class Version:
         self.labels = None if labels is None else np.array([label.encode() for label in labels], dtype=object)
         features, kind = list(enumerate(self.encoder.column_features)), code.CategoryFeature
         self.categories = [(i, Category(code, f)) for i, f in features if isinstance(f, kind)]
-        self.numbers = [(i, f) for i, f in features if not isinstance(f, kind)]
+        self.numbers = [f for _, f in features if not isinstance(f, kind)]
+        self.positions = np.array([i for i, f in features if not isinstance(f, kind)], np.intp)
         self.own: Any = None  # a copy of the forest in this process, once it is opened
         self.opened = False
         with np.errstate(over="ignore"):
-            self.fills = np.array([[f.fill] for _, f in self.numbers], np.float64).astype(np.float32)
+            self.fills = np.array([[f.fill] for f in self.numbers], np.float64).astype(np.float32)
 
     def encode(self, table: dict[str, Any]) -> Any:  # noqa: ANN401
         """Return the encoded matrix of a table, or an error message."""
@@ -76,18 +77,25 @@ class Version:
 
     def _encode_numbers(self, table: dict[str, Any], columns: Any) -> None:  # noqa: ANN401
         """Encode all numbers at once; one by one if another version has the column as a category."""
-        found = [table[feature.name] for _, feature in self.numbers]
-        if any(values.dtype != np.float64 for values in found):
-            for (position, feature), values in zip(self.numbers, found, strict=True):
+        if not self.numbers:
+            return
+        found = [table[feature.name] for feature in self.numbers]
+        joined = np.concatenate(found)
+        if joined.dtype != np.float64:
+            for position, feature, values in zip(self.positions, self.numbers, found, strict=True):
                 columns[position] = feature.encode(_decoded(feature.name, values))
-        elif found:
-            with np.errstate(over="ignore"):
-                encoded = np.array(found).astype(np.float32)
-            np.copyto(encoded, self.fills, where=np.isnan(encoded))
-            columns[[position for position, _ in self.numbers]] = encoded
+            return
+        with np.errstate(over="ignore"):
+            encoded = joined.astype(np.float32).reshape(len(found), -1)
+        if (missing := np.isnan(encoded)).any():
+            np.copyto(encoded, self.fills, where=missing)
+        columns[self.positions] = encoded
 
-    def ask(self, forest: str, encoded: list[Any]) -> tuple[Any, str]:
-        """Return the forest's outputs for all rows; or ``None`` and why this version is not served."""
+    def ask(self, forest: str, encoded: list[Any], trace: Any = None) -> tuple[Any, str]:  # noqa: ANN401
+        """Return the forest's outputs for all rows; or ``None`` and why this version is not served.
+
+        A request to the forest is part of ``trace``, if there is one.
+        """
         good = [part for part in encoded if not isinstance(part, str)]
         rows = np.concatenate(good) if len(good) > 1 else good[0]
         if self.own and self.own.answers(len(rows)) and pb_utils.is_model_ready(forest, str(self.number)):
@@ -99,6 +107,7 @@ class Version:
             inputs=[pb_utils.Tensor("input__0", rows)],
             # The answer of a forest on a GPU would stay there.
             preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
+            **({"trace": trace} if trace else {}),
         )
         response = request.exec()
         if response.has_error():

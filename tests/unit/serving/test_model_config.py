@@ -15,6 +15,7 @@ from dmls_core.serving.model_config import (
     ModelShape,
     configured_versions,
     fil_config,
+    matrices,
     table_code,
     table_config,
     table_name,
@@ -141,10 +142,17 @@ def parsed(text):
 def test_triton_parses_the_table_configuration(features, labels, version):
     config = parsed(table_config("lab.iris", {version: encoder(features, labels)}, version=version, folder=7))
     assert (config.name, config.backend, config.platform) == ("lab.iris.table", "python", "")
-    assert [(i.name, i.data_type, list(i.dims), i.optional) for i in config.input] == [
-        (name, model_config_pb2.TYPE_FP64 if kind is None else model_config_pb2.TYPE_STRING, [1], True)
+    kinds = {
+        name: model_config_pb2.TYPE_FP64 if kind is None else model_config_pb2.TYPE_STRING
         for name, kind in features.items()
+    }
+    joined = json.loads(config.parameters["matrices"].string_value)
+    assert [(i.name, i.data_type, list(i.dims), i.optional) for i in config.input] == [
+        *((name, kind, [1], True) for name, kind in kinds.items()),
+        *((name, kinds[columns[0]], [len(columns)], True) for name, columns in joined.items()),
     ]
+    assert sorted(name for columns in joined.values() for name in columns) == sorted(features)
+    assert all(len({kinds[column] for column in columns}) == 1 for columns in joined.values())
     outputs = {output.name: list(output.dims) for output in config.output}
     if labels is None:
         assert outputs == {"value": [1], "version": [1]}
@@ -161,8 +169,10 @@ def test_the_inputs_are_the_columns_of_both_versions():
     old = encoder({"size": None, "colour": ["red"], "code": None}, ("a", "b", "c"))
     new = encoder({"size": None, "weight": None, "code": ["x"]})
     config = parsed(table_config("lab.iris", {1: old, 2: new}, version=2, folder=2))
+    joined = json.loads(config.parameters["matrices"].string_value)
+    assert list(joined.values()) == [["size", "weight"], ["code"]]
     kinds = {i.name: model_config_pb2.DataType.Name(i.data_type) for i in config.input}
-    assert kinds == {
+    assert {name: kind for name, kind in kinds.items() if name not in joined} == {
         "size": "TYPE_FP64",
         "weight": "TYPE_FP64",
         "code": "TYPE_STRING",
@@ -180,7 +190,7 @@ def test_a_version_with_another_kind_of_target_is_left_out():
             "lab.iris", {1: encoder({"a": None}, None), 2: encoder({"b": None})}, version=2, folder=2
         )
     )
-    assert [i.name for i in config.input] == ["b"]
+    assert [i.name for i in config.input if list(i.dims) == [1]] == ["b", *matrices(encoder({"b": None}))]
     assert [about["columns"] for about in json.loads(config.parameters["versions"].string_value)] == [["b"]]
 
 
@@ -202,6 +212,11 @@ def test_versions_with_the_same_columns_and_labels_have_the_same_configuration()
     assert table_config("lab.iris", {2: retrained}, version=2, folder=1) == text
     relabelled = Encoder(first.features, Target("y", ("b", "a")))
     assert table_config("lab.iris", {2: relabelled, 1: first}, version=2, folder=1) != text
+
+
+def test_matrices_of_other_columns_have_other_names():
+    orders = ({"a": None, "b": None}, {"b": None, "a": None}, {"a": None, "c": None}, {"a, b": None})
+    assert len({name for features in orders for name in matrices(encoder(features))}) == 4
 
 
 def test_the_code_of_a_table_endpoint_is_complete():
