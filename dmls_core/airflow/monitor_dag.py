@@ -11,8 +11,9 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from dmls_core.airflow.repair_dag import RepairOperator
 from dmls_core.airflow.runners import load_runner
-from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
+from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.hardware import parse_memory
 
@@ -74,36 +75,6 @@ class SettleOperator(BaseOperator):
             raise AirflowFailException("not compared: " + "; ".join(results["failures"]))
         count: int = results["count"]
         return count
-
-
-class RepairOperator(BaseOperator):
-    """Make Triton serve MLflow's champions; a failing model does not stop the others."""
-
-    template_fields = ()
-
-    def execute(self, context: Context) -> list[str]:
-        """Return one line for each repair; fail if a model could not be repaired."""
-        from dmls_core.monitoring.reconcile import reconcile_all
-        from dmls_core.serving import triton_servers
-        from dmls_core.tracking.registry import champions
-
-        settings = airflow_settings()
-        if not (settings.mlflow_uri and settings.triton_http and settings.triton_repository):
-            raise AirflowSkipException(
-                "mlflow_uri, triton_http or triton_repository is not set in the bundle's settings"
-            )
-        addresses = (settings.triton_http, settings.triton_grpc)
-        with triton_servers(*addresses, key=settings.load_key()) as servers:
-            result = reconcile_all(
-                open_root(settings),
-                open_repository(settings),
-                servers,
-                lambda: champions(settings.mlflow_uri),
-            )
-        if result.failures:
-            repaired = f"; repaired: {'; '.join(result.repaired)}" if result.repaired else ""
-            raise AirflowFailException("not repaired: " + "; ".join(result.failures) + repaired)
-        return result.repaired
 
 
 def monitor_dag() -> DAG:

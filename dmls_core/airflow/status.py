@@ -33,13 +33,15 @@ class StatusReporter:
         """Write the run's current activity."""
         self.report("running", message)
 
-    def stopped(self) -> None:
-        """Write that the training was stopped: by a user in Airflow, or because a service went down."""
-        self.report(
-            "failed",
-            "The training was stopped. If Airflow does not retry it, clear the task `search`: it resumes "
-            "at the trial it was in.",
-        )
+    def interrupted(self, *, retried: bool) -> None:
+        """Write that the training was ended from outside, and what follows."""
+        if retried:
+            self.running("The training was interrupted. Airflow retries it: it resumes at its last trial.")
+        else:
+            self.report(
+                "failed",
+                "The training was stopped. To go on, clear the task `search`: it resumes at its last trial.",
+            )
 
     def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         """Write the status, never over that of a newer submission; a backfill is only logged."""

@@ -1,4 +1,4 @@
-"""Triggers that run in the triggerer: watch for submissions, wait for a partition.
+"""Triggers that run in the triggerer: watch for submissions and killed publishers, wait for a partition.
 
 Airflow's database stores their class paths: moving this module breaks triggers that wait during an upgrade.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -61,6 +62,54 @@ class SubmissionTrigger(BaseEventTrigger):
                 # The watcher must survive an outage of the store.
                 log.exception("cannot list the submissions; trying again")
                 await asyncio.sleep(max(self.poll_seconds, 5.0))
+
+
+class InterruptionTrigger(BaseEventTrigger):
+    """Fire when a publisher was killed while it changed what Triton serves.
+
+    ``url`` is Triton's model repository. A change is regarded as interrupted once its record is older than
+    ``PATIENCE``: a publisher that works that long keeps its lock, and the repair leaves the model to it.
+    """
+
+    def __init__(self, url: str, aws_conn_id: str, poll_seconds: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.url = url
+        self.aws_conn_id = aws_conn_id
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {"url": self.url, "aws_conn_id": self.aws_conn_id, "poll_seconds": self.poll_seconds},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield ``{"models": [name, ...]}``; again for models that stay interrupted, less and less often."""
+        from dmls_core.serving.intents import INTENTS, models_in  # imports NumPy
+
+        waits: dict[str, tuple[float, float]] = {}  # model -> when it is due, and the wait after that
+        while True:
+            try:
+                store = open_with_connection(self.url, self.aws_conn_id)
+                found = models_in(await store.list_async(INTENTS))
+                now = time.monotonic()
+                waits = {model: waits.get(model, (now + PATIENCE, 2 * PATIENCE)) for model in sorted(found)}
+                due = [model for model, (at, _) in waits.items() if at <= now]
+                waits |= {m: (now + waits[m][1], min(2 * waits[m][1], LONGEST_WAIT)) for m in due}
+                if due:
+                    log.info("publishers were interrupted: %s", due)
+                    yield TriggerEvent({"models": due})  # type: ignore[no-untyped-call]
+            except Exception:
+                # The watcher must survive an outage of the store.
+                log.exception("cannot list the changes in progress; trying again")
+            await asyncio.sleep(self.poll_seconds)
+
+
+PATIENCE = 10.0
+"""Seconds before a change in progress is looked at: a deployment changes what is served within a few."""
+
+LONGEST_WAIT = 600.0
 
 
 class PartitionTrigger(BaseTrigger):
@@ -135,3 +184,9 @@ def submission_trigger() -> SubmissionTrigger:
     """Return the trigger for this platform's root."""
     settings = airflow_settings()
     return SubmissionTrigger(settings.root, settings.aws_conn_id, settings.poll_seconds)
+
+
+def interruption_trigger() -> InterruptionTrigger:
+    """Return the trigger for this platform's model repository."""
+    settings = airflow_settings()
+    return InterruptionTrigger(settings.triton_repository, settings.aws_conn_id, settings.poll_seconds)

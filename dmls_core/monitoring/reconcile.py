@@ -1,4 +1,4 @@
-"""Reconcile Triton with MLflow: every server serves the champion of every model."""
+"""Reconcile Triton with MLflow: every server serves the champion of every model, and the records say so."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import DmlsError
+from dmls_core.intake import report_served, report_stopped
 from dmls_core.monitoring.prometheus import count
-from dmls_core.store import Store
+from dmls_core.store import Store, delete_served, read_served, write_served
 
 if TYPE_CHECKING:
-    from dmls_core.serving import Repository
+    from dmls_core.serving import Deployment, Repository
     from dmls_core.serving.client import TritonClient
 
 log = logging.getLogger(__name__)
+
+BY = "the monitor, which makes Triton serve MLflow's champion"
 
 
 @dataclass(slots=True)
@@ -32,24 +35,31 @@ def reconcile_all(
     repository: Repository,
     servers: Sequence[TritonClient],
     champions: Callable[[], Mapping[str, int | None]],
+    *,
+    timeout: float = 0.0,
 ) -> ReconcileResult:
     """Make the servers serve MLflow's champions; a failing model does not stop the others.
 
-    ``champions`` returns each model's champion as a version in the repository; ``store`` holds the counters.
+    ``champions`` returns each model's champion as a version in the repository; a model with ``None`` is left
+    alone unless a publisher was killed while it changed it. ``store`` holds counters and records. A model
+    whose publisher is at work is skipped after ``timeout`` seconds.
 
     Raises:
         DmlsError: MLflow does not answer, or a server's address is wrong.
     """
     from dmls_core.serving import Deployment
+    from dmls_core.serving.intents import INTENTS, models_in
     from dmls_core.serving.locks import BusyError
     from dmls_core.serving.reconcile import differences, reconcile, remove_abandoned_candidate
 
     result = ReconcileResult()
+    interrupted = models_in(repository.store.list(INTENTS))
     for model, version in champions().items():
         try:
             deployment, found = Deployment(repository, servers, model), ""
-            if version is not None and differences(deployment, version):
-                found = reconcile(deployment, partial(_champion, champions, model))
+            if model in interrupted or (version is not None and differences(deployment, version)):
+                found = reconcile(deployment, partial(_champion, champions, model), timeout=timeout)
+                _correct_records(store, deployment)
             if remove_abandoned_candidate(deployment):
                 result.repaired.append(f"{model}: removed an abandoned candidate")
         except BusyError:
@@ -68,3 +78,16 @@ def reconcile_all(
 
 def _champion(champions: Callable[[], Mapping[str, int | None]], model: str) -> int | None:
     return champions().get(model)
+
+
+def _correct_records(store: Store, deployment: Deployment) -> None:
+    """Make the job's record and status say what is served."""
+    team, _, job = deployment.model.partition(".")
+    version, recorded = deployment.repository.serving(deployment.model), read_served(store, team, job)
+    if version is None:
+        if recorded:
+            delete_served(store, team, job)
+            report_stopped(store, team, job, recorded.version, BY)
+    elif recorded is None or recorded.version != version:
+        about = deployment.repository.read(deployment.model, version, "model.json")
+        report_served(store, team, job, write_served(store, team, job, version, about, by=BY))

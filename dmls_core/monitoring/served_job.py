@@ -65,9 +65,8 @@ class ServedJob:
         """
         from dmls_core.tracking.registry import remove_champion
 
-        # First, or the monitor would serve the champion again.
-        remove_champion(self.mlflow_uri, self.deployment.model)
-        version = self.deployment.take_down()
+        model = self.deployment.model
+        version = self.deployment.take_down(lambda: remove_champion(self.mlflow_uri, model))
         if self.store:
             delete_served(self.store, self.team, self.name)
             report_stopped(self.store, self.team, self.name, version, by)

@@ -16,6 +16,7 @@ from dmls_core.errors import DmlsError, NotFoundError, ServingError, UserError, 
 from dmls_core.serving.checkpoint_check import check_checkpoint
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.forest_size import check_size
+from dmls_core.serving.intents import Intent, clear_intent, write_intent
 from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.options import Canary, ServingOptions
 from dmls_core.serving.repository import Repository
@@ -125,7 +126,6 @@ class Deployment:
             golden, proof = self._verify_candidate(version, max_latency_ms)
             had_canary = self.repository.options(self.model).canary is not None
             self.serve(golden, before, finish, options, end_canary=True)
-            self.repository.confirm(self.model, version)
             self.discard_candidate()
             if had_canary:
                 self._discard_challenger()
@@ -153,7 +153,6 @@ class Deployment:
                 )
             self.check_version(wanted)
             self.serve(GoldenRows.read(self.repository, self.model, wanted), now, finish)
-            self.repository.confirm(self.model, wanted)
             return DeployedVersion(self.model, wanted, now)
 
     def check_version(self, version: int) -> None:
@@ -162,23 +161,36 @@ class Deployment:
         with self.repository.local_copy(self.model, version) as folder:
             check_checkpoint(folder, f"{self.model} version {version}")
 
-    def take_down(self) -> int | None:
+    def take_down(self, begin: Callable[[], None] | None = None) -> int | None:
         """Stop serving the model and its challenger; return the version that was served.
 
-        The versions stay in the repository.
+        The versions stay in the repository. ``begin`` is called first; if it fails, nothing changes.
 
         Raises:
             ServingError: a server or the repository does not answer.
         """
         with self.repository.lock(self.model):
-            version, options = self.repository.serving(self.model), self.repository.options(self.model)
-            if options.canary:
-                self.repository.set_options(self.model, replace(options, canary=None))
-                self._discard_challenger()
-            self.repository.serve(self.model, None)
-            for client in self.servers:
-                unload(client, self.model)
+            version = self.repository.serving(self.model)
+            write_intent(self.repository.store, self.model, Intent(None, version))
+            if begin:
+                begin()
+            self.serve_nothing()
         return version
+
+    def serve_nothing(self) -> None:
+        """Unload the model and its challenger from every server; the lock is held.
+
+        Raises:
+            ServingError: a server or the repository does not answer.
+        """
+        options = self.repository.options(self.model)
+        if options.canary:
+            self.repository.set_options(self.model, replace(options, canary=None))
+            self._discard_challenger()
+        self.repository.serve(self.model, None)
+        for client in self.servers:
+            unload(client, self.model)
+        clear_intent(self.repository.store, self.model)
 
     def verify(self, version: int) -> Proof:
         """Send the golden rows of the served version to every server, over HTTP and gRPC.
@@ -203,6 +215,9 @@ class Deployment:
     ) -> None:
         """Switch every server to the version of ``golden``, or leave all at ``before``; the lock is held.
 
+        The version counts as verified afterwards. After an error the record of the change is kept: MLflow may
+        have moved the champion although its answer was lost.
+
         Raises:
             ServingError: a server could not switch; the message says which version is served now.
         """
@@ -210,6 +225,7 @@ class Deployment:
         options_before = self.repository.options(self.model)
         wanted = options or options_before
         switched: list[TritonClient] = []
+        write_intent(self.repository.store, self.model, Intent(version, before))
         try:
             self.repository.set_options(self.model, replace(wanted, canary=None) if end_canary else wanted)
             self.repository.serve(self.model, version, previous=before)
@@ -224,6 +240,8 @@ class Deployment:
             self.repository.serve(self.model, before, previous=version)
             outcome = serve_again(switched, self.model, before)
             raise ServingError(f"{error}. {outcome}") from error
+        self.repository.confirm(self.model, version)
+        clear_intent(self.repository.store, self.model)
         with suppress(DmlsError):
             # Until this, the table endpoint also accepts the columns of the previous version.
             self._reload_table(version)

@@ -16,10 +16,10 @@ from pathlib import Path
 from dmls_core.errors import ConflictError, ObjectMissingError, ServingError, StoreError
 from dmls_core.store import Store
 
-LEASE_SECONDS = 60.0
+LEASE_SECONDS = 30.0
 """Duration of a lease that is not renewed; a killed publisher keeps others out for this long."""
 
-RENEW_SECONDS = 10.0
+RENEW_SECONDS = 5.0
 PAUSE_SECONDS = 0.2
 
 

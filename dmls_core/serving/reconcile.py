@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.serving.deployment import Deployment
+from dmls_core.serving.intents import Intent, clear_intent, read_intent
 from dmls_core.serving.model_config import CANDIDATE, CONFIG_FILE, table_name
 from dmls_core.serving.verification import GoldenRows
 
@@ -17,39 +18,57 @@ Publishers verify theirs within minutes, but ``promote`` may wait for a slot or 
 """
 
 
-def reconcile(deployment: Deployment, champion: Callable[[], int | None]) -> str:
+def reconcile(deployment: Deployment, champion: Callable[[], int | None], *, timeout: float = 0.0) -> str:
     """Have every server serve the champion; return what differed, for users, or an empty text.
 
     The champion decides, not the configuration or the servers: people move it, and a publisher moves it last.
-    ``champion`` returns its version in the repository, or ``None``; it is called while the lock keeps
-    publishers out.
+    A change that a killed publisher left behind is thereby finished or undone. ``champion`` returns its
+    version in the repository, or ``None``; it is called while the lock keeps publishers out.
 
     Raises:
-        BusyError: another publisher is at work on the model.
+        BusyError: another publisher was at work on the model for ``timeout`` seconds.
         NotFoundError: the repository does not hold the champion's version any more.
         ServingError: it is damaged, could not be loaded or failed verification; Triton still serves the
             previous version.
     """
     repository, model = deployment.repository, deployment.model
-    with repository.lock(model, timeout=0.0):
-        version = champion()
+    with repository.lock(model, timeout=timeout):
+        version, intent = champion(), read_intent(repository.store, model)
         if version is None:
-            return ""
+            return _undo(deployment, intent) if intent else ""
         differs = differences(deployment, version)
-        if not differs:
-            return ""
-        if version not in repository.versions(model):
-            raise NotFoundError(
-                ValidationIssue(
-                    f"the champion of {model} is version {version}, which the repository does not hold",
-                    hint="train and deploy it again, or make a kept version the champion: "
-                    f"{', '.join(map(str, repository.versions(model))) or 'there is none'}",
-                )
-            )
-        deployment.check_version(version)
-        deployment.serve(GoldenRows.read(repository, model, version), repository.serving(model))
-        repository.confirm(model, version)
+        if differs:
+            _serve(deployment, version, "the champion")
+        elif intent:
+            repository.confirm(model, version)
+            clear_intent(repository.store, model)
         return differs
+
+
+def _undo(deployment: Deployment, intent: Intent) -> str:
+    """Undo the interrupted deployment of a model without a champion, or finish stopping it."""
+    before = intent.before if intent.version else None
+    if before:
+        differs = differences(deployment, before)
+        _serve(deployment, before, "the version before")
+        return differs
+    version = deployment.repository.serving(deployment.model)
+    deployment.serve_nothing()
+    return f"version {version} was served without a champion" if version else ""
+
+
+def _serve(deployment: Deployment, version: int, which: str) -> None:
+    repository, model = deployment.repository, deployment.model
+    if version not in repository.versions(model):
+        raise NotFoundError(
+            ValidationIssue(
+                f"{which} of {model} is version {version}, which the repository does not hold",
+                hint="train and deploy it again, or make a kept version the champion: "
+                f"{', '.join(map(str, repository.versions(model))) or 'there is none'}",
+            )
+        )
+    deployment.check_version(version)
+    deployment.serve(GoldenRows.read(repository, model, version), repository.serving(model))
 
 
 def differences(deployment: Deployment, version: int) -> str:

@@ -186,6 +186,19 @@ def champions(uri: str) -> dict[str, int | None]:
     return found
 
 
+def champion_in_triton(uri: str, name: str) -> int | None:
+    """Return the version that Triton should serve of one model; ``None`` if it has no deployed champion.
+
+    Raises:
+        TrackingError: MLflow does not answer.
+    """
+    client = connect(uri)
+    with reaching(uri, f"look up the champion of {name}"):
+        version = (aliases(client, name) or {}).get(CHAMPION)
+        tags = client.get_model_version(name, str(version)).tags if version else {}
+    return int(tags[TRITON_VERSION_TAG]) if TRITON_VERSION_TAG in tags else None
+
+
 def tag_version(uri: str, name: str, version: int, tags: Mapping[str, str]) -> None:
     """Set tags of a registered version.
 

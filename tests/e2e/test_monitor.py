@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
+import httpx
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.services.platform_client import PlatformClient
+from tests.services.platform_client import PATIENCE, PlatformClient
 
 TEAM, JOB = "clicks", "stream"
 MONITOR = "/dags/dmls.monitor/dagRuns"
@@ -146,3 +151,35 @@ def test_what_was_compared_is_not_compared_again(platform: PlatformClient, serve
     before = platform.keys(f"monitor/{TEAM}/{JOB}/")
     assert run_monitor(platform) == {"compare": "success", "retrain": "skipped", "settle": "success"}
     assert platform.keys(f"monitor/{TEAM}/{JOB}/") == before
+
+
+KILLED_ROLLBACK = """
+import os, signal, sys
+from dmls_core.cli.main import app
+from dmls_core.tracking import registry
+registry.promote_served = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+app(["rollback", sys.argv[1]])
+"""
+
+
+def served_versions(platform: PlatformClient) -> list[str]:
+    address = f"http://{platform.settings['triton_http']}/v2/models/{TEAM}.{JOB}"
+    return httpx.get(address, timeout=30).json().get("versions", [])
+
+
+def test_a_rollback_whose_process_is_killed_is_undone(platform: PlatformClient, served):
+    """Triton has changed and MLflow has not: the repair makes them agree, by itself."""
+    champion = platform.champion(f"{TEAM}.{JOB}")["tags"]["dmls.triton_version"]
+    assert served_versions(platform) == [champion]
+    environment = os.environ | {"DMLS_HOME": str(platform.state_file.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_ROLLBACK, f"{TEAM}/{JOB}"], env=environment, timeout=120, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert served_versions(platform) != [champion]
+    end = time.monotonic() + PATIENCE
+    while served_versions(platform) != [champion]:
+        assert time.monotonic() < end
+        time.sleep(1)
+    runs = platform.airflow("GET", "/dags/dmls.repair/dagRuns")["dag_runs"]
+    assert [run["run_type"] for run in runs] == ["asset_triggered"] * len(runs)

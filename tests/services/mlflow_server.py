@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,13 @@ START_SECONDS = 180
 @pytest.fixture(scope="session")
 def mlflow_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of an MLflow server that lasts as long as the test session."""
-    folder = tmp_path_factory.mktemp("mlflow")
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as uri:
+        yield uri
+
+
+@contextmanager
+def mlflow_server(folder: Path) -> Iterator[str]:
+    """Yield the address of an MLflow server that keeps its state in ``folder``."""
     (port,) = free_ports(1)
     uri = f"http://127.0.0.1:{port}"
     command = [

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.types import TaskInstance
 
 from dmls_core import extensions
 from dmls_core.airflow.job import Job, job_of, read_result
@@ -70,6 +71,7 @@ class TrainerOperator(BaseOperator):
         super().__init__(**kwargs)
         self.plan = plan
         self._reporter: StatusReporter | None = None
+        self._task: Any = None
 
     @abstractmethod
     def run_trainer(self, trainer: Trainer, context: Context) -> TrainerExit:
@@ -90,6 +92,7 @@ class TrainerOperator(BaseOperator):
         settings = airflow_settings()
         job, store = job_of(context), open_root(settings)
         trainer = make_trainer(job, store, settings, self.plan, context)
+        self._task = context["task_instance"]
         # Only the leader writes the job's status.
         self._reporter = None if trainer.worker else StatusReporter(job, store, context["run_id"])
         with ProgressWatcher(job, store, self._reporter) if self._reporter else nullcontext():
@@ -104,10 +107,31 @@ class TrainerOperator(BaseOperator):
         return {name: result[name] for name in ("score", "metric", "model", "engine")}
 
     def on_kill(self) -> None:
-        """Cancel the trainer and report it: when a user stops a task, Airflow calls no other callback."""
+        """Cancel the trainer and report it: when a task is ended from outside, Airflow calls no callback."""
+        ended: list[bool] = []
+        # In a thread: the main one may be in the middle of a request to Airflow.
+        asking = threading.Thread(target=lambda: ended.append(is_ended(self._task)), daemon=True)
+        asking.start()
         self.cancel()
         if self._reporter:
-            self._reporter.stopped()
+            asking.join(ASK_SECONDS)
+            tries_remain = self._task.try_number <= self._task.max_tries
+            self._reporter.interrupted(retried=tries_remain and not any(ended))
+
+
+ASK_SECONDS = 2.0
+"""Longest wait for Airflow's answer; without one, as while its API server restarts, a retry is expected."""
+
+ENDED = frozenset({"failed", "skipped", "success", "upstream_failed", "removed"})
+"""States that a user gives to a task; one that is killed otherwise is `running` until Airflow retries it."""
+
+
+def is_ended(task: TaskInstance) -> bool:
+    """Return whether Airflow has ended this task, which is why it is killed."""
+    states = task.get_task_states(
+        dag_id=task.dag_id, run_ids=[task.run_id], task_ids=[task.task_id], map_index=task.map_index
+    )
+    return any(state in ENDED for run in states.values() for state in run.values())
 
 
 class Runner(ABC):

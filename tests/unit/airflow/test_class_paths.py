@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 import pytest
 
 from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
-from dmls_core.airflow.triggers import PartitionTrigger, SubmissionTrigger
+from dmls_core.airflow.triggers import InterruptionTrigger, PartitionTrigger, SubmissionTrigger
 
 RECORD = Path(__file__).parents[3] / "docs/decisions/0003-class-paths-that-airflow-stores.md"
 PATHS = re.findall(r"`([a-z_]+\.\w+)`(?=[^|\n]*\|[^|\n]*\|$)", RECORD.read_text(), re.MULTILINE)
@@ -22,6 +22,7 @@ ARGUMENTS = {
         *("cron", "timezone", "scheduled", "catchup", "delay"),
     ],
     SubmissionTrigger: ["root", "aws_conn_id", "poll_seconds"],
+    InterruptionTrigger: ["url", "aws_conn_id", "poll_seconds"],
     PartitionTrigger: [
         *("root", "aws_conn_id", "folder", "path", "timezone"),
         *("start", "end", "deadline", "poll_seconds"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dmls_core.airflow.triggers import PartitionTrigger
+from dmls_core.airflow import triggers
+from dmls_core.airflow.triggers import InterruptionTrigger, PartitionTrigger
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
 from dmls_core.testing.stores import run_coroutine
@@ -86,3 +88,47 @@ def test_a_trigger_is_restored_from_what_it_serializes(trigger) -> None:
     path, arguments = made.serialize()
     assert path == "dmls_core.airflow.triggers.PartitionTrigger"
     assert PartitionTrigger(**arguments).serialize() == made.serialize()
+
+
+def test_interrupted_changes_are_reported_again_less_and_less_often(root, monkeypatch) -> None:
+    monkeypatch.setattr(triggers, "PATIENCE", 0.2)
+    store = open_store(str(root))
+    store.put(".dmls/intents/lab.quick.json", b"{}")
+    store.put(".dmls/intents/lab.iris.json", b"{}")
+
+    async def first_events(count: int) -> list[tuple[float, object]]:
+        trigger = InterruptionTrigger(str(root), "", poll_seconds=0.05)
+        found: list[tuple[float, object]] = []
+        started = time.monotonic()
+        store.delete(".dmls/intents/lab.quick.json")
+        async for event in trigger.run():
+            found.append((time.monotonic() - started, event.payload))
+            if len(found) == count:
+                break
+        return found
+
+    events = run_coroutine(asyncio.wait_for(first_events(3), timeout=60))
+    assert [payload for _, payload in events] == [{"models": ["lab.iris"]}] * 3
+    (first, _), (second, _), (third, _) = events
+    assert first >= 0.2, "a change in progress is left alone"
+    assert second - first >= 0.4
+    assert third - second >= 0.8
+
+
+def test_an_outage_of_the_repository_does_not_end_the_watch(root, monkeypatch) -> None:
+    monkeypatch.setattr(triggers, "PATIENCE", 0.0)
+    real, calls = LocalStore.list_async, []
+
+    async def flaky(*arguments):
+        calls.append(arguments)
+        if len(calls) < 3:
+            raise OSError("away")
+        return await real(*arguments)
+
+    monkeypatch.setattr(LocalStore, "list_async", flaky)
+    open_store(str(root)).put(".dmls/intents/lab.iris.json", b"{}")
+
+    async def first() -> object:
+        return (await anext(InterruptionTrigger(str(root), "", poll_seconds=0.05).run())).payload
+
+    assert run_coroutine(asyncio.wait_for(first(), timeout=60)) == {"models": ["lab.iris"]}
