@@ -29,6 +29,7 @@ __all__ = ["DagRun", "Session", "SessionDep", "TaskInstance", "create_session"]
 DAG_PREFIX = "dmls."
 POOL_PREFIX = "dmls_"
 OURS = DagModel.dag_id.startswith(DAG_PREFIX, autoescape=True)
+OURS_RUN = DagRun.dag_id.startswith(DAG_PREFIX, autoescape=True)
 
 
 class DagState(NamedTuple):
@@ -88,6 +89,12 @@ def dag_runs(session: Session, dag_id: str, *, limit: int, run_id: str = "") -> 
         query = query.where(DagRun.run_id == run_id)
     query = query.order_by(DagRun.run_after.desc(), DagRun.id.desc()).limit(limit)
     return list(session.scalars(query))
+
+
+def existing_runs(session: Session, run_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Return (DAG ID, run ID) of the runs of jobs that Airflow has among ``run_ids``."""
+    query = select(DagRun.dag_id, DagRun.run_id).where(OURS_RUN, DagRun.run_id.in_(list(run_ids)))
+    return {(dag_id, run_id) for dag_id, run_id in session.execute(query)}
 
 
 def unfinished_runs(session: Session) -> list[tuple[str, str, bool]]:

@@ -103,6 +103,11 @@ def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) ->
     )
 
 
+def submission_run_id(version: int, run_key: str) -> str:
+    """Return the id of the run of an accepted version."""
+    return f"submission-{version}__{run_key}"
+
+
 class SubmissionTimetable(Timetable):
     """Create one run for each accepted version of a job.
 
@@ -170,7 +175,7 @@ class SubmissionTimetable(Timetable):
                     f"the run of {data_interval.end} does not belong to version {self.version}, admitted "
                     f"{self.admitted}: it waits until Airflow has stored the DAG of its own version"
                 )
-            return f"submission-{self.version}__{self.run_key}"
+            return submission_run_id(self.version, self.run_key)
         return super().generate_run_id(
             run_type=run_type, run_after=run_after, data_interval=data_interval, **extra
         )

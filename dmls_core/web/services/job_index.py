@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import httpx
@@ -250,6 +250,7 @@ class JobIndex:
         if not self._snapshot.complete:
             self._publish(stored, False, troubles)  # reading every status takes a while
         store_troubles = self._attempt("The store", stored.refresh)
+        troubles += self._attempt("Airflow's database", partial(self._find_late, stored))
         complete = self._snapshot.complete or not store_troubles
         self._publish(stored, complete, [*troubles, *store_troubles])
 
@@ -270,6 +271,16 @@ class JobIndex:
     def _read_airflow(self) -> None:
         with create_session() as session:
             self._airflow.refresh(session)
+
+    def _find_late(self, stored: StoredJobs) -> None:
+        accepted = [
+            record
+            for key, record in stored.records.items()
+            if record.state == "active"
+            and (key not in stored.statuses or stored.statuses[key].state == "accepted")
+        ]
+        with create_session() as session:
+            self._airflow.find_late(session, accepted)
 
     def _read_triton(self) -> None:
         settings = airflow_settings()
@@ -335,6 +346,6 @@ def _row(key: JobKey, stored: StoredJobs, airflow: AirflowJobs, served: Mapping[
         next_run=dag.next_run.isoformat() if dag and dag.next_run and not retired else None,
         drift=stored.drift.get(key),
         queue=wait.position if wait else None,
-        waiting=wait.reason if wait else "",
+        waiting=wait.reason if wait else airflow.late.get(dag_id, ""),
         updated=status.updated if status else record.admitted if record else "",
     )

@@ -148,3 +148,13 @@ def test_events_of_the_audit_log_are_newest_first(session: Session):
 
 def test_the_version_of_the_bundle_comes_from_its_entry_in_the_configuration(session: Session):
     assert metadata.bundle_version(session) == "v7"
+
+
+def test_existing_runs_are_those_of_jobs(session):
+    for dag_id in (DAG, OTHER):
+        add_dag(session, dag_id)
+        add_run(session, dag_id, "submission-1__a", "queued")
+    assert metadata.existing_runs(session, ["submission-1__a", "submission-2__b"]) == {
+        (DAG, "submission-1__a")
+    }
+    assert metadata.existing_runs(session, []) == set()
