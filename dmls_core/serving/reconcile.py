@@ -22,7 +22,7 @@ def reconcile(deployment: Deployment, champion: Callable[[], int | None], *, tim
     """Have every server serve the champion; return what differed, for users, or an empty text.
 
     The champion decides, not the configuration or the servers: people move it, and a publisher moves it last.
-    A change that a killed publisher left behind is thereby finished or undone. ``champion`` returns its
+    That finishes or undoes what a killed publisher left behind. ``champion`` returns its
     version in the repository, or ``None``; it is called while the lock keeps publishers out.
 
     Raises:
