@@ -17,7 +17,6 @@ pytest_plugins = [
     "tests.services.demo_platform",
     "tests.services.docker_engine",
     "tests.services.mlflow_server",
-    "tests.services.platform_home",
     "tests.services.postgres_server",
     "tests.services.prometheus_server",
     "tests.services.seaweed",
@@ -33,7 +32,6 @@ SHARED = {
     "docker_engine": "docker",
     "trainer_image": "docker",
     "demo": "platform",
-    "home": "home",
     "mlflow_uri": "mlflow",
     "triton": "triton",
     "postgres": "postgres",
@@ -60,27 +58,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, group in groups.items():
         weights[group] = weights.get(group, 0.0) + seconds.get(plain(item.nodeid), 0.1)
     items.sort(key=lambda item: -weights[groups[item]])
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Print each failure when it happens: a run that is stopped prints no summary."""
-    if terminal := config.pluginmanager.get_plugin("terminalreporter"):
-        config.pluginmanager.register(Failures(terminal))
-
-
-class Failures:
-    """What the process with the terminal prints of each failed test."""
-
-    def __init__(self, terminal: pytest.TerminalReporter) -> None:
-        self.terminal = terminal
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.terminal.ensure_newline()
-            self.terminal.section(f"{report.nodeid} ({report.when})", sep="-")
-            self.terminal.write_line(report.longreprtext)
 
 
 def plain(nodeid: str) -> str:

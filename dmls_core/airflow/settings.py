@@ -71,6 +71,11 @@ class AirflowSettings(BaseModel):
     cpus: float = Field(0.0, ge=0, description="CPU limit of a trainer of the docker runner; 0: no limit.")
     poll_seconds: float = Field(3.0, gt=0, description="Seconds between two listings of `incoming/`.")
     shards: int = Field(32, ge=1, description="Number of generated DAG files.")
+    connections: dict[str, list[str]] = Field(
+        {},
+        description="Airflow connections to databases whose tables may be scored, each with the teams "
+        'that may use it, such as `{"warehouse": ["shop"]}`; `"*"` means all teams.',
+    )
     monitor_cron: str = Field(
         "@hourly", description="When the monitor runs, in UTC; empty: only when a user triggers it."
     )
@@ -117,12 +122,6 @@ def airflow_settings() -> AirflowSettings:
         f"[dag_processor] dag_bundle_config_list has no entry with classpath {BUNDLE_CLASSPATH}: "
         "add one as docs/how-to/install.md shows"
     )
-
-
-def airflow_url() -> str:
-    """Return the URL of Airflow as its users reach it, or an empty string if it is not configured."""
-    url: str = conf.get("api", "base_url", fallback="")
-    return url.rstrip("/")
 
 
 def open_root(settings: AirflowSettings, *, interactive: bool = False) -> Store:

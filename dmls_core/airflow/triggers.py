@@ -1,4 +1,4 @@
-"""Triggers that run in the triggerer: watch for submissions and killed publishers, wait for a partition.
+"""Triggers in the triggerer: watch for submissions, files to score, killed publishers; wait for a partition.
 
 Airflow's database stores their class paths: moving this module breaks triggers that wait during an upgrade.
 """
@@ -112,6 +112,26 @@ PATIENCE = 10.0
 LONGEST_WAIT = 600.0
 
 
+class ScoringTrigger(SubmissionTrigger):
+    """Fire when a file is written to ``scoring/``; after a restart of the triggerer, once for all."""
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield ``{"changed": [[team, job, file], ...]}``."""
+        seen: frozenset[ObjectInfo] = frozenset()
+        while True:
+            try:
+                store = open_with_connection(self.root, self.aws_conn_id)
+                async for listing in store.watch(layout.SCORING, poll_seconds=self.poll_seconds):
+                    files = [layout.parse_scoring(info.key) for info in listing if info not in seen]
+                    seen = frozenset(listing)
+                    if changed := sorted(file for file in files if file):
+                        yield TriggerEvent({"changed": changed})  # type: ignore[no-untyped-call]
+            except Exception:
+                # The watcher must survive an outage of the store.
+                log.exception("cannot list the files to score; trying again")
+                await asyncio.sleep(max(self.poll_seconds, 5.0))
+
+
 class PartitionTrigger(BaseTrigger):
     """Fire once a partition of an interval exists, or when the deadline has passed.
 
@@ -190,3 +210,9 @@ def interruption_trigger() -> InterruptionTrigger:
     """Return the trigger for this platform's model repository."""
     settings = airflow_settings()
     return InterruptionTrigger(settings.triton_repository, settings.aws_conn_id, settings.poll_seconds)
+
+
+def scoring_trigger() -> ScoringTrigger:
+    """Return the trigger for the files to score of this platform."""
+    settings = airflow_settings()
+    return ScoringTrigger(settings.root, settings.aws_conn_id, settings.poll_seconds)

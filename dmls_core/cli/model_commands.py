@@ -6,8 +6,10 @@ import getpass
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,15 +26,20 @@ from dmls_core.cli.console import (
     print_json,
     say,
 )
-from dmls_core.errors import NotFoundError, UserError, ValidationIssue
+from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
+    from dmls_core.cli.console import JobName
     from dmls_core.monitoring.drift import Drift
     from dmls_core.monitoring.served_job import ServedJob
+    from dmls_core.serving.scoring_record import ScoringRecord
+    from dmls_core.store import ObjectInfo, Store
 
 
 DEPLOY_SECONDS = 600.0
+
+POLL_SECONDS = 1.0
 
 
 def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
@@ -100,6 +107,62 @@ def predict(
             rows = predict_file(predictor, files[0], target or sys.stdout, progress, say)
     if target:
         out.print(f"{rows:,} predictions by {model} version {predictor.version} in {escape(str(target))}")
+
+
+def score(
+    job: JobArgument,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILES",
+            exists=True,
+            dir_okay=False,
+            help="CSV, Parquet, TSV or JSON lines; or .toml, which names a table of a database.",
+        ),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Score files on the platform: upload them to `scoring/`, and wait for the predictions in `scored/`.
+
+    Unlike `dmls predict`, it needs access to the store only. If you interrupt it, the scoring goes on.
+    """
+    from dmls_core.cli.job_commands import open_root
+    from dmls_core.store import layout
+
+    name, store = parse_job(job), open_root()
+    uploaded = []
+    for path in files:
+        key = layout.scoring_file(*name, path.name)
+        store.upload(key, path)
+        say(f"uploaded {key}")
+        uploaded.append(store.head(key))
+    done = [_wait_scored(store, name, info) for info in uploaded if info]
+    if as_json:
+        print_json({"schema": 1, "files": [asdict(record) for record in done]})
+    if issues := [ValidationIssue(**issue) for record in done for issue in record.errors]:
+        raise DataError(issues)
+    if not as_json:
+        for record in done:
+            out.print(f"{record.rows:,} predictions by version {record.version} in {escape(record.result)}")
+
+
+def _wait_scored(store: Store, name: JobName, uploaded: ObjectInfo) -> ScoringRecord:
+    """Print the progress of a file until it is scored or has failed, and return its record."""
+    from dmls_core.serving.scoring_record import read_record
+    from dmls_core.store import layout
+
+    file, version, last = uploaded.key.removeprefix(layout.scoring_file(*name, "")), uploaded.modified, ""
+    while True:
+        record = read_record(store, *name, file)
+        # A record without a time is of a try that failed and is repeated.
+        if record and record.uploaded in ("", version.isoformat()):
+            if record.state != "scoring" and record.uploaded:
+                return record
+            line = f"{file}: {record.message or f'{record.progress:.0%}'}"
+            if line != last:
+                say(line)
+            last = line
+        time.sleep(POLL_SECONDS)
 
 
 def rollback(

@@ -57,12 +57,15 @@ ReadTable = Callable[[TableRequest, Path], None]
 
 
 def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Return those of ``(team, job, file)`` in ``scoring/`` whose content no version has scored."""
+    """Return those of ``(team, job, file)`` that were written to ``scoring/`` after they were last scored."""
     found = []
     for team, job, file in files:
         info = store.head(layout.scoring_file(team, job, file))
+        if info is None:
+            continue
         record = read_record(store, team, job, file)
-        if info and not (record and record.state != "scoring" and record.etag == info.etag):
+        done = record and record.state != "scoring" and record.uploaded == info.modified.isoformat()
+        if not done:
             found.append((team, job, file))
     return found
 
@@ -82,14 +85,22 @@ class FileScoring:
     """The scoring of one file by the served version of a job's model."""
 
     def __init__(
-        self, store: Store, predictor: Predictor, team: str, job: str, file: str, options: Mapping[str, Any]
+        self,
+        store: Store,
+        connect: Callable[[], Predictor],
+        team: str,
+        job: str,
+        file: str,
+        options: Mapping[str, Any],
     ) -> None:
-        """Find the file; ``options`` are the job's ``[data]`` as JSON data, which say how text is written.
+        """Find the file; ``connect`` looks up the served version.
+
+        ``options`` are the job's ``[data]`` as JSON data, which say how text is written.
 
         Raises:
             NotFoundError: the file does not exist.
         """
-        self._store, self._predictor, self._options = store, predictor, options
+        self._store, self._connect, self._options = store, connect, options
         self._team, self._job, self._file = team, job, file
         key = layout.scoring_file(team, job, file)
         info = store.head(key) if layout.parse_scoring(key) else None
@@ -98,7 +109,7 @@ class FileScoring:
                 ValidationIssue("the file does not exist", hint=f"upload it to {key}", file=file)
             )
         self._info = info
-        self._record = ScoringRecord("scoring", file, info.etag, "", predictor.version)
+        self._record = ScoringRecord("scoring", file, info.modified.isoformat(), "", 0)
 
     def run(self, read_table: ReadTable, say: Callable[[str], None] = lambda _: None) -> ScoringRecord:
         """Score the file and return its record; do nothing if this version has scored this content.
@@ -112,13 +123,13 @@ class FileScoring:
         try:
             with TemporaryDirectory(prefix="dmls-scoring-") as scratch, self._own_name():
                 self._check()
-                return self._score(Path(scratch), read_table, say)
+                return self._score(self._connect(), Path(scratch), read_table, say)
         except UserError as error:
             errors = [issue.as_json() for issue in error.issues]
             self._write(state="failed", message=str(error), errors=errors)
             raise
         except PlatformError as error:
-            self._write(state="failed", message=str(error), etag="")
+            self._write(state="failed", message=str(error), uploaded="")
             raise
 
     def _check(self) -> None:
@@ -134,7 +145,9 @@ class FileScoring:
     def _is_table(self) -> bool:
         return self._file.endswith(TABLE)
 
-    def _score(self, scratch: Path, read_table: ReadTable, say: Callable[[str], None]) -> ScoringRecord:
+    def _score(
+        self, predictor: Predictor, scratch: Path, read_table: ReadTable, say: Callable[[str], None]
+    ) -> ScoringRecord:
         source = scratch / Path(self._file).name
         rows = scratch / "rows.csv"
         if self._is_table:
@@ -143,21 +156,25 @@ class FileScoring:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
         else:
             content = self._info.etag
+        self._record = replace(self._record, content=content, version=predictor.version)
         before = read_record(self._store, self._team, self._job, self._file)
-        if (
-            before
-            and (before.state, before.content, before.version) == ("scored", content, self._predictor.version)
-            and self._store.head(before.result)
-        ):
+        if before and self._is_done(before):
             say(f"{self._file} was scored by version {before.version} before")
-            return before
-        self._write(content=content)
+            self._record = replace(before, uploaded=self._record.uploaded)
+            return self._write()
+        self._write()
         if not self._is_table:
             self._store.download(self._info.key, source, etag=self._info.etag)
             rows = self._as_csv(source, scratch)
-        return self._predict(source, rows, scratch, say)
+        return self._predict(predictor, source, rows, scratch, say)
 
-    def _predict(self, source: Path, rows: Path, scratch: Path, say: Callable[[str], None]) -> ScoringRecord:
+    def _is_done(self, before: ScoringRecord) -> bool:
+        same = (before.content, before.version) == (self._record.content, self._record.version)
+        return before.state == "scored" and same and self._store.head(before.result) is not None
+
+    def _predict(
+        self, predictor: Predictor, source: Path, rows: Path, scratch: Path, say: Callable[[str], None]
+    ) -> ScoringRecord:
         result, last = scratch / "result.csv", time.monotonic()
 
         def progress(share: float) -> None:
@@ -168,11 +185,9 @@ class FileScoring:
                 say(f"{self._file}: {share:.0%}")
 
         with original_lines(self._file, self._data):
-            n_rows = predict_file(self._predictor, rows, result, progress, with_version=True)
-        if self._predictor.version != self._record.version:
-            raise ServingError(
-                f"another version of {self._predictor.model} went live: the file is scored again"
-            )
+            n_rows = predict_file(predictor, rows, result, progress, with_version=True)
+        if predictor.version != self._record.version:
+            raise ServingError(f"another version of {predictor.model} went live: the file is scored again")
         if format_of(self._file) == "parquet":
             joined = scratch / "result.parquet"
             sandbox.run(
@@ -181,7 +196,7 @@ class FileScoring:
             result = joined
         key = layout.scored_file(self._team, self._job, result_name(self._file))
         self._store.upload(key, result)
-        message = f"{n_rows:,} rows scored by version {self._predictor.version}"
+        message = f"{n_rows:,} rows scored by version {predictor.version}"
         say(f"{self._file}: {message}")
         return self._write(state="scored", result=key, rows=n_rows, progress=1.0, message=message)
 

@@ -22,7 +22,8 @@ class ScoringRecord:
     """The state of one file's predictions; ``scored/<team>/<job>/<file>.json``.
 
     Attributes:
-        etag: of the file in ``scoring/``; empty if a service failed, so that the file is tried again.
+        uploaded: ISO time at which the file was written to ``scoring/``; empty if a service failed, so that
+            the file is tried again.
         content: identifies the scored rows: the ETag of a file, or a hash of a table's rows.
         version: the version in Triton that predicted all rows.
         result: key of the predictions, once the state is ``scored``.
@@ -33,7 +34,7 @@ class ScoringRecord:
 
     state: State
     file: str
-    etag: str
+    uploaded: str
     content: str
     version: int
     result: str = ""

@@ -102,7 +102,6 @@ def prepare(
             seed=spec.search.seed,
             task=spec.task,
             labels=table.labels,
-            scored=1 if table.labels else 2,  # R² of one row is not defined
             place=table.place,
         )
     train.sort()

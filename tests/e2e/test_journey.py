@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from datetime import datetime
 from html import escape
 from urllib.parse import quote, urlencode
 
+import polars as pl
 import psutil
 import pytest
 
@@ -85,6 +87,36 @@ def test_a_plain_boto3_drop_of_wine_needs_no_restart(platform: PlatformClient):
                 supervisors.append(process.create_time())
     assert supervisors
     assert max(supervisors) < datetime.fromisoformat(admitted).timestamp()
+
+
+def test_dropped_files_are_scored_by_the_served_version(platform: PlatformClient, demo: Demo, tmp_path):
+    platform.wait_status("cellar", "wine", "deployed")
+    table = pl.read_csv(data.wine()[1].encode())
+    rows = io.BytesIO()
+    table.write_parquet(rows)
+    platform.put("scoring/cellar/wine/may.parquet", rows.getvalue())
+    bad, good = tmp_path / "bad.csv", tmp_path / "good.csv"
+    table.write_csv(good)
+    bad.write_text(f"{','.join(table.columns)}\n{',?' * (table.width - 1)}\n")
+
+    scored = demo.dmls("score", "cellar/wine", str(good), "--json")
+    assert scored.returncode == 0, scored.stderr
+    (record,) = json.loads(scored.stdout)["files"]
+    assert (record["state"], record["rows"], record["version"]) == ("scored", table.height, 1)
+    refused = demo.dmls("score", "cellar/wine", str(bad))
+    assert refused.returncode == 1
+    assert "row 1: '?' is not a number" in refused.stderr
+
+    found = pl.read_csv(platform.get("scored/cellar/wine/good.csv") or b"")
+    assert found.select(table.columns).equals(table)
+    assert set(found["model_version"]) == {1}
+    end = time.monotonic() + 120
+    while (content := platform.get("scored/cellar/wine/may.parquet")) is None:
+        assert time.monotonic() < end, platform.get("scored/cellar/wine/may.parquet.json")
+        time.sleep(0.5)
+    other = pl.read_parquet(io.BytesIO(content))
+    assert other["prediction"].cast(pl.String).equals(found["prediction"].cast(pl.String))
+    assert platform.get("scored/cellar/wine/bad.csv") is None
 
 
 def test_a_boosted_regressor_with_categories_and_gaps(platform: PlatformClient):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.store import layout
-from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
+from dmls_core.web.dependencies import BINARY_BODY, JobViewer
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
 
 router = APIRouter(tags=["Predictions"])
-rows_router = APIRouter(tags=["Predictions"], dependencies=[Depends(check_predictor)])
-"""Accepts API keys, too; no other route does."""
 
 
 class Row(BaseModel):
@@ -34,15 +32,12 @@ def show_signature(caller: JobViewer) -> Signature:
 
 
 @router.post("/jobs/{team}/{name}/predict", summary="Predict one row")
-def predict(caller: JobViewer, body: Row, request: Request) -> Prediction:
-    """Return the live endpoint's prediction for one row, and its request in several languages.
-
-    The snippets call `POST /predictions/...` with an API key.
+def predict(caller: JobViewer, body: Row) -> Prediction:
+    """Return the live endpoint's prediction for one row, and the same request in several languages.
 
     Every column must be present; null is a missing value. Values outside of training are listed as warnings.
     """
-    origin = f"{request.url.scheme}://{request.url.netloc}"
-    return predictions.predict_row(caller.team, caller.name, body.row, origin)
+    return predictions.predict_row(caller.team, caller.name, body.row)
 
 
 ROWS: dict[str, Any] = {
@@ -52,17 +47,15 @@ ROWS: dict[str, Any] = {
 }
 
 
-@rows_router.post(
+@router.post(
     "/predictions/{team}/{name}",
     summary="Predict many rows",
     openapi_extra={"requestBody": {"required": True, "content": ROWS}},
     response_class=Response,
     responses={200: {"description": "The predictions.", "content": ROWS}},
 )
-async def predict_rows(request: Request, team: Team, name: Name) -> Response:
+async def predict_rows(request: Request, caller: JobViewer) -> Response:
     """Return the predictions for up to 100,000 rows in 32 MiB, in their order.
-
-    Send an API key of the job or of its team as `Authorization: Bearer dmls_...`, or sign in as elsewhere.
 
     `Content-Type` is the format of the rows, `Accept` that of the predictions, JSON by default: a list of
     objects, a CSV with a header, or Parquet. A prediction has `prediction` and, for a classification,
@@ -73,7 +66,9 @@ async def predict_rows(request: Request, team: Team, name: Name) -> Response:
         raise HTTPException(415, f"Content-Type must be one of {', '.join(table_predictions.MEDIA_TYPES)}")
     accept = _accepted(request.headers.get("accept", ""))
     content = await request.body()
-    found = await run_in_threadpool(table_predictions.predict_table, team, name, content, sent, accept)
+    found = await run_in_threadpool(
+        table_predictions.predict_table, caller.team, caller.name, content, sent, accept
+    )
     return Response(found, media_type=accept)
 
 

@@ -10,7 +10,12 @@ from pkgutil import resolve_name
 import pytest
 
 from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
-from dmls_core.airflow.triggers import InterruptionTrigger, PartitionTrigger, SubmissionTrigger
+from dmls_core.airflow.triggers import (
+    InterruptionTrigger,
+    PartitionTrigger,
+    ScoringTrigger,
+    SubmissionTrigger,
+)
 
 RECORD = Path(__file__).parents[3] / "docs/decisions/0003-class-paths-that-airflow-stores.md"
 PATHS = re.findall(r"`([a-z_]+\.\w+)`(?=[^|\n]*\|[^|\n]*\|$)", RECORD.read_text(), re.MULTILINE)
@@ -23,6 +28,7 @@ ARGUMENTS = {
     ],
     SubmissionTrigger: ["root", "aws_conn_id", "poll_seconds"],
     InterruptionTrigger: ["url", "aws_conn_id", "poll_seconds"],
+    ScoringTrigger: ["root", "aws_conn_id", "poll_seconds"],
     PartitionTrigger: [
         *("root", "aws_conn_id", "folder", "path", "timezone"),
         *("start", "end", "deadline", "poll_seconds"),

@@ -35,7 +35,7 @@ def score(store, predictor):
     def _score(file, content=None, options=None, read_table=None):
         if content is not None:
             store.put(f"scoring/lab/iris/{file}", content)
-        return FileScoring(store, predictor, *JOB, file, options or {}).run(read_table)
+        return FileScoring(store, lambda: predictor, *JOB, file, options or {}).run(read_table)
 
     return _score
 
@@ -121,9 +121,15 @@ def test_the_same_content_is_scored_once_by_a_version(score, store, predictor):
     assert predictor._client.sizes == [1]
     predictor.version = 2
     assert score("may.csv").version == 2
+    assert find_unscored(store, [(*JOB, "may.csv")]) == []
+    store.put("scoring/lab/iris/may.csv", b"length,width\n2,0\n")
+    assert find_unscored(store, [(*JOB, "may.csv")]) == [(*JOB, "may.csv")]
     store.delete("scored/lab/iris/may.csv")
     score("may.csv")
     assert predictor._client.sizes == [1, 1, 1]
+    assert score("may.csv") == read_record(store, *JOB, "may.csv")
+    assert predictor._client.sizes == [1, 1, 1]
+    assert find_unscored(store, [(*JOB, "may.csv")]) == []
 
 
 def test_a_killed_call_leaves_nothing_and_is_repeated(score, store, predictor, monkeypatch):

@@ -1,0 +1,181 @@
+"""Predict with a served model from anywhere, by its REST API and an API key.
+
+It needs the standard library only. A DataFrame of pandas or polars comes back as one of the same library.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from dmls_core.errors import DataError, NotFoundError, ServingError, UserError, ValidationIssue
+
+ROWS = 50_000
+CHARACTERS = 8 << 20
+"""Maximum size of a request; the server accepts 100,000 rows in 32 MiB."""
+
+Table = dict[str, list[Any]]
+
+
+def connect(model: str, url: str, *, key: str = "", timeout: float = 60.0) -> RemoteModel:
+    """Return a served model.
+
+    Args:
+        model: ``<team>/<job>``.
+        url: address of Airflow's API server, such as ``https://airflow.example``.
+        key: an API key of the job or the team; by default the variable ``DMLS_API_KEY``.
+        timeout: seconds that a request may take.
+
+    Raises:
+        UserError: ``model`` or ``url`` is wrong, or there is no key.
+    """
+    key = key or os.environ.get("DMLS_API_KEY", "")
+    team, _, job = model.replace(".", "/", 1).partition("/")
+    parts = urlsplit(url)
+    if not (team and job):
+        raise UserError(f"{model!r} is not a model: write TEAM/JOB")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UserError(f"{url!r} is not the address of a server: write https://HOST")
+    if not key:
+        raise UserError("there is no API key: give key=..., or set DMLS_API_KEY")
+    return RemoteModel(f"{url.rstrip('/')}/dmls/api/v1/predictions/{team}/{job}", key, timeout)
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A redirect could send the key to another server."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+class RemoteModel:
+    """A served model behind the REST API."""
+
+    def __init__(self, address: str, key: str, timeout: float) -> None:
+        self._address, self._timeout = address, timeout
+        self._headers = {
+            "Authorization": f"Bearer {key}",
+            "Content-Type": "text/csv",
+            "Accept": "application/json",
+        }
+        self._opener = build_opener(_NoRedirects)
+
+    def predict(self, rows: Any) -> Any:  # noqa: ANN401 - a DataFrame of pandas or polars
+        """Predict rows, sent in requests of limited size.
+
+        Args:
+            rows: a pandas or polars DataFrame, a mapping of column names to values, or a list of mappings,
+                one per row. The columns are exactly those of the model.
+
+        Returns:
+            ``prediction`` and, for a classification, ``probability_<label>`` for each label, in the order of
+            the rows and in the form of ``rows``: a DataFrame (with pandas' index), a dict or a list.
+
+        Raises:
+            UserError: columns are missing or unknown, a value is not a number where one is needed, or the key
+                does not open the model.
+            ServingError: the server does not respond, or failed.
+        """
+        names, values = _read(rows)
+        found: list[dict[str, Any]] = []
+        for body in _bodies(names, values):
+            try:
+                part = self._send(body)
+            except DataError as error:
+                if not found:
+                    raise
+                raise DataError(f"{error} (counted from row {len(found) + 1:,})") from None
+            if found and part and part[0].keys() != found[0].keys():
+                raise ServingError("a version with other labels went live meanwhile: try again")
+            found += part
+        return _like(rows, found)
+
+    def _send(self, body: str) -> list[dict[str, Any]]:
+        request = Request(self._address, body.encode(), self._headers)  # noqa: S310 - connect checks the scheme
+        try:
+            with self._opener.open(request, timeout=self._timeout) as response:
+                found: list[dict[str, Any]] = json.loads(response.read())
+                return found
+        except HTTPError as error:
+            raise _error(error.code, error.read(), self._address) from None
+        except (URLError, TimeoutError, ConnectionError) as error:
+            raise ServingError(
+                f"{self._address} does not respond: {getattr(error, 'reason', error)}"
+            ) from error
+        except ValueError as error:
+            raise ServingError(f"{self._address} is no DMLS server: its response is not JSON") from error
+
+
+def _read(rows: Any) -> tuple[list[str], Iterable[Sequence[Any]]]:  # noqa: ANN401
+    """Return the columns' names and the rows."""
+    if isinstance(rows, Mapping) or hasattr(rows, "columns"):
+        keys = list(rows) if isinstance(rows, Mapping) else list(rows.columns)
+        if not keys:
+            raise DataError("there are no columns")
+        if len(set(keys)) < len(keys):
+            raise DataError("a column occurs more than once")
+        columns = [rows[key] for key in keys]
+        if len({len(column) for column in columns}) != 1:
+            raise DataError(f"columns differ in length: {dict(zip(keys, map(len, columns), strict=True))}")
+        return [str(key) for key in keys], zip(*columns, strict=True)
+    names = list(rows[0]) if rows else []
+    for number, row in enumerate(rows, 1):
+        if row.keys() != rows[0].keys():
+            raise DataError(f"row {number} has other columns than row 1: {', '.join(map(str, row))}")
+    return [str(name) for name in names], ([row[name] for name in names] for row in rows)
+
+
+def _bodies(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield CSVs of limited size, each with the header."""
+    out, count = io.StringIO(), 0
+    writer = csv.writer(out, lineterminator="\n")
+    for row in rows:
+        if not count:
+            writer.writerow(names)
+        writer.writerow(map(_text, row))
+        count += 1
+        if count == ROWS or out.tell() > CHARACTERS:
+            yield out.getvalue()
+            out.seek(0)
+            out.truncate()
+            count = 0
+    if count:
+        yield out.getvalue()
+
+
+def _text(value: Any) -> str:  # noqa: ANN401
+    text = "" if value is None else str(value)
+    return "" if text in ("nan", "<NA>", "NaT") else text
+
+
+def _like(rows: Any, found: list[dict[str, Any]]) -> Any:  # noqa: ANN401
+    """Return predictions in the form of ``rows``."""
+    if not isinstance(rows, Mapping) and not hasattr(rows, "columns"):
+        return found
+    table: Table = {name: [row[name] for row in found] for name in (found[0] if found else ("prediction",))}
+    if isinstance(rows, Mapping):
+        return table
+    return type(rows)(table, index=rows.index) if hasattr(rows, "index") else type(rows)(table)
+
+
+def _error(status: int, body: bytes, address: str) -> UserError | ServingError:
+    try:
+        details = json.loads(body)
+        detail = str(details["detail"])
+        issues = [ValidationIssue(**problem) for problem in details.get("problems", ())]
+    except (ValueError, KeyError, TypeError):
+        return ServingError(f"{address} is no DMLS server: status {status}")
+    if status == 404:
+        return NotFoundError(detail)
+    if status in (401, 403):
+        return UserError(f"{address}: the API key is not accepted: {detail}")
+    if 400 <= status < 500:
+        return DataError(issues or detail)
+    return ServingError(f"{address} failed with {status}: {detail}")

@@ -1,0 +1,166 @@
+"""The client with a server that records what it gets; the end-to-end tests use a real one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from dmls_core import client
+from dmls_core.client import connect
+from dmls_core.errors import DataError, NotFoundError, ServingError, UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+class Server(HTTPServer):
+    """Answers with the sum of each row, or with ``answer``."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.answer: tuple[int, object] | None = None
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+def sums_of(body: str) -> list[dict[str, object]]:
+    rows = csv.DictReader(io.StringIO(body))
+    return [{"prediction": "p", "probability_a,b": sum(float(v or 0) for v in row.values())} for row in rows]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        server: Server = self.server  # type: ignore[assignment]
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        server.bodies.append(body)
+        server.headers.append({**self.headers, "path": self.path})
+        status, answer = server.answer or (200, sums_of(body))
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Location", f"{server.url}/elsewhere")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server():
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+COLUMNS = {"x": [1.5, None, 3.0], "a,y": [1, 2, 3]}
+SUMS = [2.5, 2.0, 6.0]
+
+
+def test_every_form_comes_back_as_it_was_sent(server):
+    model = connect("lab/parts", server.url + "/", key="dmls_1_secret")
+    frame = pd.DataFrame(COLUMNS, index=list("abc"))
+    found = model.predict(frame)
+    assert list(found.index) == ["a", "b", "c"]
+    assert found["probability_a,b"].tolist() == SUMS
+    assert model.predict(pl.DataFrame(COLUMNS))["probability_a,b"].to_list() == SUMS
+    assert model.predict(COLUMNS) == {"prediction": ["p"] * 3, "probability_a,b": SUMS}
+    rows = pl.DataFrame(COLUMNS).to_dicts()
+    assert [row["probability_a,b"] for row in model.predict(rows)] == SUMS
+    assert set(server.bodies) == {'x,"a,y"\n1.5,1\n,2\n3.0,3\n'}
+    about = server.headers[0]
+    assert about["path"] == "/dmls/api/v1/predictions/lab/parts"
+    assert (about["Authorization"], about["Content-Type"]) == ("Bearer dmls_1_secret", "text/csv")
+
+
+def test_missing_values_of_every_library_are_empty_fields(server):
+    values = [None, np.nan, pd.NA, pd.NaT, True, "é"]
+    server.answer = 200, [{"prediction": 1.0}] * len(values)
+    connect("lab.parts", server.url, key="k").predict({"x": values, "y": range(6)})
+    assert server.bodies == ["x,y\n,0\n,1\n,2\n,3\nTrue,4\né,5\n"]
+
+
+def test_many_rows_are_sent_in_parts(server, monkeypatch):
+    model = connect("lab/parts", server.url, key="k")
+    monkeypatch.setattr(client, "ROWS", 2)
+    found = model.predict({"x": range(5)})
+    assert found["probability_a,b"] == [0, 1, 2, 3, 4]
+    assert [body.count("\n") for body in server.bodies] == [3, 3, 2]
+    assert model.predict({"x": []}) == {"prediction": []}
+    assert model.predict([]) == []
+
+
+PROBLEM = {
+    "detail": "column 'x', row 1: '?' is not a number",
+    "problems": [{"message": "no number", "key": "x"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "message"),
+    [
+        ((422, PROBLEM), DataError, "^x: no number$"),
+        ((404, {"detail": "no version is served"}), NotFoundError, "no version is served"),
+        ((401, {"detail": "the key has expired"}), UserError, "API key is not accepted: the key has expired"),
+        ((503, {"detail": "Triton is down"}), ServingError, "failed with 503: Triton is down"),
+        ((302, b""), ServingError, "is no DMLS server: status 302"),
+        ((200, b"<html>"), ServingError, "is no DMLS server"),
+    ],
+    ids=["data", "missing", "key", "down", "redirect", "other"],
+)
+def test_errors_of_the_server_are_errors_of_dmls(server, answer, kind, message):
+    server.answer = answer
+    with pytest.raises(kind, match=message) as error:
+        connect("lab/parts", server.url, key="dmls_1_secret").predict(COLUMNS)
+    assert "secret" not in str(error.value)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({}, "no columns"),
+        ({"x": [1], "y": [1, 2]}, "differ in length"),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), "more than once"),
+        ([{"x": 1}, {"y": 1}], "row 2 has other columns"),
+    ],
+    ids=["none", "length", "twice", "rows"],
+)
+def test_wrong_rows_are_not_sent(rows, message):
+    with pytest.raises(DataError, match=message):
+        connect("lab/parts", "https://localhost", key="k").predict(rows)
+
+
+def test_an_address_a_model_and_a_key_are_needed(monkeypatch):
+    monkeypatch.delenv("DMLS_API_KEY", raising=False)
+    for arguments in (("parts", "https://h"), ("lab/parts", "h:80"), ("lab/parts", "file:///etc/passwd")):
+        with pytest.raises(UserError, match="write"):
+            connect(*arguments, key="k")
+    with pytest.raises(UserError, match="DMLS_API_KEY"):
+        connect("lab/parts", "https://h")
+    monkeypatch.setenv("DMLS_API_KEY", "k")
+    assert connect("lab/parts", "https://h")
+
+
+def test_the_client_needs_the_standard_library_only():
+    code = f"import sys; sys.path.append({str(ROOT)!r}); "
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code + "import dmls_core.client"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code + "import dmls_core.cli.main"], capture_output=True, text=True
+    )
+    assert done.stderr == "the command line needs more packages: pip install 'dmls[cli]'\n"
