@@ -31,7 +31,11 @@ def make_snippets(
     body = json.dumps(json.loads(table_request(encoder, columns)))
     return [
         Snippet(language="curl", needs="curl", code=_curl(url, body)),
-        Snippet(language="Python", needs="dmls, pandas", code=_python(model, grpc, encoder, columns)),
+        Snippet(
+            language="Python",
+            needs="dmls, pandas, tritonclient[grpc]",
+            code=_python(model, grpc, encoder, columns),
+        ),
         Snippet(language="JavaScript", needs="Node.js 18 or newer", code=_javascript(url, body)),
         Snippet(language="R", needs="R 4.1 or newer, httr2, jsonlite", code=_r(url, body)),
         Snippet(language="Power Query", needs="Excel or Power BI", code=_power_query(url, body)),
