@@ -5,7 +5,7 @@ A column of numbers is a feature as it is; ``true`` and ``false`` become 1 and 0
 * numbers, if more than half of its values are: then every other value is an error,
 * a category, if ``[columns] categorical`` names it, if its Parquet type is categorical, or if it has few
   distinct values: at most 10, or at most 255 (``DataLimits.found_categories``) and at most one per two rows,
-* an error otherwise: a tree cannot use dates, ids and free text.
+* an error otherwise: a tree cannot use ids and free text, and ``[columns] dates`` names dates.
 
 The classes of a target are sorted, as numbers if all are numbers, and spelled as in the data. If the data
 spells one class in several ways (``1`` and ``1.0``, ``True`` and ``true``), its label is that of
@@ -124,13 +124,13 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
         return _number(series)
     texts = DistinctTexts.of(series)
     if not texts.distinct:
-        return _no_values(series.name)
+        return no_values(series.name)
     if texts.longest > limits.cell:
         return _too_long(series, texts, limits)
     if categorical:
         return _category(series, texts, limits.categories)
     if texts.numbers == texts.rows:
-        return _number(_replace(series, texts.frame["text"], texts.frame["number"]))
+        return _number(replace_texts(series, texts.frame["text"], texts.frame["number"]))
     if 2 * texts.numbers > texts.rows:
         return ColumnIssue(
             series.name,
@@ -141,7 +141,7 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
         )
     if texts.are_booleans:
         booleans = texts.frame["stripped"].str.to_lowercase() == "true"
-        return _number(_replace(series, texts.frame["text"], booleans))
+        return _number(replace_texts(series, texts.frame["text"], booleans))
     if texts.are_dates:
         return date_issue(series.name, first_row(series, texts.frame["text"]))
     most = min(limits.found_categories, max(_FEW, texts.rows // 2))
@@ -180,10 +180,10 @@ def date_issue(name: str, row: int | None = None) -> ColumnIssue:
     """Return the issue of a feature that contains dates."""
     return ColumnIssue(
         name,
-        "contains dates, which cannot be a feature",
+        "contains dates",
         row=row,
-        expected="numbers or categories",
-        hint="exclude it with [columns] drop, or add columns of numbers such as year, month or age",
+        expected="numbers or categories, or a column that [columns] dates names",
+        hint="name it in [columns] dates, or exclude it with [columns] drop",
     )
 
 
@@ -202,7 +202,7 @@ def _number(series: pl.Series) -> Feature | ColumnIssue:
     # Both ignore null and NaN, and are many times cheaper than expressions: a table may have 10,000 columns.
     low, high = (cast("float | None", bound) for bound in (values.min(), values.max()))
     if low is None or high is None or math.isnan(low):
-        return _no_values(series.name)
+        return no_values(series.name)
     if math.isfinite(low) and math.isfinite(high):
         return TableColumn(series.name), values
     return ColumnIssue(
@@ -227,15 +227,19 @@ def _category(series: pl.Series, texts: DistinctTexts, most: int) -> Feature | C
     categories = sort_texts({text for text in spelled.values() if text is not None})
     codes = {text: float(code) for code, text in enumerate(categories)}
     values = pl.Series([codes.get(text or "") for text in spelled.values()], dtype=pl.Float32)
-    return TableColumn(series.name, tuple(categories)), _replace(series, pl.Series(list(spelled)), values)
+    return TableColumn(series.name, tuple(categories)), replace_texts(
+        series, pl.Series(list(spelled)), values
+    )
 
 
-def _replace(series: pl.Series, texts: pl.Series, values: pl.Series) -> pl.Series:
+def replace_texts(series: pl.Series, texts: pl.Series, values: pl.Series) -> pl.Series:
+    """Return the value of each text of a column as Float32; null for other texts."""
     values = values.cast(pl.Float32)
     return series.replace_strict(texts, values, default=None, return_dtype=pl.Float32)
 
 
-def _no_values(name: str) -> ColumnIssue:
+def no_values(name: str) -> ColumnIssue:
+    """Return the issue of a feature without any value."""
     return ColumnIssue(
         name,
         "has no value in any row",

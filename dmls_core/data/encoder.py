@@ -12,6 +12,9 @@ The rules are the same for values from a CSV, a list, an ndarray or a pandas Ser
   ``"1.0"`` and ``" 1"``, or 0.0000001 and ``"1e-07"``. But ``"01"`` and ``"1e3"`` are codes and therefore
   different categories. ``True`` equals ``"true"``, ignoring case. The code of a category is its position in
   ``categories``; unknown categories get ``unknown``, missing values ``missing``.
+* Date: ``2026-01-31``, in the order that the feature has also ``31.1.2026`` or ``1/31/2026``, each with
+  ``-``, ``.`` or ``/``; then possibly a time such as ``2:05 PM`` or ``14:05:30.25``, and a zone such as ``Z``
+  or ``+01:00``, which is converted to UTC. Fractions of a second are ignored; anything else is an error.
 """
 
 from __future__ import annotations
@@ -19,14 +22,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-SCHEMA = 1
-"""Version of the JSON form of an encoder."""
+SCHEMA, DATES_SCHEMA = 1, 2
+"""Versions of the JSON form of an encoder: without and with dates, which earlier releases cannot read."""
 
 MISSING = frozenset(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}
@@ -92,17 +97,73 @@ def number(value: object) -> float:
         raise ValueError(f"{repr(value)[:_SHOWN]} is not a number") from None
 
 
-@dataclass(frozen=True, slots=True)
-class NumberFeature:
-    """A column of numbers; ``fill`` replaces missing values, None keeps NaN."""
+DateOrder = Literal["year-first", "day-first", "month-first"]
+"""Order of the parts of a date that does not begin with the year."""
 
+_MOMENT = re.compile(
+    r"(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(\d{4}))"
+    r"(?:(?:T| +)(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d{1,9})?)?(?: ?([AP])M)?"
+    r"(?: ?(?:Z|UTC|([+-])(\d{2}):?(\d{2})))?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_DAY, _EPOCH = 86_400, date(1970, 1, 1).toordinal()
+
+
+def moment(value: object, order: DateOrder) -> int | None:
+    """Return the seconds from 1970-01-01 to a date or time; None if it is missing.
+
+    ``value`` is a text, or a date or time of Python, NumPy or pandas. Raise ``ValueError`` for anything else.
+    """
+    if is_missing(value):
+        return None
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[s]")
+    found = _MOMENT.fullmatch(str(value).strip())
+    with suppress(ValueError):  # no such day or time
+        if found is not None:
+            return _seconds(found, order)
+    raise ValueError(f"{repr(value)[:_SHOWN]} is not a {order} date, nor one such as 2026-01-31")
+
+
+def _seconds(found: re.Match[str], order: DateOrder) -> int:
+    year, month, day = found.group(1, 3, 4) if found[1] else found.group(8, 5, 7)
+    if order == "day-first" and not found[1]:
+        month, day = day, month
+    hour, minute, second = (int(part or 0) for part in found.group(9, 10, 11))
+    if found[12]:
+        hour = hour % 12 + 12 * (found[12] in "Pp") if 1 <= hour <= 12 else 24
+    if (order == "year-first" and not found[1]) or hour > 23 or minute > 59 or second > 59:
+        raise ValueError
+    offset = int(f"{found[13]}{60 * int(found[14]) + int(found[15])}") if found[13] else 0
+    days = date(int(year), int(month), int(day)).toordinal()
+    seconds = _DAY * days + 3600 * hour + 60 * (minute - offset) + second
+    date.fromordinal(seconds // _DAY)  # in another time zone, it may be beyond the calendar
+    return seconds - _DAY * _EPOCH
+
+
+def day_of(days: float) -> str:
+    """Return the date that is some days after 1970-01-01."""
+    return str(np.datetime64(int(days), "D"))
+
+
+class _OneColumn:
+    """A feature that has one column of the matrix."""
+
+    __slots__ = ()
     name: str
-    fill: float | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the names of its columns of the matrix."""
         return (self.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFeature(_OneColumn):
+    """A column of numbers; ``fill`` replaces missing values, None keeps NaN."""
+
+    name: str
+    fill: float | None = None
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Encode a column as float32 of shape (n_rows,); raise ``ValueError`` if a value is not a number."""
@@ -134,7 +195,7 @@ class NumberFeature:
 
 
 @dataclass(frozen=True, slots=True)
-class CategoryFeature:
+class CategoryFeature(_OneColumn):
     """A column of categories.
 
     Attributes:
@@ -147,11 +208,6 @@ class CategoryFeature:
     categories: tuple[str, ...]
     missing: float = math.nan
     unknown: float = UNKNOWN
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of its columns of the matrix."""
-        return (self.name,)
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Return the codes, float32 of shape (n_rows,)."""
@@ -171,7 +227,48 @@ class CategoryFeature:
         }
 
 
-Feature = NumberFeature | CategoryFeature
+@dataclass(frozen=True, slots=True)
+class DateFeature:
+    """A column of dates in the given order; ``fill`` replaces the parts of a missing date, None keeps NaN.
+
+    The matrix has a column for each part: ``days`` from 1970-01-01, ``month`` (1 to 12), ``day`` of the
+    month, ``weekday`` (Monday is 0), and with ``times`` the ``hour``: 14.5 is 14:30.
+    """
+
+    name: str
+    order: DateOrder = "year-first"
+    times: bool = False
+    fill: tuple[float, ...] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of its columns of the matrix."""
+        parts = ("days", "month", "day", "weekday", *(("hour",) if self.times else ()))
+        return tuple(f"{self.name} ({part})" for part in parts)
+
+    def encode(self, values: Iterable[object]) -> NDArray[np.float32]:
+        """Return the parts, float32 of shape (n_rows, n_parts); raise ``ValueError`` as ``moment`` does."""
+        moments: list[int | None] = []
+        for row, value in enumerate(values):
+            try:
+                moments.append(moment(value, self.order))
+            except ValueError as error:
+                raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
+        days, seconds = np.divmod(np.array([found or 0 for found in moments], dtype=np.int64), _DAY)
+        dates = days.astype("datetime64[D]")
+        months = dates.astype("datetime64[M]")
+        day = (dates - months).astype(np.int64) + 1
+        parts = [days, months.astype(np.int64) % 12 + 1, day, (days + 3) % 7, seconds / 3600]
+        encoded = np.stack(parts, axis=1)[:, : len(self.columns)].astype(np.float32)
+        encoded[[found is None for found in moments]] = math.nan if self.fill is None else self.fill
+        return encoded
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the feature as JSON data."""
+        return {"kind": "date", **asdict(self)}
+
+
+Feature = NumberFeature | CategoryFeature | DateFeature
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +323,12 @@ class Encoder:
         lengths = {name: len(values) for name, values in raw.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns differ in length: {lengths}")
-        matrix = np.empty((next(iter(lengths.values()), 0), len(self.features)), dtype=np.float32)
-        for position, feature in enumerate(self.features):
-            matrix[:, position] = feature.encode(raw[feature.name])
+        rows, at = next(iter(lengths.values()), 0), 0
+        matrix = np.empty((rows, len(self.column_names)), dtype=np.float32)
+        for feature in self.features:
+            width = len(feature.columns)
+            matrix[:, at : at + width] = feature.encode(raw[feature.name]).reshape(rows, width)
+            at += width
         return matrix
 
     def decode(self, indices: Iterable[int]) -> list[str]:
@@ -246,7 +346,7 @@ class Encoder:
     def as_json(self) -> dict[str, Any]:
         """Return the encoder as JSON data, which ``from_json`` reads."""
         return {
-            "schema": SCHEMA,
+            "schema": DATES_SCHEMA if any(isinstance(f, DateFeature) for f in self.features) else SCHEMA,
             "features": [feature.as_json() for feature in self.features],
             "target": self.target.as_json(),
         }
@@ -258,8 +358,8 @@ class Encoder:
         Raises:
             ValueError: it is not an encoder, or one of a later release.
         """
-        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
-            raise ValueError(f"not an encoder of schema {SCHEMA}")
+        if not isinstance(data, Mapping) or data.get("schema") not in (SCHEMA, DATES_SCHEMA):
+            raise ValueError(f"not an encoder of schema {SCHEMA} or {DATES_SCHEMA}")
         try:
             labels = data["target"].get("labels")
             return cls(
@@ -273,6 +373,8 @@ class Encoder:
 def _feature(data: Mapping[str, Any]) -> Feature:
     if data["kind"] == "number":
         return NumberFeature(data["name"], data["fill"])
+    if data["kind"] == "date":
+        return DateFeature(data["name"], data["order"], data["times"], data["fill"] and tuple(data["fill"]))
     if data["kind"] != "category":
         raise ValueError(f"not an encoder: a feature of kind {data['kind']!r}")
     missing = math.nan if data["missing"] is None else data["missing"]

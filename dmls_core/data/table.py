@@ -16,17 +16,32 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import UNKNOWN, CategoryFeature, Encoder, Feature, NumberFeature, Target
+from dmls_core.data.encoder import (
+    UNKNOWN,
+    CategoryFeature,
+    DateFeature,
+    Encoder,
+    Feature,
+    NumberFeature,
+    Target,
+)
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A feature of a table. ``categories`` has the text of each code if it is a category, else None."""
+    """A feature of a table, or a part of a date.
+
+    Attributes:
+        categories: the text of each code if it is a category, else None.
+        date: the feature that the column is a part of if it is a date, else None; the parts of one date are
+            in the order of ``DateFeature.columns``.
+    """
 
     name: str
     categories: tuple[str, ...] | None = None
+    date: DateFeature | None = None
 
 
 Place = Callable[[int], ValidationIssue]
@@ -42,8 +57,8 @@ class Table:
     """Features and target of all rows that have a target.
 
     Attributes:
-        matrix: float32, C-contiguous, shape (n_rows, n_features): numbers and category codes; NaN if a
-            value is missing.
+        matrix: float32, C-contiguous, shape (n_rows, n_columns): numbers, category codes and parts of dates;
+            NaN if a value is missing.
         target: shape (n_rows,): class indices (int64) for a classifier, values (float64) for a regressor.
         labels: the classes as spelled in the data, in the order of their indices; None for a regressor.
         warnings: messages for the user.
@@ -70,24 +85,37 @@ class Table:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Return the names of the features in the order of the matrix."""
-        return tuple(column.name for column in self.columns)
+        return tuple(dict.fromkeys(column.name for column in self.columns))
 
     def raw(self, rows: NDArray[np.integer]) -> dict[str, list[float | str | None]]:
-        """Return rows as raw values: numbers, texts of categories, None if missing.
+        """Return rows as raw values: numbers, texts of categories and dates, None if missing.
 
         ``Encoder.transform`` of the result equals ``encode_table`` of the rows.
         """
         picked = self.matrix[rows]
-        return {
-            column.name: [_raw_value(column, value) for value in picked[:, position].tolist()]
-            for position, column in enumerate(self.columns)
-        }
+        found: dict[str, list[float | str | None]] = {}
+        for position, column in enumerate(self.columns):
+            if column.date is None:
+                found[column.name] = [_raw_value(column, value) for value in picked[:, position].tolist()]
+            elif column.name not in found:
+                hours = picked[:, position + len(column.date.columns) - 1] if column.date.times else None
+                found[column.name] = _date_texts(picked[:, position], hours)
+        return found
 
 
 def _raw_value(column: TableColumn, value: float) -> float | str | None:
     if math.isnan(value):
         return None
     return value if column.categories is None else column.categories[int(value)]
+
+
+def _date_texts(days: NDArray[np.float32], hours: NDArray[np.float32] | None) -> list[float | str | None]:
+    missing = np.isnan(days)
+    moments = np.nan_to_num(days).astype(np.int64).astype("datetime64[D]")
+    if hours is not None:
+        moments = moments.astype("datetime64[s]") + np.rint(np.nan_to_num(hours) * 3600).astype(np.int64)
+    texts = np.datetime_as_string(moments).tolist()
+    return [None if absent else text for absent, text in zip(missing.tolist(), texts, strict=True)]
 
 
 Split = Literal["stratified", "random", "time"]
@@ -217,6 +245,12 @@ def fit_encoder(
     fills = _medians(table, rows) if fill_missing else {}
     features: list[Feature] = []
     for position, column in enumerate(table.columns):
+        if column.date is not None:
+            if not features or features[-1].name != column.name:
+                parts = range(position, position + len(column.date.columns))
+                fill = tuple(fills[part] for part in parts) if fill_missing else None
+                features.append(replace(column.date, fill=fill))
+            continue
         if column.categories is None:
             features.append(NumberFeature(column.name, fills.get(position)))
             continue
@@ -247,7 +281,7 @@ def _medians(table: Table, rows: NDArray[np.integer]) -> dict[int, float]:
 
 
 def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Encode rows, given by index, as float32, C-contiguous, of shape (len(rows), n_features).
+    """Encode rows, given by index, as float32, C-contiguous, of shape (len(rows), n_columns).
 
     The result equals ``encoder.transform(table.raw(rows))``, but is computed in float32 throughout.
 
@@ -285,20 +319,15 @@ def encode_in_place(
 
 def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None:
     """Replace the table's codes and missing values by the encoder's, in place."""
-    if table.feature_names != encoder.feature_names:
+    features = encoder.column_features
+    if [feature.name for feature in features] != [column.name for column in table.columns]:
         raise ValueError("table and encoder have different features")
     codes = {
         position: _codes(feature, column.categories or ())
-        for position, (feature, column) in enumerate(zip(encoder.features, table.columns, strict=True))
+        for position, (feature, column) in enumerate(zip(features, table.columns, strict=True))
         if isinstance(feature, CategoryFeature)
     }
-    fills = np.array(
-        [
-            feature.fill if isinstance(feature, NumberFeature) and feature.fill is not None else math.nan
-            for feature in encoder.features
-        ],
-        dtype=np.float32,
-    )
+    fills = np.array([fill for feature in encoder.features for fill in _fills(feature)], dtype=np.float32)
     for start in range(0, len(matrix), _BLOCK):  # in blocks: a second matrix would need as much memory again
         block = matrix[start : start + _BLOCK]
         for position, new in codes.items():
@@ -306,6 +335,15 @@ def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None
             old = np.nan_to_num(block[:, position], nan=-1.0).astype(np.int64)
             block[:, position] = new[old]
         np.copyto(block, fills, where=np.isnan(block) & ~np.isnan(fills))
+
+
+def _fills(feature: Feature) -> tuple[float, ...]:
+    """Return what replaces a missing value in each column of a feature; NaN if nothing does."""
+    if isinstance(feature, NumberFeature):
+        return (math.nan if feature.fill is None else feature.fill,)
+    if isinstance(feature, DateFeature) and feature.fill is not None:
+        return feature.fill
+    return (math.nan,) * len(feature.columns)
 
 
 def _codes(feature: CategoryFeature, categories: tuple[str, ...]) -> NDArray[np.float32]:

@@ -22,6 +22,8 @@ from dmls_core.data.columns import (
     read_feature,
     read_target,
 )
+from dmls_core.data.dates import read_date
+from dmls_core.data.encoder import DateOrder
 from dmls_core.data.sources import ColumnIssue, ColumnType, DataFiles, DeviceReader, locate_issues
 from dmls_core.data.table import Table
 from dmls_core.errors import DataError, ValidationIssue
@@ -40,6 +42,8 @@ class ColumnRoles:
     features: tuple[str, ...]
     target: str
     categorical: frozenset[str]
+    dates: frozenset[str] = frozenset()
+    date_order: DateOrder = "year-first"
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -57,6 +61,7 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         "columns.target": (columns.target,),
         "columns.features": columns.features,
         "columns.categorical": columns.categorical,
+        "columns.dates": columns.dates,
         "columns.drop": columns.drop,
         "columns.sensitive": columns.sensitive,
         "columns.id": (columns.id,),
@@ -105,7 +110,8 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         )
     if issues:
         raise DataError(issues)
-    return ColumnRoles(features, columns.target, frozenset(columns.categorical))
+    categorical, dates = frozenset(columns.categorical), frozenset(columns.dates)
+    return ColumnRoles(features, columns.target, categorical, dates, columns.date_order)
 
 
 def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> ValidationIssue:
@@ -162,6 +168,10 @@ def read_table(
     issues: list[ColumnIssue] = []
     features: list[Feature] = []
     for name in roles.features:
+        if name in roles.dates:
+            parts = read_date(frame[name], roles.date_order, roles.used)
+            issues.append(parts) if isinstance(parts, ColumnIssue) else features.extend(parts)
+            continue
         categorical = name in roles.categorical or column_types[name] == "category"
         feature = _feature(frame[name], column_types[name], files, limits, categorical=categorical)
         issues.append(feature) if isinstance(feature, ColumnIssue) else features.append(feature)
@@ -212,7 +222,7 @@ def check_schema(paths: Sequence[Path], columns: Columns, *, data_format: str | 
     dates = [
         date_issue(name)
         for name in roles.features
-        if column_types[name] == "time" and name not in roles.categorical
+        if column_types[name] == "time" and name not in roles.categorical | roles.dates
     ]
     if dates:
         raise DataError(locate_issues(dates, files, limits.issues))
@@ -243,7 +253,7 @@ def _file_roles(files: DataFiles, columns: Columns) -> ColumnRoles:
 
 
 def _read_type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task) -> pl.DataType:
-    if column_type in ("time", "category", "text") or name in roles.categorical:
+    if column_type in ("time", "category", "text") or name in roles.categorical | roles.dates:
         return pl.Categorical()
     if name != roles.target:
         return pl.Float32()

@@ -177,7 +177,7 @@ def check_columns(file: str, header: Row, spec: Spec) -> list[ValidationIssue]:
     present = set(header.cells)
     columns = spec.columns
     wanted: dict[str, list[str]] = {}
-    for key in ("features", "target", "categorical", "drop", "sensitive", "id", "time", "weight"):
+    for key in ("features", "target", "categorical", "dates", "drop", "sensitive", "id", "time", "weight"):
         value = getattr(columns, key)
         for name in (value,) if isinstance(value, str) else value or ():
             wanted.setdefault(name, []).append(key)

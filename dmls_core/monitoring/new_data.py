@@ -15,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data.columns import DistinctTexts
-from dmls_core.data.encoder import Encoder, category_text
+from dmls_core.data.dates import is_date
+from dmls_core.data.encoder import DateFeature, Encoder, category_text
 from dmls_core.data.sources import ColumnType, DataFiles
 from dmls_core.data.table import Table, TableColumn, encode_table
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
@@ -70,7 +71,8 @@ def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: P
         encoder = Encoder.from_json(json.loads((model / ENCODER).read_bytes()))
     except ValueError as error:
         raise PlatformError(f"the model's baseline cannot be read: {error}") from error
-    data = read_new_data(paths, baseline)
+    dates = [feature for feature in encoder.features if isinstance(feature, DateFeature)]
+    data = read_new_data(paths, baseline, dates)
     values = {(column.role, column.name): column for column in data.values}
     if (rows := _encoded(encoder, data)) is not None:
         predictions = predicted(predict(model / CHECKPOINT, rows), encoder.target.labels)
@@ -80,8 +82,8 @@ def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: P
 
 def _encoded(encoder: Encoder, data: NewData) -> NDArray[np.float32] | None:
     """Return encoded rows of the new data; None if it lacks a feature or has no row."""
-    table = data.table()
-    if table is None or table.feature_names != encoder.feature_names or not table.n_rows:
+    table = data.table(encoder.feature_names)
+    if table is None or not table.n_rows:
         return None
     rows = np.arange(table.n_rows)
     if len(rows) > PREDICTED_ROWS:
@@ -94,30 +96,48 @@ class NewData:
     """New data, in the columns that the baseline has.
 
     ``rows`` counts those with a value in any column of the model; the target has only rows in which it is
-    known.
+    known. ``dates`` have the parts of each date, (n_rows, n_parts): they are not compared, but the model
+    needs them to predict.
     """
 
     rows: int
     values: tuple[Values, ...]
+    dates: tuple[tuple[DateFeature, NDArray[np.float32]], ...] = ()
 
-    def table(self) -> Table | None:
-        """Return the features as a table; None if there are none."""
-        features = [column for column in self.values if column.role == "feature"]
-        if not features:
-            return None
-        matrix = np.stack([column.data for column in features], axis=1).astype(np.float32)
-        columns = tuple(TableColumn(column.name, column.texts) for column in features)
-        return Table(columns, matrix, "", np.zeros(0))
+    def table(self, names: Sequence[str]) -> Table | None:
+        """Return the features ``names`` as a table; None if one is absent."""
+        columns: list[TableColumn] = []
+        parts: list[NDArray[np.floating]] = []
+        found = {column.name: column for column in self.values if column.role == "feature"}
+        dates = {date.name: (date, values) for date, values in self.dates}
+        for name in names:
+            if name in found:
+                columns.append(TableColumn(name, found[name].texts))
+                parts.append(found[name].data[:, np.newaxis])
+            elif name in dates:
+                date, values = dates[name]
+                columns += [TableColumn(name, date=date)] * len(date.columns)
+                parts.append(values)
+            else:
+                return None
+        return Table(tuple(columns), np.hstack(parts).astype(np.float32), "", np.zeros(0))
 
 
-def read_new_data(paths: Sequence[Path], baseline: Profile, limits: DataLimits | None = None) -> NewData:
-    """Read the columns that the baseline has from CSV or Parquet files, whose rows are concatenated.
+def read_new_data(
+    paths: Sequence[Path],
+    baseline: Profile,
+    dates: Sequence[DateFeature] = (),
+    limits: DataLimits | None = None,
+) -> NewData:
+    """Read ``dates`` and the columns of the baseline from CSV or Parquet files, whose rows are concatenated.
 
-    Other columns are ignored. A text in a column of numbers counts as missing. ``limits`` default to those of
-    the environment. A file that cannot be read, or has no feature of the model, raises DataError.
+    Other columns are ignored. A text in a column of numbers or dates counts as missing. ``limits`` default to
+    those of the environment. A file that cannot be read, or has no feature of the model, raises DataError.
     """
     files = DataFiles(paths, None, limits or DataLimits.from_environment())
-    wanted = [column for column in baseline.columns if column.role != "prediction"]
+    # A date is read as a category is, but compared with nothing.
+    as_columns = [Column(date.name, "feature", "category", (), (), (), 0, 0, None) for date in dates]
+    wanted = [*(column for column in baseline.columns if column.role != "prediction"), *as_columns]
     names = [_unique_names(source.names, source.path.name, wanted) for source in files.sources]
     column_types = files.column_types([column.name for column in wanted])
     present = [
@@ -140,8 +160,19 @@ def read_new_data(paths: Sequence[Path], baseline: Profile, limits: DataLimits |
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     return NewData(
         frame.height,
-        tuple(_without_unknown_targets(_values(frame[column.name], column)) for column in present),
+        tuple(
+            _without_unknown_targets(_values(frame[column.name], column))
+            for column in present
+            if column not in as_columns
+        ),
+        tuple((date, _date_parts(frame[date.name], date)) for date in dates if date.name in frame.columns),
     )
+
+
+def _date_parts(series: pl.Series, date: DateFeature) -> NDArray[np.float32]:
+    texts = series.cast(pl.String).to_list()
+    known = {text for text in set(texts) - {None} if is_date(text, date.order)}
+    return replace(date, fill=None).encode([text if text in known else None for text in texts])
 
 
 def _without_unknown_targets(values: Values) -> Values:

@@ -159,7 +159,8 @@ def _columns(table: Table) -> Iterator[Values]:
     for start in range(0, len(table.columns), _BLOCK):
         block = table.matrix[:, start : start + _BLOCK][rows].T.copy()
         for column, data in zip(table.columns[start : start + _BLOCK], block, strict=True):
-            yield Values(column.name, "feature", data, column.categories)
+            if column.date is None:  # later data has later dates: that is no drift
+                yield Values(column.name, "feature", data, column.categories)
     yield Values(table.target_name, "target", table.target[rows].astype(np.float64), table.labels)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, Feature, NumberFeature
+from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, Feature, NumberFeature, day_of
 from dmls_core.html import Table, render_fragment, render_page
 from dmls_core.serving.model_config import MAX_BATCH_SIZE
 from dmls_core.serving.tensors import forest_request, table_request
@@ -156,6 +156,11 @@ def _features(
             values = f"{_number(low_high[0])} to {_number(low_high[1])}" if low_high else ""
             missing = "stays missing" if feature.fill is None else f"becomes {_number(feature.fill)}"
             yield feature.name, "number (FP64)", values, missing
+        elif isinstance(feature, DateFeature):
+            low_high = ranges.get(feature.name)
+            values = " to ".join(str(day_of(days)) for days in low_high) if low_high else ""
+            missing = "stays missing" if feature.fill is None else "becomes the medians of its parts"
+            yield feature.name, "date (BYTES)", values, missing
         else:
             yield feature.name, "category (BYTES)", _listed(feature.categories), _missing_category(feature)
 

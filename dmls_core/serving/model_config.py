@@ -223,7 +223,7 @@ def table_config(
     The endpoint answers with the version of the forest that Triton serves at that moment, and switches with
     it. Its inputs are the columns of all versions, each optional to Triton, and the ``matrices`` of
     ``version``, which may take their place; the version that answers reports which of its columns are
-    missing. If a column is a number in one version and a category in another, ``version`` decides, a key of
+    missing. If a column is a number in one version and a text in another, ``version`` decides, a key of
     ``encoders``. A version with another kind of target has other outputs and is left out. If all versions
     have the same columns and labels, no version is named: the next one with these has the same
     configuration, and Triton need not load it.
@@ -242,7 +242,7 @@ def table_config(
     for number in (version, *alike):
         for feature in encoders[number].features:
             kinds.setdefault(
-                feature.name, "TYPE_STRING" if isinstance(feature, CategoryFeature) else "TYPE_FP64"
+                feature.name, "TYPE_FP64" if isinstance(feature, NumberFeature) else "TYPE_STRING"
             )
     inputs = [(name, kind, 1) for name, kind in kinds.items()]
     packed = matrices(main)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, category_text, number
+from dmls_core.data.encoder import Encoder, NumberFeature, category_text, number
 from dmls_core.errors import DataError, ValidationIssue
 
 TEXT, NUMBER = "TYPE_STRING", "TYPE_FP64"
-"""Triton's types of the table endpoint's columns: categories and numbers."""
+"""Triton's types of the table endpoint's columns: categories and dates, and numbers."""
 
 Columns = dict[str, NDArray[Any]]
 
@@ -72,7 +72,7 @@ def like(frame: Any, columns: Columns) -> Any:  # noqa: ANN401
 def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns:
     """Return raw values as the inputs of a table endpoint, each of shape (n_rows, 1)."""
     kinds = {
-        feature.name: TEXT if isinstance(feature, CategoryFeature) else NUMBER for feature in encoder.features
+        feature.name: NUMBER if isinstance(feature, NumberFeature) else TEXT for feature in encoder.features
     }
     found = read_columns(columns, kinds, [encoder.feature_names])
     return {name: values.reshape(-1, 1) for name, values in found.items()}

@@ -29,14 +29,18 @@ def check_columns(
         name = getattr(columns, role)
         if name is not None and roles.setdefault(name, role) != role:
             issues.add(("columns", role), f"is also the {roles[name]} column", found=name)
-    for key in ("features", "categorical", "drop", "sensitive"):
+    for key in ("features", "categorical", "dates", "drop", "sensitive"):
         _check_names(getattr(columns, key), ("columns", key), issues, limits)
     if table.get("features") == []:
         issues.add(("columns", "features"), "is empty", found=[], hint="remove it to use all other columns")
     _check_roles("features", columns.features, roles, issues)
     _check_roles("drop", columns.drop, roles | dict.fromkeys(columns.features, "feature"), issues)
     _check_features("categorical", columns, roles, issues)
+    _check_features("dates", columns, roles, issues)
     _check_features("sensitive", columns, roles, issues)
+    for index, name in enumerate(columns.dates):
+        if name in columns.categorical:
+            issues.add(("columns", "dates", index), "is also categorical", found=name)
 
 
 def _check_names(names: Sequence[str], path: Path, issues: IssueCollector, limits: SpecLimits) -> None:

@@ -31,6 +31,7 @@ SCHEMA = 1
 
 ADDED = (
     ("deploy", "compact"),
+    *(("columns", key) for key in ("dates", "date_order")),
     *(("data", key) for key in ("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows")),
 )
 """Keys that were added without a new ``SCHEMA``: a spec that does not set them keeps its hash."""
@@ -109,7 +110,8 @@ class Spec(Table):
         """Return the spec as plain JSON data, with every default but those of ``ADDED``."""
         data = self.model_dump(mode="json")
         for table, key in ADDED:
-            if data[table][key] == type(getattr(self, table)).model_fields[key].default:
+            given = getattr(self, table)
+            if getattr(given, key) == type(given).model_fields[key].default:
                 del data[table][key]
         return {"schema": SCHEMA, **data}
 

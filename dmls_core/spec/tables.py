@@ -109,8 +109,10 @@ class Columns(Table):
 
     target: Name = Field(description="The column to predict.")
     features: Names = Field((), description="The columns to predict from; by default all others.")
-    categorical: Names = Field(
-        (), description="Features that are categorical even if they look like numbers."
+    categorical: Names = Field((), description="Features that are categories even if they look like numbers.")
+    dates: Names = Field((), description="Features that are dates, with or without a time.")
+    date_order: Literal["year-first", "day-first", "month-first"] = Field(
+        "year-first", description="Order of the parts of dates; 2026-01-31 is always read."
     )
     drop: Names = Field((), description="Columns to ignore.")
     sensitive: Names = Field((), description="Features that are never written into the inference log.")
@@ -148,10 +150,7 @@ class Data(Table):
         "of its interval.",
     )
     timeout: float = Field(
-        86400,
-        gt=0,
-        le=30 * 86400,
-        description="Seconds that a run waits for a missing partition.",
+        86400, gt=0, le=30 * 86400, description="Seconds that a run waits for a missing partition."
     )
     labels: str | None = Field(
         None,

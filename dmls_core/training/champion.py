@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import CategoryFeature, Encoder
+from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder
 from dmls_core.data.sources import content_hash
 from dmls_core.data.table import Table, encode_table
 from dmls_core.data.time_filter import TimeFilter, rows_within
@@ -139,20 +139,24 @@ def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArra
 
     Raise ``ValueError`` if the table lacks a column of the encoder, or has texts instead of numbers.
     """
-    places = {name: place for place, name in enumerate(table.feature_names)}
+    places: dict[str, list[int]] = {}
+    for place, column in enumerate(table.columns):
+        places.setdefault(column.name, []).append(place)
     if missing := [name for name in encoder.feature_names if name not in places]:
         raise ValueError(f"columns are missing: {', '.join(map(repr, missing[:10]))}")
-    order = np.array([places[name] for name in encoder.feature_names], dtype=np.intp)
+    order = np.array([place for name in encoder.feature_names for place in places[name]], dtype=np.intp)
     columns = tuple(table.columns[place] for place in order)
     narrow = Table(columns, table.matrix[np.ix_(rows, order)], table.target_name, table.target[rows])
     everything = np.arange(len(rows))
-    alike = all(
+    features = encoder.column_features
+    alike = [feature.name for feature in features] == [column.name for column in columns] and all(
         isinstance(feature, CategoryFeature) == (column.categories is not None)
-        for feature, column in zip(encoder.features, columns, strict=True)
+        and isinstance(feature, DateFeature) == (column.date is not None)
+        for feature, column in zip(features, columns, strict=True)
     )
     if alike:
         return encode_table(encoder, narrow, everything)
-    # A column has changed from numbers to texts, or back: encode value by value.
+    # A column has changed its kind: encode value by value.
     blocks = [everything[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
     return np.concatenate([_by_value(encoder, narrow, block) for block in blocks])
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import NumberFeature
+from dmls_core.data.encoder import CategoryFeature
 from dmls_core.errors import ServingError
 from dmls_core.evaluate.comparison import paired_bootstrap
 from dmls_core.models.engines import Engine, Fitted
@@ -155,13 +155,13 @@ def golden_predictions(
 
 
 def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
-    """Return the smallest and the largest value of each number in the training rows, if it has any."""
+    """Return the range of each number and date in the training rows, if it has any; dates are in days."""
     low, high = (reduce(data.train, axis=0).tolist() for reduce in (np.fmin.reduce, np.fmax.reduce))
-    return {
-        feature.name: (low[position], high[position])
-        for position, feature in enumerate(data.encoder.column_features)
-        if isinstance(feature, NumberFeature) and not math.isnan(low[position])
-    }
+    found: dict[str, tuple[float, float]] = {}
+    for position, feature in enumerate(data.encoder.column_features):
+        if not isinstance(feature, CategoryFeature) and not math.isnan(low[position]):
+            found.setdefault(feature.name, (low[position], high[position]))  # days are a date's first part
+    return found
 
 
 LARGE = 16_000_000

@@ -25,7 +25,7 @@ class ColumnFacts:
     """What is known of a column.
 
     Attributes:
-        numeric: most values are numbers, and the column is not a category or has no pattern.
+        numeric: most values are numbers, and the column is not a category or date, and has no pattern.
         missing: rows without a value.
         texts: values that are not numbers.
         values: ``Float64``, or ``String`` without surrounding blanks; null if missing. None if no
@@ -102,11 +102,12 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
 
 
 def _read_as_text(spec: Spec) -> frozenset[str]:
-    """Return the columns whose numbers are texts too: those with a pattern, and categories without bounds."""
+    """Return the columns to read as text: with a pattern, or categories and dates without bounds."""
     own = spec.expectations.columns
     bounded = {name for name, column in own.items() if column.min is not None or column.max is not None}
     patterns = (name for name, column in own.items() if column.pattern is not None)
-    return frozenset((*patterns, *(name for name in spec.columns.categorical if name not in bounded)))
+    texts = (*spec.columns.categorical, *spec.columns.dates)
+    return frozenset((*patterns, *(name for name in texts if name not in bounded)))
 
 
 def _type(name: str, column_type: ColumnType, spec: Spec, *, as_text: bool) -> pl.DataType:

@@ -11,7 +11,8 @@ from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Any, Literal
 
-from dmls_core.data.encoder import category_text, is_missing, number
+from dmls_core.data.dates import ORDERS, is_date
+from dmls_core.data.encoder import DateOrder, category_text, is_missing, number
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 
@@ -63,6 +64,7 @@ class Column:
         high: largest number.
         whole: whether all numbers are integers.
         histogram: counts in ``BINS`` bins of equal width from ``low`` to ``high``.
+        orders: in which all values are dates; empty unless the column is a date.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Column:
     high: float | None = None
     whole: bool = False
     histogram: tuple[int, ...] = ()
+    orders: tuple[DateOrder, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the column as JSON data."""
@@ -85,7 +88,9 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column
     present = [value for value in values if not is_missing(value)]
     missing = len(values) - len(present)
     if not values:
-        return Column(name, _kind_of_type(kind_of_file), 0, 0)
+        return Column(
+            name, _kind_of_type(kind_of_file), 0, 0, orders=ORDERS if kind_of_file.startswith("Date") else ()
+        )
     if any(isinstance(value, bytes | list | dict) for value in present) or _nested(kind_of_file):
         return Column(name, "unusable", missing, 0)
     if not present:
@@ -93,15 +98,21 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column
     counts = Counter(category_text(value) or "" for value in present)
     top = tuple((text[:SHOWN], count) for text, count in counts.most_common(TOP))
     if any(isinstance(value, date | datetime | time | timedelta) for value in present):
-        return Column(name, "date", missing, len(counts), top)
+        return Column(name, "date", missing, len(counts), top, orders=_orders(present))
     numbers = _numbers(present, counts)
     kind = _kind(name, present, counts, numbers)
     if numbers is None:
-        return Column(name, kind, missing, len(counts), top)
+        orders = _orders(present) if kind == "date" else ()
+        return Column(name, kind, missing, len(counts), top, orders=orders)
     low, high = min(numbers), max(numbers)
     whole = all(value.is_integer() for value in numbers)
     bins = _histogram(numbers, low, high) if kind == "number" else ()
     return Column(name, kind, missing, len(counts), top, low, high, whole, bins)
+
+
+def _orders(present: Sequence[Any]) -> tuple[DateOrder, ...]:
+    texts = {str(value) for value in present}
+    return tuple(order for order in ORDERS if all(is_date(text, order) for text in texts))
 
 
 def _kind(name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None) -> Kind:
@@ -202,12 +213,13 @@ def draft_spec(
     from dmls_core.models import CATALOGUE
 
     others = [column for column in columns if column.name != target.name]
-    features = [column for column in others if column.kind in _USED]
+    order = _common_order(others, data)
+    features = [column for column in others if column.kind in _USED or order in column.orders]
     if not features:
         found = ", ".join(f"{column.name} ({column.kind})" for column in others[:20])
-        hint = "a feature contains numbers, or text with few distinct values"
+        hint = "a feature contains numbers, dates, or text with few distinct values"
         raise DataError(ValidationIssue("no column is left as a feature", hint=hint, file=file, found=found))
-    roles = _roles(features, others, target)
+    roles = _roles(features, others, target, order)
     if sum(len(names) for role in roles.values() for names in role) > MOST_TEXT:
         message = "a spec cannot list this many columns"
         raise DataError(ValidationIssue(message, hint="remove some", file=file))
@@ -224,7 +236,24 @@ def draft_spec(
     return document | {name: dict(table) for name, table in model.search.items()}
 
 
-def _roles(features: Sequence[Column], others: Sequence[Column], target: Column) -> dict[str, Any]:
+def _common_order(columns: Sequence[Column], data: Mapping[str, Any]) -> DateOrder:
+    """Return the order in which most columns of dates can be read.
+
+    If 1/2/2026 may be both, the day is first in files with decimal commas or semicolons, and dates with a
+    point or a dash.
+    """
+    counts = Counter(order for column in columns for order in column.orders)
+    slashes = any("/" in text for column in columns if column.orders for text, _ in column.top[:1])
+    european = "decimal" in data or data.get("delimiter") == ";" or not slashes
+    ranked: list[DateOrder] = ["year-first", "day-first", "month-first"]
+    if not european:
+        ranked = ["year-first", "month-first", "day-first"]
+    return max(ranked, key=lambda order: counts[order])
+
+
+def _roles(
+    features: Sequence[Column], others: Sequence[Column], target: Column, order: DateOrder
+) -> dict[str, Any]:
     roles: dict[str, Any] = {"target": target.name}
     used = {column.name for column in features}
     unused = [column.name for column in others if column.name not in used]
@@ -234,6 +263,10 @@ def _roles(features: Sequence[Column], others: Sequence[Column], target: Column)
         roles["drop"] = unused
     if categories := [column.name for column in features if column.kind == "category"]:
         roles["categorical"] = categories
+    if dates := [column.name for column in features if column.kind == "date"]:
+        roles["dates"] = dates
+        if order != "year-first":
+            roles["date_order"] = order
     return roles
 
 

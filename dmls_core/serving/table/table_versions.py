@@ -52,10 +52,19 @@ class Version:
         labels = self.encoder.target.labels
         self.texts = None if labels is None else list(labels)
         self.labels = None if labels is None else np.array([label.encode() for label in labels], dtype=object)
-        features, kind = list(enumerate(self.encoder.column_features)), code.CategoryFeature
-        self.categories = [(i, Category(code, f)) for i, f in features if isinstance(f, kind)]
-        self.numbers = [f for _, f in features if not isinstance(f, kind)]
-        self.positions = np.array([i for i, f in features if not isinstance(f, kind)], np.intp)
+        self.categories: list[tuple[int, Category]] = []
+        self.dates: list[tuple[int, Any]] = []
+        self.numbers: list[Any] = []
+        positions: list[int] = []
+        for i, feature in enumerate(self.encoder.column_features):
+            if isinstance(feature, code.CategoryFeature):
+                self.categories.append((i, Category(code, feature)))
+            elif isinstance(feature, code.NumberFeature):
+                self.numbers.append(feature)
+                positions.append(i)
+            elif not self.dates or self.dates[-1][1] is not feature:
+                self.dates.append((i, feature))
+        self.positions = np.array(positions, np.intp)
         self.own: Any = None  # a copy of the forest in this process, once it is opened
         self.opened = False
         with np.errstate(over="ignore"):
@@ -70,6 +79,9 @@ class Version:
         try:
             for position, category in self.categories:
                 columns[position] = category.encode(table[category.name])
+            for position, date in self.dates:
+                parts = date.encode(_decoded(date.name, table[date.name]))
+                columns[position : position + len(date.columns)] = parts.T
             self._encode_numbers(table, columns)
         except ValueError as error:
             return str(error)

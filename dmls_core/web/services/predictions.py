@@ -21,10 +21,14 @@ from starlette.concurrency import run_in_threadpool
 from dmls_core.airflow.settings import airflow_settings, open_repository
 from dmls_core.data.encoder import (
     CategoryFeature,
+    DateFeature,
     Encoder,
     Feature,
+    NumberFeature,
     category_text,
+    day_of,
     is_missing,
+    moment,
     number,
 )
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
@@ -46,7 +50,7 @@ class SignatureColumn(BaseModel):
     """A column of the model."""
 
     name: str
-    kind: str = Field(description="`category` or `number`")
+    kind: str = Field(description="`category`, `date` or `number`")
     categories: list[str] | None = Field(description="Categories in the training data.")
     range: list[float] | None = Field(description="Smallest and largest value in the training data.")
     example: Value = Field(description="Value in a row that was not part of the training data.")
@@ -106,9 +110,9 @@ def read_signature(team: str, name: str) -> Signature:
         columns=[
             SignatureColumn(
                 name=feature.name,
-                kind="category" if isinstance(feature, CategoryFeature) else "number",
+                kind=_kind(feature),
                 categories=list(feature.categories) if isinstance(feature, CategoryFeature) else None,
-                range=ranges.get(feature.name),
+                range=ranges.get(feature.name) if isinstance(feature, NumberFeature) else None,
                 example=_example(example.get(feature.name, [None])[0]),
             )
             for feature in encoder.features
@@ -185,7 +189,7 @@ def check_values(
     """Return remarks on values outside of training, and on missing values.
 
     Raises:
-        DataError: a value is not a number.
+        DataError: a value is not a number, or not a date.
     """
     warnings: list[Remark] = []
     imputed: list[Remark] = []
@@ -199,12 +203,16 @@ def check_values(
                 message = f"{str(value)[:MAX_SHOWN]!r} does not occur in the training data"
                 warnings.append(Remark(column=name, message=message))
         else:
+            low, high = ranges.get(name, (-math.inf, math.inf))
             try:
+                if isinstance(feature, DateFeature):
+                    warnings += _outside(feature, value, low, high)
+                    continue
                 found = number(value)
             except ValueError as error:
-                issues.append(ValidationIssue(f"column {name!r}: {error}", hint="give a number"))
+                hint = "give a date" if isinstance(feature, DateFeature) else "give a number"
+                issues.append(ValidationIssue(f"column {name!r}: {error}", hint=hint))
                 continue
-            low, high = ranges.get(name, (-math.inf, math.inf))
             if not low <= float(np.float32(found)) <= high:
                 side = "below" if found < low else "above"
                 message = f"{found:g} is {side} the range of the training data, {low:g} to {high:g}"
@@ -214,12 +222,30 @@ def check_values(
     return warnings, imputed
 
 
+def _kind(feature: Feature) -> str:
+    if isinstance(feature, CategoryFeature):
+        return "category"
+    return "date" if isinstance(feature, DateFeature) else "number"
+
+
+def _outside(feature: DateFeature, value: Value, low: float, high: float) -> list[Remark]:
+    """Return a remark if a date is outside the days of the training data."""
+    days = (moment(value, feature.order) or 0) // 86_400
+    if low <= days <= high:
+        return []
+    side = "before" if days < low else "after"
+    message = f"{value} is {side} the dates of the training data, {day_of(low)} to {day_of(high)}"
+    return [Remark(column=feature.name, message=message)]
+
+
 def _imputed(feature: Feature) -> str:
+    if isinstance(feature, DateFeature) and feature.fill is not None:
+        return "missing, its parts are replaced by their medians"
     if isinstance(feature, CategoryFeature):
         return "missing, which the model treats as a category of its own"
-    if feature.fill is None:
-        return "missing, which the model handles itself"
-    return f"missing, replaced by {feature.fill:g}"
+    if isinstance(feature, NumberFeature) and feature.fill is not None:
+        return f"missing, replaced by {feature.fill:g}"
+    return "missing, which the model handles itself"
 
 
 def read_served_encoder(repository: Repository, model: str) -> tuple[int, Encoder]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, number
+from dmls_core.data.encoder import Encoder, NumberFeature, number
 from dmls_core.serving.model_config import table_name
 from dmls_core.serving.tensors import table_request
 
@@ -62,7 +62,7 @@ def _python(model: str, address: str, encoder: Encoder, columns: Mapping[str, li
 def _literal(feature: object, value: str | float | bool | None) -> str:
     if value is None:
         return "None"
-    return repr(str(value) if isinstance(feature, CategoryFeature) else number(value))
+    return repr(number(value) if isinstance(feature, NumberFeature) else str(value))
 
 
 def _javascript(url: str, body: str) -> str:

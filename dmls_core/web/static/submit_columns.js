@@ -10,6 +10,7 @@ const ROLES = [
   ["target", "Target"],
   ["feature", "Feature"],
   ["category", "Categorical feature"],
+  ["date", "Date feature"],
   ["out", "Ignore"],
   ["id", "ID"],
   ["time", "Time"],
@@ -18,7 +19,7 @@ const ROLES = [
 const REASONS = {
   id: "an ID: almost every row has its own value",
   text: "free text",
-  date: "a date",
+  date: "not all of its dates can be read",
   constant: "one value in all rows",
   empty: "no values",
   unusable: "nested or binary",
@@ -40,6 +41,7 @@ function roleOf(columns, name) {
   for (const role of ["target", "id", "time"]) if (columns[role] === name) return role;
   const listed = columns.features?.length ? columns.features.includes(name) : !columns.drop?.includes(name);
   if (!listed) return "out";
+  if (columns.dates?.includes(name)) return "date";
   return columns.categorical?.includes(name) ? "category" : "feature";
 }
 
@@ -53,16 +55,18 @@ function setRole(state, name, role) {
   }
   roles.set(name, role);
   const having = (...wanted) => names.filter((column) => wanted.includes(roles.get(column)));
-  const { target: _t, features: _f, categorical: _c, drop: _d, id: _i, time: _m, ...rest } = before;
+  const { target: _t, features: _f, categorical: _c, dates: _a, drop: _d, id: _i, time: _m, ...rest } = before;
   const [target] = having("target");
   const [id] = having("id");
   const [time] = having("time");
   const categorical = having("category");
+  const dates = having("date");
   const out = having("out");
   state.document.columns = {
     ...(target ? { target } : {}),
-    ...(before.features?.length ? { features: having("feature", "category") } : out.length ? { drop: out } : {}),
+    ...(before.features?.length ? { features: having("feature", "category", "date") } : out.length ? { drop: out } : {}),
     ...(categorical.length ? { categorical } : {}),
+    ...(dates.length ? { dates } : {}),
     ...(id ? { id } : {}),
     ...(time ? { time } : {}),
     ...rest,
@@ -107,7 +111,7 @@ export function showColumns(state, changed) {
             setRole(state, column.name, event.target.value);
             changed(true);
           },
-        }, ROLES.map(([value, label]) =>
+        }, ROLES.filter(([value]) => value === roleOf(columns, column.name) || value !== (column.kind === "date" ? "feature" : "date")).map(([value, label]) =>
           h("option", { value, selected: roleOf(columns, column.name) === value, text: label })))),
         h("td", { class: "missing" }, missing(column, schema.seen)),
         h("td", { class: "values" }, values(column)),

@@ -114,7 +114,7 @@ def test_nested_and_binary_values_are_errors(tmp_path, values):
 
 
 def test_times(tmp_path):
-    texts = re.findall(r"`(2026-[^`]+)`", PAGE)
+    texts = re.findall(r"`(2026-[^`]+)`", PAGE.partition("\n## Times\n")[2])
     assert len(texts) == 5
     path = tmp_path / "data.csv"
     path.write_text("t\n" + "\n".join(texts) + "\n")

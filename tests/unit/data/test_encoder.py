@@ -184,5 +184,5 @@ def test_what_is_no_encoder_is_an_error(data):
 
 
 def test_an_unknown_kind_of_feature_is_an_error():
-    with pytest.raises(ValueError, match="kind 'date'"):
-        Encoder.from_json({"schema": 1, "features": [{"name": "a", "kind": "date"}], "target": {"name": "y"}})
+    with pytest.raises(ValueError, match="kind 'time'"):
+        Encoder.from_json({"schema": 1, "features": [{"name": "a", "kind": "time"}], "target": {"name": "y"}})

@@ -91,8 +91,10 @@ def test_each_kind_of_column() -> None:
     assert (found.guess.column.name, found.task) == ("price", "regression")
     assert found.document["columns"] == {
         "target": "price",
-        "features": ["size", "doors", "colour", "member"],
+        "features": ["size", "doors", "colour", "bought", "when", "member"],
         "categorical": ["colour", "member"],
+        "dates": ["bought", "when"],
+        "date_order": "day-first",
     }
 
 

@@ -51,7 +51,7 @@ def test_missing_and_additional_columns_are_no_error(baseline, tmp_path):
     found, columns = read(baseline, tmp_path, "other,size\n" + "x,1\n" * 5)
     assert found.rows == 5
     assert set(columns) == {"size"}
-    assert found.table().feature_names == ("size",)
+    assert found.table(["size"]).feature_names == ("size",)
 
 
 @pytest.mark.parametrize("header", ["a,b\n1,2\n", "kind\nyes\n"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, NumberFeature, Target
 from dmls_core.errors import DataError
 from dmls_core.web.services.predictions import check_columns, check_values
 from dmls_core.web.services.snippets import make_snippets
@@ -70,3 +70,18 @@ def test_values_outside_of_training_are_warnings_and_missing_ones_are_echoed():
     assert check_values({"age": 18, paid: 1, "plan": "é'"}, ENCODER, {"age": [18.0, 80.0]}) == ([], [])
     with pytest.raises(DataError, match="old"):
         check_values({"age": "old", paid: 1, "plan": "é'"}, ENCODER, {})
+
+
+def test_dates_outside_of_training_are_warnings():
+    encoder = Encoder((DateFeature("sold", "day-first"),), Target("y"))
+    ranges = {"sold": [19782.0, 19783.0]}
+    assert check_values({"sold": "1.3.2024"}, encoder, ranges) == ([], [])
+    warnings, _ = check_values({"sold": "2.3.2024"}, encoder, ranges)
+    expected = "2.3.2024 is after the dates of the training data, 2024-02-29 to 2024-03-01"
+    assert [found.message for found in warnings] == [expected]
+    _, imputed = check_values({"sold": None}, encoder, ranges)
+    assert [found.message for found in imputed] == ["missing, which the model handles itself"]
+    with pytest.raises(DataError, match="column 'sold': 'soon' is not a day-first date"):
+        check_values({"sold": "soon"}, encoder, ranges)
+    code = make_snippets("lab.shop", "h:1", "h:2", encoder, {"sold": ["1.3.2024"]})[0].code
+    assert '"datatype": "BYTES", "shape": [1, 1], "data": ["1.3.2024"]' in code
