@@ -15,6 +15,11 @@ const ROLES = [
   ["id", "ID"],
   ["time", "Time"],
 ];
+const ORDERS = [
+  ["year-first", "Year first: 2026-01-31"],
+  ["day-first", "Day first: 31.1.2026"],
+  ["month-first", "Month first: 1/31/2026"],
+];
 // Why the inferred spec leaves a column out.
 const REASONS = {
   id: "an ID: almost every row has its own value",
@@ -117,10 +122,34 @@ export function showColumns(state, changed) {
         h("td", { class: "values" }, values(column)),
       )),
   );
+  put(byId("date-order"), dateOrder(state, changed));
   const more = byId("columns-more");
   more.hidden = schema.columns.length <= MOST;
   more.textContent = `${schema.columns.length - MOST} more columns are in the spec.`;
   preview(schema);
+}
+
+/** Let the user correct the order of dates; a column whose dates cannot be read in it is ignored. */
+function dateOrder(state, changed) {
+  // A column of ISO dates is read in any order.
+  const dates = state.schema.columns.filter(({ orders }) => orders.length && orders.length < ORDERS.length);
+  if (!dates.length) return null;
+  const before = state.document.columns?.date_order ?? "year-first";
+  const choose = (order) => {
+    const { date_order: _, ...rest } = state.document.columns ?? {};
+    state.document.columns = order === "year-first" ? rest : { ...rest, date_order: order };
+    for (const { name, orders } of dates) {
+      if (roleOf(rest, name) === "date" && !orders.includes(order)) setRole(state, name, "out");
+      if (roleOf(rest, name) === "out" && orders.includes(order) && !orders.includes(before)) setRole(state, name, "date");
+    }
+    changed(true);
+  };
+  const unsure = dates.filter(({ orders }) => orders.length > 1).map(({ name }) => name);
+  return h("div", { class: "field" },
+    h("label", { for: "order-of-dates", text: "Order of dates" }),
+    h("select", { id: "order-of-dates", "aria-describedby": "order-hint", onchange: (event) => choose(event.target.value) },
+      ORDERS.map(([value, label]) => h("option", { value, selected: value === before, text: label }))),
+    h("span", { class: "hint", id: "order-hint", text: unsure.length ? `The dates of ${unsure.join(", ")} can be read in two orders: check it.` : "Found in the first rows." }));
 }
 
 /** If the target needs models of the other task, select the first of them. */
