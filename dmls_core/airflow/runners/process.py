@@ -104,11 +104,13 @@ class ProcessRunner(Runner):
     operator_class = ProcessTrainerOperator
 
     def check(self) -> list[str]:
-        """Check that the trainer's Python can import the trainer."""
+        """Check that the trainer's Python has the trainer's packages."""
         python = self.settings.trainer_python or sys.executable
+        # An import of scikit-learn takes seconds of CPU time.
+        code = "import dmls_core, optuna, importlib.metadata as m; m.version('scikit-learn')"
         try:
             done = subprocess.run(
-                [python, "-c", "import dmls_core, optuna, sklearn"],
+                [python, "-c", code],
                 capture_output=True,
                 text=True,
                 timeout=60,

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmls_core.airflow.runners.process import ProcessRunner
+from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.testing.runners import RunnerSuite
 
 
 class TestProcessRunner(RunnerSuite):
     name = "process"
+
+
+@pytest.mark.parametrize(("options", "lacking"), [("", ""), ("-S", "cannot import the trainer")])
+def test_its_check_finds_what_the_trainer_s_python_lacks(tmp_path: Path, options: str, lacking: str):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -P {options} "$@"\n')
+    python.chmod(0o755)
+    runner = ProcessRunner(AirflowSettings(root=str(tmp_path), runner="process", trainer_python=str(python)))
+    found = "".join(runner.check())
+    assert found.startswith(f"{python} {lacking}") if lacking else found == ""
