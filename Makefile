@@ -33,6 +33,7 @@ $(VENV)/.made: requirements/dev.txt pyproject.toml | $(UV)
 	@echo "installing the locked packages into $(VENV)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q dmls_core
 	@touch $@
 	@echo "done: $(BIN)/dmls --help"
 
