@@ -60,6 +60,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -weights[groups[item]])
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Print each failure when it happens: a run that is stopped prints no summary."""
+    if terminal := config.pluginmanager.get_plugin("terminalreporter"):
+        config.pluginmanager.register(Failures(terminal))
+
+
+class Failures:
+    """What the process with the terminal prints of each failed test."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self.terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.terminal.ensure_newline()
+            self.terminal.section(f"{report.nodeid} ({report.when})", sep="-")
+            self.terminal.write_line(report.longreprtext)
+
+
 def plain(nodeid: str) -> str:
     """Return a node id without the group that pytest-xdist appends."""
     return nodeid.rpartition("@")[0] if nodeid.rfind("@") > nodeid.rfind("]") else nodeid
