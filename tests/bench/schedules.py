@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.bench.report import Row, run
 from tests.services.demo_platform import NO_ENGINE, dmls
 from tests.services.platform_client import PlatformClient
-from tests.support.platform_home import PlatformHome
+from tests.services.platform_home import PlatformHome
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1

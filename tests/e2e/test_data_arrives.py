@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e import data
 from tests.services.platform_client import PlatformClient
-from tests.support.platform_home import eventually
+from tests.services.platform_home import eventually
 from tests.support.webhook import Webhook, webhook
 
 TEAM, JOB = "clicks", "arrivals"

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
-from tests.support.platform_home import PlatformHome, eventually, platform_home
+from tests.services.platform_home import PlatformHome, eventually
 
 SERVICES = (
     "s3",
@@ -24,12 +23,6 @@ SERVICES = (
     "airflow-scheduler",
     "airflow-triggerer",
 )
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHome]:
-    with platform_home(tmp_path_factory.mktemp("kill") / ".dmls") as home:
-        yield home
 
 
 def healthy(home: PlatformHome) -> bool:

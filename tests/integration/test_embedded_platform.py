@@ -8,7 +8,6 @@ import socket
 import stat
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
 from dmls_core.devstack.supervisor import http_answers, http_text, wait_until
 from dmls_core.errors import PlatformError
-from tests.support.platform_home import PlatformHome, platform_home
+from tests.services.platform_home import PlatformHome
 
 SERVICES = {
     "s3",
@@ -37,12 +36,6 @@ SERVICES = {
     "airflow-triggerer",
     "airflow-dag-processor",
 }
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHome]:
-    with platform_home(tmp_path_factory.mktemp("platform") / ".dmls") as home:
-        yield home
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,14 @@
-"""An embedded platform for tests: started once, with what the tests ask of its processes."""
+"""One embedded platform for the tests that take it apart, with what they ask of its processes."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.processes import Marked, find_marked
@@ -42,10 +43,10 @@ class PlatformHome:
         return int((Path(self.identity["runtime"]) / "supervisord.pid").read_text())
 
 
-@contextmanager
-def platform_home(folder: Path) -> Iterator[PlatformHome]:
-    """Bring a platform up and, in the end, down."""
-    home = PlatformHome(folder)
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHome]:
+    """A platform that is brought up and, in the end, down; a test may leave its services stopped."""
+    home = PlatformHome(tmp_path_factory.mktemp("platform") / ".dmls")
     try:
         home.platform.up()
         yield home
