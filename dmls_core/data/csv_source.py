@@ -25,6 +25,9 @@ _SAMPLE = 10_000
 _WIDE_SAMPLE = 10_000_000
 """Cells from which the types of a wide table are inferred, but no fewer rows than ``_SAMPLE`` / 10."""
 
+_GROUP_BYTES = 16 << 20
+"""Size of a group of rows of a Parquet copy, as float32."""
+
 _MISSING = sorted(MISSING)
 
 _BLOCK = 1 << 20
@@ -100,6 +103,25 @@ class CsvSource(Source):
             raise DataError(self._structure)
         return found
 
+    def store(self, types: Mapping[str, pl.DataType], path: Path) -> tuple[pl.LazyFrame, int]:
+        """Copy columns to a Parquet file; see ``Source.store``."""
+        texts = {name: pl.String() if dtype == pl.Categorical else dtype for name, dtype in types.items()}
+        names = {f"c{at}": name for at, name in zip(self._positions(types), types, strict=True)}
+
+        def copy(scan: pl.LazyFrame) -> pl.DataFrame:
+            rows = max(_SAMPLE, _GROUP_BYTES // (4 * len(names)))
+            scan.sink_parquet(path, row_group_size=rows, compression="lz4")
+            counts = pl.len().alias("rows"), pl.col("last is null").any()
+            return pl.scan_parquet(path, glob=False).select(counts).collect(engine="streaming")
+
+        columns = [*map(pl.col, names), self._last.is_null().alias("last is null")]
+        rows, ragged = self._collect(texts, lambda _: columns, copy).row(0)
+        if not rows:
+            raise DataError(self._no_rows())
+        if ragged and self._structure:
+            raise DataError(self._structure)
+        return pl.scan_parquet(path, glob=False).select(list(names)).rename(names), rows
+
     @property
     def _last(self) -> pl.Expr:
         return pl.col(f"c{len(self._header.names) - 1}")
@@ -159,6 +181,7 @@ class CsvSource(Source):
         self,
         types: Mapping[str, pl.DataType],
         select: Callable[[Mapping[str, pl.DataType]], list[pl.Expr]],
+        finish: Callable[[pl.LazyFrame], pl.DataFrame] = lambda scan: scan.collect(engine="streaming"),
     ) -> pl.DataFrame:
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         schema |= {
@@ -171,13 +194,13 @@ class CsvSource(Source):
         for dtypes, missing in ((schema, None), (schema, _MISSING)):
             try:
                 scan = self._scan(schema=dtypes, null_values=missing)
-                return scan.select(select(dtypes)).collect(engine="streaming")
+                return finish(scan.select(select(dtypes)))
             except pl.exceptions.PolarsError:
                 continue
         if self._structure:  # reading all as text takes several times the memory
             raise DataError(self._structure)
         try:
-            return self._scan(schema=as_text).select(select(as_text)).collect(engine="streaming")
+            return finish(self._scan(schema=as_text).select(select(as_text)))
         except pl.exceptions.PolarsError as error:
             raise self._broken(error) from None
 

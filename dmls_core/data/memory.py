@@ -18,6 +18,10 @@ TRAINER = 190 << 20
 MATRICES = 2.5
 """Memory of loading a table, in sizes of its float32 matrix."""
 
+STORED, STORED_ROW = 128 << 20, 100
+"""Memory of a table that is read from disk: blocks of it, and for each row. XGBoost keeps gradients and
+predictions of the rows, a run their targets and places."""
+
 MIB = 1 << 20
 
 
@@ -30,8 +34,8 @@ class TableSize:
 
     @property
     def least_memory(self) -> int:
-        """Return the bytes that a trainer needs at least: libraries, and the matrix while it is loaded."""
-        return TRAINER + int(MATRICES * 4 * self.rows * self.features)
+        """Return the bytes that a trainer needs at least: libraries, and the matrix or parts of it."""
+        return TRAINER + min(int(MATRICES * 4 * self.rows * self.features), STORED + STORED_ROW * self.rows)
 
 
 def measure_table(paths: Sequence[Path], spec: Spec) -> TableSize:
@@ -53,8 +57,8 @@ def check_memory(size: TableSize, limit: int) -> None:
         return
     enough = -(-need // (256 * MIB)) * 256
     hint = f'raise [resources] memory to "{enough} MiB"'
-    share = (limit - TRAINER) / (need - TRAINER)
-    if share > 0:
+    share = (limit - TRAINER) / (MATRICES * 4 * size.rows * size.features)
+    if share > 0:  # of the table, which then fits in memory
         features, rows = max(1, int(share * size.features)), int(share * size.rows)
         hint += f", keep at most {features:,} of the [columns] features, or upload a sample of {rows:,} rows"
     raise DataError(

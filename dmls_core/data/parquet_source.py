@@ -82,6 +82,13 @@ class ParquetSource(Source):
             raise DataError(self._no_rows())
         return found
 
+    def store(self, types: Mapping[str, pl.DataType], _path: Path) -> tuple[pl.LazyFrame, int]:
+        """Return columns to read from the file itself; see ``Source.store``."""
+        if not (rows := self.count_rows()):
+            raise DataError(self._no_rows())
+        columns = [self._column(name, dtype).alias(name) for name, dtype in types.items()]
+        return pl.scan_parquet(self.path, glob=False).select(columns), rows
+
     def _collect(self, columns: Sequence[pl.Expr]) -> pl.DataFrame:
         with reading(self.path):
             return pl.scan_parquet(self.path, glob=False).select(columns).collect(engine="streaming")

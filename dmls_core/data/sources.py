@@ -70,6 +70,17 @@ class Source(ABC):
     def count_rows(self) -> int:
         """Return the number of rows without parsing them; line breaks within cells count as rows."""
 
+    @abstractmethod
+    def store(self, types: Mapping[str, pl.DataType], path: Path) -> tuple[pl.LazyFrame, int]:
+        """Return columns to read as often as needed, and the number of rows.
+
+        Text of a CSV file is ``String``. If reading it takes long, as for CSV, it is copied to ``path`` as
+        Parquet, a part of the file in memory at a time.
+
+        Raises:
+            DataError: as for ``read``.
+        """
+
     def read_with(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns as ``read`` does, those that are clean with ``reader``."""
         found = self._on_device(reader, types)
@@ -253,6 +264,17 @@ class DataFiles:
         found = pl.concat([source.aggregate(types, aggregates) for source in self.sources])
         self._check_rows(int(found["rows"].sum()))
         return found
+
+    def store(self, types: Mapping[str, pl.DataType], folder: Path) -> list[pl.LazyFrame]:
+        """Prepare columns that all files have to be read one by one; see ``Source.store``.
+
+        Raises:
+            DataError: a file is broken, or there are too many rows.
+        """
+        stored = [source.store(types, folder / f"{at}.parquet") for at, source in enumerate(self.sources)]
+        self.heights = tuple(height for _, height in stored)
+        self._check_rows(sum(self.heights))
+        return [scan for scan, _ in stored]
 
     def _check_rows(self, rows: int) -> None:
         if rows > (most := self._limits.rows):

@@ -57,8 +57,8 @@ class Table:
     """Features and target of all rows that have a target.
 
     Attributes:
-        matrix: float32, C-contiguous, shape (n_rows, n_columns): numbers, category codes and parts of dates;
-            NaN if a value is missing.
+        matrix: float32, shape (n_rows, n_columns): numbers, category codes and parts of dates; NaN if a value
+            is missing. It is C-contiguous, or a memory map in column-major order (see ``stored_table``).
         target: shape (n_rows,): class indices (int64) for a classifier, values (float64) for a regressor.
         labels: the classes as spelled in the data, in the order of their indices; None for a regressor.
         warnings: messages for the user.
@@ -270,8 +270,9 @@ def fit_encoder(
 def _medians(table: Table, rows: NDArray[np.integer]) -> dict[int, float]:
     """Return the (lower) median of each column of numbers, by position; 0 for a column without values."""
     medians = {}
-    for start in range(0, len(table.columns), _COLUMNS):
-        block = table.matrix[:, start : start + _COLUMNS][rows].T.copy()
+    step = 1 if table.matrix.flags.f_contiguous else _COLUMNS
+    for start in range(0, len(table.columns), step):
+        block = table.matrix[:, start : start + step][rows].T.copy()
         for position, values in enumerate(block, start):
             if table.columns[position].categories is None:
                 present = values[~np.isnan(values)]
@@ -289,7 +290,7 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
         ValueError: table and encoder have different features.
     """
     matrix: NDArray[np.float32] = table.matrix[rows]
-    _encode(encoder, table, matrix)
+    encode_matrix(encoder, table, matrix)
     return matrix
 
 
@@ -313,12 +314,16 @@ def encode_in_place(
         matrix[start : min(start + _BLOCK, count)] = table.matrix[train[start : start + _BLOCK]]
     matrix[count:] = held
     del held
-    _encode(encoder, table, matrix)
+    encode_matrix(encoder, table, matrix)
     return matrix[:count], matrix[count:]
 
 
-def _encode(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None:
-    """Replace the table's codes and missing values by the encoder's, in place."""
+def encode_matrix(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -> None:
+    """Replace the table's codes and missing values in ``matrix`` by the encoder's, in place.
+
+    Raises:
+        ValueError: table and encoder have different features.
+    """
     features = encoder.column_features
     if [feature.name for feature in features] != [column.name for column in table.columns]:
         raise ValueError("table and encoder have different features")

@@ -162,19 +162,14 @@ def read_table(
     """
     limits = limits or DataLimits.from_environment()
     files = DataFiles(paths, data_format, limits)
-    roles, column_types = _schema(files, columns, limits)
-    types = {name: _read_type(name, column_types[name], roles, task) for name in roles.used}
+    roles, column_types = read_schema(files, columns, limits)
+    types = {name: read_type(name, column_types[name], roles, task) for name in roles.used}
     frame = files.read(types, reader)
     issues: list[ColumnIssue] = []
     features: list[Feature] = []
     for name in roles.features:
-        if name in roles.dates:
-            parts = read_date(frame[name], roles.date_order, roles.used)
-            issues.append(parts) if isinstance(parts, ColumnIssue) else features.extend(parts)
-            continue
-        categorical = name in roles.categorical or column_types[name] == "category"
-        feature = _feature(frame[name], column_types[name], files, limits, categorical=categorical)
-        issues.append(feature) if isinstance(feature, ColumnIssue) else features.append(feature)
+        parts = convert_column(frame[name], column_types[name], roles, files, limits)
+        issues.append(parts) if isinstance(parts, ColumnIssue) else features.extend(parts)
     target = read_target(frame[roles.target], task, limits)
     if isinstance(target, ColumnIssue):
         issues.append(target)
@@ -218,7 +213,7 @@ def check_schema(paths: Sequence[Path], columns: Columns, *, data_format: str | 
     """Raise ``DataError`` for what the columns' names and types alone show; see ``read_table``."""
     limits = DataLimits.from_environment()
     files = DataFiles(paths, data_format, limits)
-    roles, column_types = _schema(files, columns, limits)
+    roles, column_types = read_schema(files, columns, limits)
     dates = [
         date_issue(name)
         for name in roles.features
@@ -228,9 +223,10 @@ def check_schema(paths: Sequence[Path], columns: Columns, *, data_format: str | 
         raise DataError(locate_issues(dates, files, limits.issues))
 
 
-def _schema(
+def read_schema(
     files: DataFiles, columns: Columns, limits: DataLimits
 ) -> tuple[ColumnRoles, dict[str, ColumnType]]:
+    """Return the roles and the types of the columns that are read; raise ``DataError`` as ``read_table``."""
     roles = _file_roles(files, columns)
     column_types = files.column_types(roles.used)
     if unusable := [
@@ -252,12 +248,24 @@ def _file_roles(files: DataFiles, columns: Columns) -> ColumnRoles:
     return roles
 
 
-def _read_type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task) -> pl.DataType:
+def read_type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task) -> pl.DataType:
+    """Return the type as which a column is read."""
     if column_type in ("time", "category", "text") or name in roles.categorical | roles.dates:
         return pl.Categorical()
     if name != roles.target:
         return pl.Float32()
     return pl.Categorical() if task == "classification" or column_type == "truth" else pl.Float64()
+
+
+def convert_column(
+    series: pl.Series, column_type: ColumnType, roles: ColumnRoles, files: DataFiles, limits: DataLimits
+) -> Sequence[Feature] | ColumnIssue:
+    """Convert a column of the files to a feature, or to the parts of a date."""
+    if series.name in roles.dates:
+        return read_date(series, roles.date_order, roles.used)
+    categorical = series.name in roles.categorical or column_type == "category"
+    feature = _feature(series, column_type, files, limits, categorical=categorical)
+    return feature if isinstance(feature, ColumnIssue) else [feature]
 
 
 def _feature(

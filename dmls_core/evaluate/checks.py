@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
+from dmls_core.stored_matrix import Matrix
 
 RARE_SHARE = 0.05
 
@@ -69,7 +70,7 @@ class Evidence:
     labels: Sequence[str] | None
     train: NDArray[np.float32]
     train_target: NDArray[Any]
-    test: NDArray[np.float32]
+    test: Matrix
     test_target: NDArray[Any]
     prediction: NDArray[Any]
     importances: NDArray[np.floating[Any]]
@@ -175,16 +176,16 @@ def _duplicates(evidence: Evidence) -> str:
     )
 
 
-def _hashes(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
+def _hashes(rows: Matrix) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each row without copying the matrix."""
     generator = np.random.default_rng(0)
     factors = generator.integers(1, 2**63, size=(rows.shape[1], 1), dtype=np.uint64) | np.uint64(1)
     found = np.zeros(len(rows), dtype=np.uint64)
-    bits = rows.view(np.uint32)
     for column in range(rows.shape[1]):
         found ^= found >> np.uint64(29)
         # Multiplication by an odd factor loses no bit.
-        found += (bits[:, column].astype(np.uint64) + np.uint64(1)) * factors[column]
+        bits = rows[:, column].view(np.uint32)
+        found += (bits.astype(np.uint64) + np.uint64(1)) * factors[column]
     return found
 
 

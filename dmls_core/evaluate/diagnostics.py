@@ -13,6 +13,7 @@ from dmls_core.evaluate.checks import Evidence, baseline_score, find_warnings
 from dmls_core.evaluate.comparison import score_interval
 from dmls_core.models.metrics import compute, metrics_of, scorer
 from dmls_core.spec.definitions import Task
+from dmls_core.stored_matrix import Matrix
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 """Quantiles of the residuals."""
@@ -259,7 +260,7 @@ def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics
 def permutation_importances(
     metric: str,
     direction: str,
-    features: NDArray[np.float32],
+    features: Matrix,
     truth: NDArray[Any],
     predict: Predict,
     columns: Sequence[int],

@@ -38,9 +38,9 @@ def bin_rows(
     return engine.bin(
         task.model,
         params,
-        task.features[train],
+        task.features.take(train, axis=0),
         task.target[train],
-        task.features[test],
+        task.features.take(test, axis=0),
         n_classes=task.n_classes,
         seed=task.seed,
         threads=task.threads,

@@ -141,12 +141,14 @@ def best_trial(task: SearchTask, trials: Sequence[Trial]) -> Trial | None:
     return best
 
 
-def make_folds(target: NDArray[Any], folds: int, *, n_classes: int, seed: int) -> tuple[Fold, ...]:
+def make_folds(
+    target: NDArray[Any], folds: int, *, n_classes: int, seed: int, most: int | None = None
+) -> tuple[Fold, ...]:
     """Assign rows to folds at random, stratified by class.
 
     ``target`` holds class codes from 0, or values if ``n_classes`` is 0. There are fewer folds, but at least
     two, if the smallest class has fewer rows. A class with a single row is in the training rows of every fold
-    and scored in none. The same seed gives the same folds.
+    and scored in none. The same seed gives the same folds. Of these, the first ``most`` are returned.
 
     Raises:
         DataError: there are fewer than two rows to score on.
@@ -169,5 +171,5 @@ def make_folds(target: NDArray[Any], folds: int, *, n_classes: int, seed: int) -
         start += len(rows)
     return tuple(
         Fold(train=np.flatnonzero(assigned != number), test=np.flatnonzero(assigned == number))
-        for number in range(count)
+        for number in range(count if most is None else min(count, most))
     )

@@ -28,6 +28,7 @@ from dmls_core.serving.forest_size import SIZE_FILE, forest_size
 from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.serving.repository_files import sha256
 from dmls_core.serving.tolerance import base_tolerance
+from dmls_core.stored_matrix import Matrix, predict_rows, row_blocks
 from dmls_core.training.prepare import GOLDEN_ROWS, Prepared
 
 SCHEMA = 1
@@ -53,7 +54,7 @@ class Exported:
 def export_model(
     engine: Engine,
     fitted: Fitted,
-    features: NDArray[np.float32],
+    features: Matrix,
     predicted: NDArray[Any],
     edges: NDArray[np.float32],
     folder: Path,
@@ -76,7 +77,7 @@ def export_model(
         tolerance = checkpoint.tolerance(loaded, features[:GOLDEN_ROWS])
     else:
         predict = fitted.export(folder)
-    served = np.asarray(predict(features), dtype=np.float32)
+    served = np.asarray(predict_rows(predict, features), dtype=np.float32)
     checkpoint.check_parity(predicted, served, tolerance)
     if not len(edges):
         return Exported(served, served[:0], tolerance)
@@ -156,7 +157,9 @@ def golden_predictions(
 
 def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
     """Return the range of each number and date in the training rows, if it has any; dates are in days."""
-    low, high = (reduce(data.train, axis=0).tolist() for reduce in (np.fmin.reduce, np.fmax.reduce))
+    bounds = [(np.fmin.reduce(block), np.fmax.reduce(block)) for block in row_blocks(data.train)]
+    low = np.fmin.reduce([low for low, _ in bounds]).tolist()
+    high = np.fmax.reduce([high for _, high in bounds]).tolist()
     found: dict[str, tuple[float, float]] = {}
     for position, feature in enumerate(data.encoder.column_features):
         if not isinstance(feature, CategoryFeature) and not math.isnan(low[position]):

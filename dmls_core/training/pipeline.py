@@ -25,10 +25,12 @@ from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.serving.card import write_card
 from dmls_core.spec import Spec
 from dmls_core.store import layout
+from dmls_core.stored_matrix import StoredMatrix, predict_rows
 from dmls_core.training.champion import compare_with_champion
 from dmls_core.training.compact import compact_model, describe_compaction
+from dmls_core.training.memory import describe_stored
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
-from dmls_core.training.prepare import Prepared, describe_search, prepare_models
+from dmls_core.training.prepare import Prepared, describe_search, prepare_models, sample_rows
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import Job
 from dmls_core.training.run_folder import RunFolder
@@ -57,6 +59,8 @@ def run_pipeline(
     spec = job.spec
     with progress.phase("load"):
         models = prepare_models(job)
+    if isinstance(models[0].data.test, StoredMatrix):
+        progress.note(describe_stored(spec))
     for warning in models[0].data.warnings:
         progress.warn(warning)
     with progress.phase("search"):
@@ -82,7 +86,7 @@ def run_pipeline(
     model_folder = job.out / layout.MODEL
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
-        own = fitted.predict(engine.place(data.test))
+        own = predict_rows(lambda rows: fitted.predict(engine.place(rows)), data.test)
         edges = data.encoder.transform(data.edges)
         exported = export_model(engine, fitted, data.test, own, edges, model_folder, threads=task.threads)
         served = exported.predictions
@@ -139,11 +143,17 @@ def compact_fitted(
 ) -> tuple[Fitted, dict[str, Any] | None]:
     """Return the smallest model that loses nothing measurable, and ``compact`` of ``result.json``."""
     metric, place = spec.search.metric, task.engine.place
-    whole = compute(metric, data.test_target, fitted.predict(place(data.test)))
+
+    def score(model: Fitted) -> float:
+        return compute(
+            metric, data.test_target, predict_rows(lambda rows: model.predict(place(rows)), data.test)
+        )
+
+    whole = score(fitted)
     smaller, found = compact_model(task, fitted, outcome.params, metric, data.test[:1])
     if found is not None:
         found["before"]["score"] = whole
-        found["after"]["score"] = compute(metric, data.test_target, smaller.predict(place(data.test)))
+        found["after"]["score"] = score(smaller)
     return smaller, found
 
 
@@ -155,14 +165,15 @@ def examine_model(
     ``served`` holds the predictions of the written files for the held-out rows. The function adds
     ``holdout.interval``, ``permutation`` and ``warnings`` to ``result``.
     """
+    train, train_target = sample_rows(data)
     evidence = Evidence(
         task=spec.task,
         metric=spec.search.metric,
         direction=task.direction,
         features=data.encoder.column_names,
         labels=data.labels,
-        train=data.train,
-        train_target=data.train_target,
+        train=train,
+        train_target=train_target,
         test=data.test,
         test_target=data.test_target,
         prediction=served,
@@ -252,7 +263,7 @@ def describe_run(
 def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
     """Return ``data`` of ``result.json``, by which later challengers identify new rows."""
     return {
-        "rows": len(data.train) + len(data.test),
+        "rows": len(data.train) + len(data.test) + data.left_out,
         "train_rows": len(data.train),
         "holdout_rows": len(data.test),
         "hash": content_hash([file.path for file in job.files]),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core.data.conversion import convert
+from dmls_core.data.memory import STORED_ROW
 from dmls_core.hardware import available_cpus, parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
@@ -26,6 +27,7 @@ from dmls_core.search.task import Space
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
 from dmls_core.spec.spec import ModelSearch
+from dmls_core.training.memory import MATRICES, describe_stored, exceeds_memory
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import choose_engine, missing_for_gpu
 
@@ -119,9 +121,6 @@ def _middle(wanted: Hyperparameter) -> Scalar:
     return round(middle) if wanted.integer else middle
 
 
-MATRICES = 3.1
-"""Maximum memory of loading and searching, in sizes of the matrix (``tests/bench/scaling.py``, XGBoost)."""
-
 BESIDE = 170 << 20
 """Memory of the validation's process, and of the libraries that only a trainer loads
 (``tests/bench/plan_memory.py``)."""
@@ -195,23 +194,27 @@ def plan_run(spec: Spec, paths: Sequence[Path]) -> RunPlan:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         found = [convert(path, spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
-        data = prepare(spec, CATALOGUE[spec.models[0].name], found)
+        stored = Path(folder) / "stored" if exceeds_memory(spec, found) else None
+        data = prepare(spec, CATALOGUE[spec.models[0].name], found, folder=stored)
     load = time.monotonic() - begun
     models = tuple(_plan_model(spec, search, data) for search in spec.models)
-    matrix = data.train.nbytes + data.test.nbytes
-    memory = _own_bytes() + BESIDE + int((MATRICES - 1) * matrix) + 2 * max(m.model_bytes for m in models)
+    rows, features = len(data.train) + len(data.test) + data.left_out, data.train.shape[1]
+    matrix = 4 * rows * features
+    added = STORED_ROW * rows if stored else int((MATRICES - 1) * matrix)
+    memory = _own_bytes() + BESIDE + added + 2 * max(m.model_bytes for m in models)
+    warnings = [describe_stored(spec)] if stored else []
     search = sum(model.search_seconds for model in models) / len(models)
     spent = search if spec.search.timeout is None else min(search, spec.search.timeout)
     return RunPlan(
-        rows=len(data.train) + len(data.test),
-        features=data.train.shape[1],
+        rows=rows,
+        features=features,
         trials=spec.n_trials,
         matrix_bytes=matrix,
         memory_bytes=memory,
         load_seconds=load,
         seconds=load + spent + max(model.fit_seconds for model in models),
         models=models,
-        warnings=(*data.warnings, *_warnings(spec, memory, search)),
+        warnings=(*warnings, *data.warnings, *_warnings(spec, memory, search)),
     )
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dmls_core.data.conversion import original_lines
 from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.data.memory import check_memory, measure_table
-from dmls_core.data.table import encode_in_place, fit_encoder, split_holdout
+from dmls_core.data.stored_table import store_table
+from dmls_core.data.table import encode_in_place, encode_matrix, fit_encoder, split_holdout
 from dmls_core.data.table_reader import read_table
 from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus, memory_limit
@@ -24,7 +25,9 @@ from dmls_core.monitoring.profile import Profile, profile_table
 from dmls_core.search.strategies import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
+from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix
 from dmls_core.training.champion import Champion, ChampionPredictions, fetch_champion
+from dmls_core.training.memory import data_memory, exceeds_memory
 from dmls_core.training.request import Job
 
 GOLDEN_ROWS = 100
@@ -39,7 +42,7 @@ EDGE_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Encoded data.
+    """Encoded data; matrices of data larger than memory are in a file.
 
     Attributes:
         train: (n_train, n_features) float32.
@@ -51,12 +54,13 @@ class Prepared:
         labels: the classes; ``None`` for a regression.
         profile: of all rows, for drift detection.
         champion: the champion's predictions of the held-out rows, if there is one.
+        left_out: training rows that are not in ``train``, since they do not fit in memory.
     """
 
     encoder: Encoder
-    train: NDArray[np.float32]
+    train: Matrix
     train_target: NDArray[Any]
-    test: NDArray[np.float32]
+    test: Matrix
     test_target: NDArray[Any]
     golden: dict[str, list[Any]]
     edges: dict[str, list[Any]]
@@ -64,6 +68,7 @@ class Prepared:
     warnings: tuple[str, ...]
     profile: Profile
     champion: ChampionPredictions | None = None
+    left_out: int = 0
 
     @property
     def n_classes(self) -> int:
@@ -85,16 +90,22 @@ def prepare(
     paths: Sequence[Path],
     engine: str = "cpu",
     champion: Champion | None = None,
+    folder: Path | None = None,
 ) -> Prepared:
     """Read, split and encode the data; the result is the same with any engine's reader.
 
+    With ``folder``, which must not exist, the data is larger than memory, and its matrix is a file there.
     ``champion`` predicts the held-out rows before they are encoded. Raise ``DataError`` if the data does not
     fit the spec, or there is too little of it.
     """
     fitter = engine_class(engine, model.name)
-    reader = fitter.reader()
     with original_lines(paths[0].name, spec.data):
-        table = read_table(paths, spec.columns, spec.task, data_format=spec.data.format, reader=reader)
+        if folder:
+            table = store_table(paths, spec.columns, spec.task, folder, data_format=spec.data.format)
+        else:
+            table = read_table(
+                paths, spec.columns, spec.task, data_format=spec.data.format, reader=fitter.reader()
+            )
         train, test = split_holdout(
             table.target,
             holdout=spec.evaluation.holdout,
@@ -115,9 +126,29 @@ def prepare(
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
     kept = max(1, min(GOLDEN_ROWS, GOLDEN_VALUES // len(table.columns)))
     golden, profile = table.raw(test[:kept]), profile_table(table)
-    answers = champion.ask(table, test) if champion else None
+    # Of a matrix in a file, the champion predicts as many rows as a block has: they are in random order.
+    asked = test[: _block_rows(len(table.columns))] if folder else test
+    answers = champion.ask(table, asked) if champion else None
+    warnings = [*table.warnings, unlucky] if unlucky else [*table.warnings]
+    fitted: Matrix
+    held_out: Matrix
+    left_out = 0
     # Last, since it uses the table's memory: two matrices of this size are more than one.
-    fitted, held_out = encode_in_place(encoder, table, train, test)
+    if not folder:
+        fitted, held_out = encode_in_place(encoder, table, train, test)
+    else:
+        encode_matrix(encoder, table, table.matrix)
+        fitted, held_out = StoredMatrix(table.matrix, train), StoredMatrix(table.matrix, test)
+        if not fitter.external_memory:
+            most = max(1, data_memory(spec) // (4 * len(table.columns)))
+            left_out, train = max(0, len(train) - most), _draw(train, most, spec.search.seed)
+            fitted = table.matrix[train]
+    if left_out:
+        warnings.append(
+            f"{model.name} is fitted on {len(train):,} of {len(train) + left_out:,} training rows, drawn at "
+            "random: more do not fit in memory. Raise [resources] memory, or choose an XGBoost model, which "
+            "reads all rows from disk."
+        )
     return Prepared(
         encoder=encoder,
         train=fitted,
@@ -127,10 +158,30 @@ def prepare(
         golden=golden,
         edges=edge_rows(encoder, golden),
         labels=table.labels,
-        warnings=(*table.warnings, unlucky) if unlucky else table.warnings,
+        warnings=tuple(warnings),
         profile=profile,
         champion=answers,
+        left_out=left_out,
     )
+
+
+def sample_rows(data: Prepared) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    """Return training rows in memory and their targets: all, or a random block if they are in a file."""
+    if not isinstance(data.train, StoredMatrix):
+        return data.train, data.train_target
+    rows = _draw(np.arange(len(data.train)), _block_rows(data.train.shape[1]), 0)
+    return data.train[rows], data.train_target[rows]
+
+
+def _block_rows(columns: int) -> int:
+    return max(1, BLOCK_BYTES // (4 * columns))
+
+
+def _draw(rows: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+    """Return at most ``most`` of the ascending ``rows``, drawn at random, ascending."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
 def edge_rows(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -200,15 +251,17 @@ def prepare_models(job: Job) -> list[PreparedModel]:
     paths = [file.path for file in job.files]
     if limit := memory_limit():
         check_memory(measure_table(paths, spec), limit)
-    prepared: dict[tuple[bool, bool], Prepared] = {}
-    tasks: dict[tuple[tuple[bool, bool], str], SearchTask] = {}
+    stored = job.out.parent / "stored" if exceeds_memory(spec, paths) else None
+    prepared: dict[tuple[bool, ...], Prepared] = {}
+    tasks: dict[tuple[tuple[bool, ...], str], SearchTask] = {}
     models: list[PreparedModel] = []
     for requested in job.models:
         model = requested.model
         engine = load_engine(requested.engine, model.name)
-        kind = model.missing_values, engine.native_categories
+        kind = model.missing_values, engine.native_categories, engine.external_memory and stored is not None
         if kind not in prepared:
-            prepared[kind] = prepare(spec, model, paths, requested.engine, champion)
+            folder = stored / str(len(prepared)) if stored else None
+            prepared[kind] = prepare(spec, model, paths, requested.engine, champion, folder)
         data = prepared[kind]
         engine.categories = data.categories
         shared = tasks.get((kind, requested.engine))
@@ -229,16 +282,24 @@ def describe_search(models: Sequence[PreparedModel]) -> str:
 
 
 def make_task(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared) -> SearchTask:
-    """Put the training rows on the engine's device and assign them to folds."""
+    """Put the training rows on the engine's device and assign them to folds.
+
+    Rows in a file have a single fold: each fold costs as much as a fit, and so many rows need no more.
+    """
+    stored = isinstance(data.train, StoredMatrix)
     return SearchTask(
         model=model,
         engine=engine,
-        features=engine.place(data.train),
+        features=data.train if isinstance(data.train, StoredMatrix) else engine.place(data.train),
         target=engine.place(data.train_target),
         truth=data.train_target,
         n_classes=data.n_classes,
         folds=make_folds(
-            data.train_target, spec.search.folds, n_classes=data.n_classes, seed=spec.search.seed
+            data.train_target,
+            spec.search.folds,
+            n_classes=data.n_classes,
+            seed=spec.search.seed,
+            most=1 if stored else None,
         ),
         score=scorer(spec.search.metric),
         direction=METRICS[spec.search.metric].direction,

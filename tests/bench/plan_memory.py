@@ -61,7 +61,7 @@ def _one(folder: Path, rows: int, columns: int, suffix: str, model: str, task: s
     spec.write_text(SPEC.format(model=model, task=task, trials=trials))
     plan = json.loads(_output(DMLS, "plan", "--json", str(spec), str(data)))
     with control_group() as group:
-        peak = _peak([DMLS, "train", str(spec), str(data), "--out", str(out)], group)
+        peak = peak_memory([DMLS, "train", str(spec), str(data), "--out", str(out)], group)
     planned = plan["memory_bytes"] / 2**20
     return {
         "rows": rows,
@@ -96,7 +96,7 @@ def control_group() -> Iterator[Path]:
         group.rmdir()
 
 
-def _peak(command: list[str], group: Path) -> int:
+def peak_memory(command: list[str], group: Path) -> int:
     """Run a command in a control group; return the most anonymous memory of its processes, in bytes."""
     peak = 0
     inside = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *command]

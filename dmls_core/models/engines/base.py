@@ -118,6 +118,8 @@ class Engine(ABC):
         arguments: hyperparameter -> the library's form of it, where that differs from the spec's.
         native_categories: whether the library splits on sets of categories. Unknown and missing categories
             then have codes of their own, and DMLS sets ``categories``.
+        external_memory: whether ``features`` may be a ``StoredMatrix``, which is larger than memory. Other
+            engines get as many of its rows as fit in memory.
         export_format: format of the exported model. Triton's FIL backend serves ``treelite`` only.
         target_scale: smallest and largest standard deviation of a regression's target at which the unit of
             the target does not change the trees. A run warns of a target outside of these.
@@ -130,6 +132,7 @@ class Engine(ABC):
     libraries: ClassVar[tuple[str, ...]]
     arguments: ClassVar[Mapping[str, Argument]] = {}
     native_categories: ClassVar[bool] = False
+    external_memory: ClassVar[bool] = False
     export_format: ClassVar[str] = TREELITE
     # scikit-learn splits no node whose variance is below 2e-16.
     target_scale: ClassVar[tuple[float, float]] = (1e-7, 1e28)

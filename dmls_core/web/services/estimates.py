@@ -49,7 +49,7 @@ def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
         UserError: the spec or the data is wrong.
         DataError: the file is large and cannot be read in part.
     """
-    from dmls_core.training.plan import MATRICES
+    from dmls_core.training.memory import MATRICES
 
     suffix = Path(file).suffix.lower()
     if len(content) < size:

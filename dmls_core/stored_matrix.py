@@ -1,0 +1,101 @@
+"""A matrix in a file, for data larger than memory, read by blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK_BYTES = 32 << 20
+"""Size of a block of rows in memory."""
+
+
+class StoredMatrix:
+    """Some rows of a float32 matrix in a file, in the order of ``rows``.
+
+    The file holds one column after the other. Indexing copies the chosen values to memory, as it does for an
+    array with an index array: ``matrix[5]``, ``matrix[:100]``, ``matrix[indices]`` and ``matrix[:, 3]``.
+    """
+
+    def __init__(self, file: NDArray[np.float32], rows: NDArray[np.integer]) -> None:
+        """Take ``rows`` of ``file``: a memory map in column-major order, (n_file_rows, n_columns)."""
+        if not isinstance(file, np.memmap) or file.filename is None:
+            raise TypeError("not a memory map of a file")
+        self.path = str(file.filename)
+        self._file: NDArray[np.float32] = file
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the numbers of rows and columns."""
+        return len(self._rows), self._file.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Return the number of values."""
+        rows, columns = self.shape
+        return rows * columns
+
+    @property
+    def ascending(self) -> bool:
+        """Return whether the rows are in the order of the file."""
+        return bool((np.diff(self._rows) > 0).all())
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 - as an array's
+        """Return values in memory; see the class."""
+        rows, columns = key if isinstance(key, tuple) else (key, slice(None))
+        return np.ascontiguousarray(self._file[:, columns][self._rows[rows]])
+
+    def take(self, rows: NDArray[np.integer], axis: int = 0) -> StoredMatrix:
+        """Return some of the rows; unlike an array's ``take``, without reading them."""
+        if axis != 0:
+            raise ValueError("only rows can be taken")
+        return StoredMatrix(self._file, self._rows[rows])
+
+    def blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float32]]]:
+        """Read the rows once, in the order of the file; yield their positions and values, (n, n_columns)."""
+        order = np.argsort(self._rows, kind="stable")
+        step = max(1, BLOCK_BYTES // (4 * self._file.shape[1]))
+        first = 0
+        for start in range(0, len(self._file), step):
+            positions = order[first : first + step]
+            wanted = self._rows[positions]
+            wanted = wanted[: np.searchsorted(wanted, start + step)]
+            if len(wanted):
+                first += len(wanted)
+                # Copied as a whole: rows of a column-major file are far apart.
+                block = np.ascontiguousarray(self._file[start : start + step])
+                yield positions[: len(wanted)], block[wanted - start]
+
+
+Matrix = NDArray[np.float32] | StoredMatrix
+"""A matrix in memory or in a file."""
+
+
+def row_blocks(matrix: Matrix) -> Iterator[NDArray[np.float32]]:
+    """Yield the rows in blocks that fit in memory; a matrix in memory is one block."""
+    if isinstance(matrix, StoredMatrix):
+        yield from (block for _, block in matrix.blocks())
+    else:
+        yield matrix
+
+
+def predict_rows(predict: Callable[[NDArray[np.float32]], NDArray[Any]], matrix: Matrix) -> NDArray[Any]:
+    """Return the predictions of all rows; those of a file are predicted block by block."""
+    if not isinstance(matrix, StoredMatrix):
+        return predict(matrix)
+    found: NDArray[Any] | None = None
+    for positions, block in matrix.blocks():
+        part = predict(block)
+        if found is None:
+            found = np.empty((len(matrix), *part.shape[1:]), part.dtype)
+        found[positions] = part
+    if found is None:
+        raise ValueError("there are no rows to predict")
+    return found

@@ -1,0 +1,89 @@
+"""Training from disk within a memory limit, compared with training in memory without one.
+
+Run it as root with ``python tests/bench/larger_than_memory.py``: each training runs in a control group, the
+one from disk with ``--limit`` MB. ``peak MB`` is the most memory that no file backs. ``interval`` is the 95 %
+interval of the score. Larger sizes, such as ``--rows 12000000`` for a CSV of 9 GB, need memory to write the
+data (8 bytes for each value), and disk for three times the CSV.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.bench.plan_memory import DMLS, control_group, peak_memory
+from tests.bench.report import Row, run
+from tests.bench.scaling import write_data
+
+SPEC = """model = "{model}"
+n_trials = {trials}
+[columns]
+target = "y"
+[n_estimators]
+value = 50
+[max_depth]
+min = 4
+max = 6
+[learning_rate]
+value = 0.1
+"""
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """Train in memory and from disk on the same file."""
+    with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
+        data, spec = Path(folder) / f"data.{arguments.format}", Path(folder) / "spec.toml"
+        write_data(data, arguments.rows, arguments.columns)
+        spec.write_text(SPEC.format(model=arguments.model, trials=arguments.trials))
+        limits = (arguments.limit,) if arguments.only_disk else (None, arguments.limit)
+        return [_trained(Path(folder), spec, data, limit) for limit in limits]
+
+
+def _trained(folder: Path, spec: Path, data: Path, limit: int | None) -> Row:
+    out = folder / f"out-{limit}"
+    with control_group() as group:
+        if limit:
+            name = "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
+            (group / name).write_text(str(limit << 20))
+        begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        peak = peak_memory([DMLS, "train", str(spec), str(data), "--out", str(out)], group)
+        used, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begun
+    result = json.loads((out / "result.json").read_text())
+    low, high = result["holdout"]["interval"]
+    row: Row = {
+        "limit MB": limit or "none",
+        "file MB": data.stat().st_size / 2**20,
+        "trained rows": result["data"]["train_rows"],
+        "folds": result["folds"],
+        "load s": result["seconds"]["load"],
+        "search s": result["seconds"]["search"],
+        "refit s": result["seconds"]["refit"],
+        "wall s": wall,
+        "CPU s": used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
+        "peak MB": peak / 2**20,
+        "score": result["score"],
+        "interval": f"{low:.4f} to {high:.4f}",
+    }
+    print(json.dumps(row), file=sys.stderr, flush=True)
+    return row
+
+
+if __name__ == "__main__":
+    run(
+        __doc__,
+        measure,
+        ("--rows", 300_000, "rows"),
+        ("--columns", 100, "columns of numbers"),
+        ("--model", "xgboost-classifier", "a classifier"),
+        ("--trials", 2, "trials of the search"),
+        ("--format", "csv", "csv or parquet"),
+        ("--limit", 700, "memory limit of the run from disk, in MB"),
+        ("--only-disk", 0, "1: without the run in memory"),
+    )
