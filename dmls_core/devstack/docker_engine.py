@@ -39,7 +39,7 @@ def remove_containers(platform_id: str) -> None:
         for container in client.containers.list(
             all=True, filters={"label": f"{PLATFORM_LABEL}={platform_id}"}
         ):
-            container.remove(force=True)
+            container.remove(v=True, force=True)
 
     _ask(remove)
 

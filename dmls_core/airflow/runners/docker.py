@@ -22,7 +22,7 @@ from airflow.providers.docker.operators.docker import DockerOperator
 from airflow.sdk import Context
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import DeviceRequest
+from docker.types import DeviceRequest, Mount
 
 from dmls_core.airflow.runners import IsActive, Runner, TrainerExit, TrainerOperator
 from dmls_core.airflow.runners.trainer import ROOT_LABEL, Trainer, check_reachable
@@ -47,8 +47,9 @@ SAME_TRAINER = (ROOT_LABEL, "dmls.dag", "dmls.run_key", "dmls.worker")
 class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[misc]
     """Run ``dmls train`` in a container without any privilege.
 
-    No new privileges, all capabilities dropped, a read-only root with a ``tmpfs`` at ``/tmp``, a non-root
-    user, limits of memory, CPUs and processes, an init, and labels that name DAG, run, task and try.
+    No new privileges, all capabilities dropped, a read-only root, a volume at ``/tmp`` that is removed with
+    the container, a non-root user, limits of memory, CPUs and processes, an init, and labels that name DAG,
+    run, task and try. The volume is on disk: files in it do not count as memory, as those of a ``tmpfs`` do.
     """
 
     template_fields = ()
@@ -99,11 +100,11 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
     def _harden(self, memory: int, cpus: float) -> None:
         """Add host configuration that ``DockerOperator`` has no argument for."""
         self.mem_limit = memory
+        self.mounts = [Mount(target="/tmp", source=None, type="volume")]  # noqa: S108 - inside the container
         options: dict[str, Any] = {
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges:true"],
             "read_only": True,
-            "tmpfs": {"/tmp": f"rw,nosuid,nodev,size={memory}"},  # noqa: S108 - inside the container
             "pids_limit": MAX_PIDS,
             "memswap_limit": memory,
             "init": True,
@@ -168,7 +169,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
 
     def _remove(self, container: str) -> None:
         try:
-            self.cli.remove_container(container, force=True)
+            self.cli.remove_container(container, v=True, force=True)
         except NotFound:
             return
         except APIError as error:
@@ -202,7 +203,7 @@ class DockerRunner(Runner):
                 if young or is_active(labels["dmls.dag"], labels["dmls.run"]):
                     continue
                 with suppress(NotFound):
-                    engine.remove_container(found["Id"], force=True)
+                    engine.remove_container(found["Id"], v=True, force=True)
                 removed.append(found["Id"][:12])
         return removed
 

@@ -44,7 +44,8 @@ class FakeEngine:
             if filters == {"label": f"{PLATFORM_LABEL}={platform}"}
         ]
 
-    def remove(self, name: str, *, force: bool) -> None:
+    def remove(self, name: str, *, v: bool, force: bool) -> None:
+        assert v
         assert force
         del self.left[name]
 
