@@ -23,6 +23,7 @@ Paths are relative to `/dmls/api/v1` on Airflow's API server. The API page of DM
 reference; the OpenAPI document is at `/dmls/api/v1/openapi.json`.
 
 - **Authentication**: as in Airflow, send a token of `POST /auth/token` as `Authorization: Bearer ...`.
+  `POST /predictions/...` also accepts an [API key](../how-to/call-a-model.md#api-keys).
 - **Access**: access to a job is access to its DAG `dmls.<team>.<name>`; see
   [who may do what](../how-to/use-the-page.md#who-may-do-what).
 - **Errors**: problem details (RFC 9457, `application/problem+json`) with `type`, `title`, `status`, `detail`,

@@ -9,11 +9,18 @@ from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser as User
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep as CurrentUser
+from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
+from fastapi import Request
 
 __all__ = ["CurrentUser", "DagAccessEntity", "ResourceMethod", "User"]
 """Of Airflow, for those who call this module."""
+
+
+async def current_user(request: Request) -> User:
+    """Return the user of a request as ``CurrentUser`` does, for a route that accepts API keys, too."""
+    return await get_user(request, None, await bearer_scheme(request))
 
 
 def is_authorized(
@@ -26,8 +33,8 @@ def is_authorized(
     )
 
 
-def readable_dags(user: User, dag_ids: set[str]) -> set[str]:
-    """Return the DAGs that ``user`` may see, in one call for each of Airflow's teams."""
+def authorized_dags(user: User, dag_ids: set[str], method: ResourceMethod = "GET") -> set[str]:
+    """Return the DAGs on which ``user`` may do ``method``, in one call for each of Airflow's teams."""
     by_team: dict[str | None, set[str]] = {None: dag_ids}
     if conf.getboolean("core", "multi_team"):
         teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
@@ -38,7 +45,9 @@ def readable_dags(user: User, dag_ids: set[str]) -> set[str]:
     return {
         dag_id
         for team, members in by_team.items()
-        for dag_id in manager.filter_authorized_dag_ids(dag_ids=members, user=user, team_name=team)
+        for dag_id in manager.filter_authorized_dag_ids(
+            dag_ids=members, user=user, method=method, team_name=team
+        )
     }
 
 

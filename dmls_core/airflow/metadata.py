@@ -82,6 +82,12 @@ def dag_states(session: Session) -> dict[str, DagState]:
     return {dag_id: DagState(paused, next_run) for dag_id, paused, next_run in rows}
 
 
+def team_dags(session: Session, team: str) -> set[str]:
+    """Return the IDs of the DAGs of a team's jobs."""
+    of_team = DagModel.dag_id.startswith(f"{DAG_PREFIX}{team}.", autoescape=True)
+    return set(session.scalars(select(DagModel.dag_id).where(of_team)))
+
+
 def dag_runs(session: Session, dag_id: str, *, limit: int, run_id: str = "") -> list[DagRun]:
     """Return the latest runs of a DAG, newest first; only ``run_id`` if it is given."""
     query = select(DagRun).where(DagRun.dag_id == dag_id)

@@ -14,6 +14,7 @@ import typer
 
 from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
+from dmls_core.cli.key_commands import keys
 from dmls_core.cli.model_commands import canary, deploy, drift, export, predict, rollback, score, undeploy
 from dmls_core.cli.platform_commands import demo, doctor, down, env, up
 from dmls_core.cli.spec_commands import init, plan, schema, train, validate
@@ -46,6 +47,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 for panel, commands in PANELS.items():
     for name, function in commands.items():
         app.command(name, rich_help_panel=panel)(function)
+app.add_typer(keys, rich_help_panel="Models")
 
 
 def show_version(wanted: bool) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.errors import PlatformError
+from dmls_core.errors import PlatformError, UserError
 
 if TYPE_CHECKING:
     import httpx
 
 SECONDS = 20.0
 NOT_FOUND = 404
+PROBLEM = "application/problem+json"
 
 
 def http_client(url: str, seconds: float, **options: Any) -> httpx.Client:  # noqa: ANN401 - those of httpx
@@ -29,6 +30,7 @@ class AirflowClient:
 
     Raises:
         PlatformError: Airflow does not respond, or refuses the user.
+        UserError: the REST API of DMLS refuses the request, and says why.
     """
 
     def __init__(self, url: str, username: str, password: str) -> None:
@@ -38,7 +40,7 @@ class AirflowClient:
         self._headers["Authorization"] = f"Bearer {answer['access_token']}"
 
     def call(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON of the response, ``None`` if it is empty; raise ``PlatformError`` for errors."""
+        """Return the JSON of the response, ``None`` if it is empty; raise for errors."""
         return self._content(method, path, self._send(method, path, body))
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -56,6 +58,8 @@ class AirflowClient:
             raise PlatformError(f"Airflow does not answer at {self.url}: {error}") from error
 
     def _content(self, method: str, path: str, response: httpx.Response) -> Any:  # noqa: ANN401 - JSON
+        if response.is_client_error and response.headers.get("content-type") == PROBLEM:
+            raise UserError(response.json()["detail"])
         if not response.is_success:
             raise PlatformError(f"Airflow: {method} {path}: {response.status_code} {response.text[:500]}")
         return response.json() if response.content else None

@@ -9,7 +9,7 @@ from dmls_core.web import pages
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.error_handlers import add_handlers
 from dmls_core.web.middleware import PROBLEM_RESPONSE, BodyLimit, SameOrigin, SecurityHeaders
-from dmls_core.web.routers import commands, jobs, platform, predictions, submissions
+from dmls_core.web.routers import commands, jobs, keys, platform, predictions, submissions
 
 API = "/api/v1"
 
@@ -19,6 +19,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     jobs.reports_router,
     commands.router,
     predictions.router,
+    predictions.rows_router,
+    keys.router,
     submissions.router,
     platform.router,
 )
@@ -26,6 +28,9 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 PAGES: tuple[APIRouter, ...] = (pages.router, pages.job_router)
 """Routers of the pages. Add a new page here."""
+
+WITHOUT_LOGIN = (predictions.rows_router,)
+"""Routers that check access themselves, because they accept API keys, too."""
 
 DESCRIPTION = """\
 REST API of the DMLS page in Airflow. Sign in as for Airflow's own API: send a token of `POST /auth/token` as
@@ -35,7 +40,7 @@ REST API of the DMLS page in Airflow. Sign in as for Airflow's own API: send a t
 
 
 def create_app() -> FastAPI:
-    """Return the app that the plugin mounts; every route requires Airflow's login, static files included."""
+    """Return the app that the plugin mounts; every route requires a login, static files included."""
     app = FastAPI(
         title="DMLS",
         version=__version__,
@@ -43,12 +48,13 @@ def create_app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(signed_in)],
     )
+    login = [Depends(signed_in)]
     for router in ROUTERS:
-        app.include_router(router, prefix=API, responses={"default": PROBLEM_RESPONSE})
+        checks = [] if router in WITHOUT_LOGIN else login
+        app.include_router(router, prefix=API, dependencies=checks, responses={"default": PROBLEM_RESPONSE})
     for router in PAGES:
-        app.include_router(router, include_in_schema=False)
+        app.include_router(router, dependencies=login, include_in_schema=False)
     add_handlers(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SameOrigin)

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 from fastapi import Depends, HTTPException, Path, Query, Request
 from fastapi.openapi.utils import get_openapi
+from starlette.concurrency import run_in_threadpool
 
-from dmls_core.airflow import auth
+from dmls_core.airflow import api_keys, auth, metadata
 from dmls_core.airflow.auth import CurrentUser, DagAccessEntity, ResourceMethod, User
+from dmls_core.airflow.metadata import SessionDep
 from dmls_core.store import layout
 from dmls_core.web import AIRFLOW
 from dmls_core.web.services.airflow_api import AirflowApi
@@ -89,6 +91,53 @@ Submitter = Annotated[JobCaller, Depends(job_access("POST", DagAccessEntity.RUN)
 """May start runs of the job, whose DAG does not need to exist yet; a submission starts one."""
 Editor = Annotated[JobCaller, Depends(job_access("PUT"))]
 Remover = Annotated[JobCaller, Depends(job_access("DELETE"))]
+
+
+ALL_JOBS = "*"
+"""Name in the DAG ID that stands for all jobs of a team, those to come included."""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamCaller:
+    """A user who may change every job of a team."""
+
+    team: str
+    user_name: str
+
+
+def may_change_team(session: metadata.Session, user: User, team: str) -> bool:
+    """Return whether the team has jobs, and Airflow allows ``user`` to change them and those to come."""
+    dags = metadata.team_dags(session, team)
+    return bool(dags) and may(user, "PUT", team, ALL_JOBS) and auth.authorized_dags(user, dags, "PUT") == dags
+
+
+def check_team_access(team: Team, user: Caller, session: SessionDep) -> TeamCaller:
+    """Respond with 403 unless Airflow allows the user to change all jobs of the team."""
+    if not may_change_team(session, user, team):
+        detail = f"Airflow does not allow you to PUT all DAGs dmls.{team}.{ALL_JOBS}, or there are none"
+        raise HTTPException(403, detail)
+    return TeamCaller(team, user.get_name())
+
+
+TeamEditor = Annotated[TeamCaller, Depends(check_team_access)]
+
+
+_check_viewer = job_access("GET")
+
+
+async def check_predictor(request: Request, team: Team, name: Name) -> None:
+    """Accept an API key that opens the job, or a user who may see it; respond with 401 or 403 to others."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token.startswith(api_keys.PREFIX):
+        await run_in_threadpool(_check_viewer, team, name, await auth.current_user(request))
+        return
+    try:
+        key = await run_in_threadpool(api_keys.read_key, token)
+    except api_keys.ApiKeyError as error:
+        raise HTTPException(401, str(error), {"WWW-Authenticate": "Bearer"}) from None
+    if not key.opens(team, name):
+        raise HTTPException(403, f"the API key {key.name!r} opens {key.scope}, not {team}/{name}")
 
 
 def check_cluster_access(user: Caller) -> User:

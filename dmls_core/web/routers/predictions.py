@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.store import layout
-from dmls_core.web.dependencies import BINARY_BODY, JobViewer
+from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
 
 router = APIRouter(tags=["Predictions"])
+rows_router = APIRouter(tags=["Predictions"], dependencies=[Depends(check_predictor)])
+"""Accepts API keys, too; no other route does."""
 
 
 class Row(BaseModel):
@@ -47,15 +49,17 @@ ROWS: dict[str, Any] = {
 }
 
 
-@router.post(
+@rows_router.post(
     "/predictions/{team}/{name}",
     summary="Predict many rows",
     openapi_extra={"requestBody": {"required": True, "content": ROWS}},
     response_class=Response,
     responses={200: {"description": "The predictions.", "content": ROWS}},
 )
-async def predict_rows(request: Request, caller: JobViewer) -> Response:
+async def predict_rows(request: Request, team: Team, name: Name) -> Response:
     """Return the predictions for up to 100,000 rows in 32 MiB, in their order.
+
+    Send an API key of the job or of its team as `Authorization: Bearer dmls_...`, or sign in as elsewhere.
 
     `Content-Type` is the format of the rows, `Accept` that of the predictions, JSON by default: a list of
     objects, a CSV with a header, or Parquet. A prediction has `prediction` and, for a classification,
@@ -66,9 +70,7 @@ async def predict_rows(request: Request, caller: JobViewer) -> Response:
         raise HTTPException(415, f"Content-Type must be one of {', '.join(table_predictions.MEDIA_TYPES)}")
     accept = _accepted(request.headers.get("accept", ""))
     content = await request.body()
-    found = await run_in_threadpool(
-        table_predictions.predict_table, caller.team, caller.name, content, sent, accept
-    )
+    found = await run_in_threadpool(table_predictions.predict_table, team, name, content, sent, accept)
     return Response(found, media_type=accept)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from dmls_core.airflow import metadata
+from dmls_core.airflow import api_keys, metadata
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
 from dmls_core.airflow.job import PARAM
 from dmls_core.airflow.metadata import LogEvent, Session
@@ -197,6 +197,8 @@ EVENTS = {
     UNDEPLOYED: "stopped serving",
     RETIRED: "retired the job",
     CHANGED_SPEC: "submitted a changed spec",
+    api_keys.CREATED: "created an API key",
+    api_keys.REVOKED: "revoked an API key",
     "trigger_dag_run": "started a run",
     "update_hitl_detail": "answered the approval",
     "patch_dag": "changed the DAG",
@@ -224,6 +226,8 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
             return {"Approve": "approved the model", "Reject": "declined the model"}.get(chosen[0], words), ""
         case "patch_dag" if "is_paused" in extra:
             return "paused the job" if extra.get("is_paused") else "resumed the job", ""
+        case api_keys.CREATED | api_keys.REVOKED:
+            return words, str(extra.get("name", ""))
         case "dmls_undeploy" if extra.get("version"):
             return words, f"version {extra.get('version')}"
         case "dmls_rollback":

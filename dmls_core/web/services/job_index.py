@@ -15,7 +15,7 @@ import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from dmls_core.airflow import metadata
-from dmls_core.airflow.auth import User, readable_dags
+from dmls_core.airflow.auth import User, authorized_dags
 from dmls_core.airflow.metadata import create_session
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import DmlsError
@@ -303,7 +303,7 @@ def job_index() -> JobIndex:
 def find_jobs(user: User, query: JobQuery) -> tuple[Page, IndexSnapshot]:
     """Return the rows that match ``query`` among the jobs that Airflow lets ``user`` see."""
     snapshot = job_index().snapshot()
-    readable = readable_dags(user, {row.dag_id for row in snapshot.rows})
+    readable = authorized_dags(user, {row.dag_id for row in snapshot.rows})
     return search([row for row in snapshot.rows if row.dag_id in readable], query), snapshot
 
 

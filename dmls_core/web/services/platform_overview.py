@@ -23,7 +23,7 @@ import httpx
 from pydantic import BaseModel, Field
 
 from dmls_core.airflow import metadata
-from dmls_core.airflow.auth import User, readable_dags
+from dmls_core.airflow.auth import User, authorized_dags
 from dmls_core.airflow.metadata import Session
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
 from dmls_core.errors import PlatformError
@@ -96,7 +96,7 @@ def read_platform(session: Session, user: User) -> Platform:
     """Return the state of the platform; a service that does not respond in time is ``slow``."""
     settings = airflow_settings()
     queue, leases = read_queue(session), read_leases(session)
-    readable = readable_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
+    readable = authorized_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
     return Platform(
         services=probe_all(service_probes(settings)),
         gpus=read_gpus(),

@@ -31,6 +31,10 @@ REST_PATHS = {
     f"{JOB}/signature": {"get"},
     f"{JOB}/predict": {"post"},
     "/api/v1/predictions/{team}/{name}": {"post"},
+    f"{JOB}/keys": {"get", "post"},
+    f"{JOB}/keys/{{key_id}}": {"delete"},
+    "/api/v1/teams/{team}/keys": {"get", "post"},
+    "/api/v1/teams/{team}/keys/{key_id}": {"delete"},
     "/api/v1/scores/{team}/{name}": {"post"},
     "/api/v1/catalogue": {"get"},
     "/api/v1/sniff": {"post"},
@@ -63,6 +67,7 @@ def test_every_route_requires_a_login(app: FastAPI, anonymous: TestClient):
             .replace("{name}", "iris")
             .replace("{run_id}", "r")
             .replace("{upload}", "u")
+            .replace("{key_id}", "0123456789ab")
         )
         for method in route.methods:
             answer = anonymous.request(method, path, headers=SAME_ORIGIN)

@@ -1,0 +1,85 @@
+"""``dmls keys``: create, list and revoke API keys for predictions, by the REST API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from dmls_core.cli.console import JsonOption, out, print_json, say
+from dmls_core.devstack.airflow_client import AirflowClient
+from dmls_core.html.formats import ago
+from dmls_core.settings import load_settings
+
+keys = typer.Typer(name="keys", help="Manage the API keys with which clients predict.", no_args_is_help=True)
+
+API = "/dmls/api/v1"
+
+ScopeArgument = Annotated[
+    str, typer.Argument(metavar="TEAM[/JOB]", help="What the key opens: a job, or all jobs of a team.")
+]
+
+
+@keys.command("create")
+def create_key(
+    scope: ScopeArgument,
+    name: Annotated[str, typer.Option(help="Who or what uses the key.")],
+    days: Annotated[
+        int | None, typer.Option(min=1, help="Days until it expires. Default: it does not expire.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a key and print it. It is not stored, and cannot be printed again."""
+    made = _call("POST", scope, body={"name": name, "days": days})
+    if as_json:
+        print_json({"schema": 1, **made})
+        return
+    say(f"key {made['id']} opens {_opens(made)}; keep it now, it cannot be printed again")
+    out.print(made["key"], markup=False)
+
+
+@keys.command("list")
+def list_keys(scope: ScopeArgument, as_json: JsonOption = False) -> None:
+    """List the keys that open a job, or all keys of a team and of its jobs."""
+    found = _call("GET", scope)
+    if as_json:
+        print_json({"schema": 1, "keys": found})
+        return
+    if not found:
+        out.print(f"no keys yet: dmls keys create {escape(scope)} --name NAME")
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("ID", "NAME", "OPENS", "CREATED", "BY", "EXPIRES"):
+        table.add_column(heading, overflow="fold")
+    for key in found:
+        expires = key["expires"][:10] if key["expires"] else "never"
+        cells = key["id"], key["name"], _opens(key), ago(key["created"]), key["created_by"], expires
+        table.add_row(*map(escape, cells))
+    out.print(table, soft_wrap=False)
+
+
+@keys.command("revoke")
+def revoke_key(
+    scope: ScopeArgument, key_id: Annotated[str, typer.Argument(metavar="ID", help="As `list` prints it.")]
+) -> None:
+    """Revoke a key. Within 10 seconds, no request is accepted with it."""
+    gone = _call("DELETE", scope, f"/{key_id}")
+    out.print(f"revoked: {escape(gone['name'])} ({gone['id']})")
+
+
+def _call(method: str, scope: str, path: str = "", body: object = None) -> Any:  # noqa: ANN401 - JSON
+    settings = load_settings()
+    airflow = AirflowClient(
+        settings.require("airflow_url"),
+        settings.require("airflow_username"),
+        settings.require("airflow_password"),
+    )
+    place = f"jobs/{scope}" if "/" in scope else f"teams/{scope}"
+    return airflow.call(method, f"{API}/{place}/keys{path}", body)
+
+
+def _opens(key: dict[str, Any]) -> str:
+    return f"{key['team']}/{key['job']}" if key["job"] else f"all jobs of {key['team']}"
