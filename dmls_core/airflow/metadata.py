@@ -88,6 +88,11 @@ def team_dags(session: Session, team: str) -> set[str]:
     return set(session.scalars(select(DagModel.dag_id).where(of_team)))
 
 
+def team_dags_pattern(team: str) -> str:
+    """Return what stands for the DAGs of all jobs of a team, those to come included, in checks of access."""
+    return f"{DAG_PREFIX}{team}.*"
+
+
 def dag_runs(session: Session, dag_id: str, *, limit: int, run_id: str = "") -> list[DagRun]:
     """Return the latest runs of a DAG, newest first; only ``run_id`` if it is given."""
     query = select(DagRun).where(DagRun.dag_id == dag_id)

@@ -93,10 +93,6 @@ Editor = Annotated[JobCaller, Depends(job_access("PUT"))]
 Remover = Annotated[JobCaller, Depends(job_access("DELETE"))]
 
 
-ALL_JOBS = "*"
-"""Name in the DAG ID that stands for all jobs of a team, those to come included."""
-
-
 @dataclass(frozen=True, slots=True)
 class TeamCaller:
     """A user who may change every job of a team."""
@@ -108,14 +104,15 @@ class TeamCaller:
 def may_change_team(session: metadata.Session, user: User, team: str) -> bool:
     """Return whether the team has jobs, and Airflow allows ``user`` to change them and those to come."""
     dags = metadata.team_dags(session, team)
-    return bool(dags) and may(user, "PUT", team, ALL_JOBS) and auth.authorized_dags(user, dags, "PUT") == dags
+    allowed = auth.is_authorized(user, "PUT", metadata.team_dags_pattern(team))
+    return bool(dags) and allowed and auth.authorized_dags(user, dags, "PUT") == dags
 
 
 def check_team_access(team: Team, user: Caller, session: SessionDep) -> TeamCaller:
     """Respond with 403 unless Airflow allows the user to change all jobs of the team."""
     if not may_change_team(session, user, team):
-        detail = f"Airflow does not allow you to PUT all DAGs dmls.{team}.{ALL_JOBS}, or there are none"
-        raise HTTPException(403, detail)
+        pattern = metadata.team_dags_pattern(team)
+        raise HTTPException(403, f"Airflow does not allow you to PUT all DAGs {pattern}, or there are none")
     return TeamCaller(team, user.get_name())
 
 

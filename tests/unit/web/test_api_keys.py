@@ -64,14 +64,15 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
 def granted(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     """(Method, job) pairs that Airflow allows the user."""
     found = {("PUT", "lab/iris"), ("PUT", "lab/wine"), ("PUT", "lab/*")}
-    monkeypatch.setattr(
-        dependencies, "may", lambda _user, method, team, name, _=None: (method, f"{team}/{name}") in found
-    )
 
     def authorized(_user: Any, dag_ids: set[str], method: str) -> set[str]:
         return {each for each in dag_ids if (method, "/".join(each.split(".")[1:])) in found}
 
+    def is_authorized(user: Any, method: str, dag_id: str, _: Any = None) -> bool:
+        return bool(authorized(user, {dag_id}, method))
+
     monkeypatch.setattr(dependencies.auth, "authorized_dags", authorized)
+    monkeypatch.setattr(dependencies.auth, "is_authorized", is_authorized)
     return found
 
 
