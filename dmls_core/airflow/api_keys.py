@@ -53,6 +53,11 @@ class ApiKey(BaseModel):
         """The job or the team that the key opens, as ``team/job`` or ``team``."""
         return f"{self.team}/{self.job}" if self.job else self.team
 
+    @property
+    def expired(self) -> bool:
+        """Whether the key's time is over."""
+        return self.expires is not None and self.expires <= datetime.now(UTC)
+
     def opens(self, team: str, job: str) -> bool:
         """Return whether the key is for a job."""
         return self.team == team and self.job in (None, job)
@@ -135,7 +140,7 @@ def read_key(text: str) -> ApiKey:
         _cache.pop(identity, None)
     if record is None or not hmac.compare_digest(record.sha256, _sha256(secret)):
         raise ApiKeyError("the API key is wrong or revoked")
-    if record.expires and record.expires <= datetime.now(UTC):
+    if record.expired:
         raise ApiKeyError(f"the API key {record.name!r} expired on {record.expires:%Y-%m-%d}")
     if not fresh:
         _cache[identity] = (time.monotonic() + SECONDS, record)

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse
 
+from dmls_core.airflow.api_keys import list_keys
 from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
 from dmls_core.airflow.metadata import Session, SessionDep
 from dmls_core.airflow.task_id import TaskId
@@ -16,12 +17,14 @@ from dmls_core.models.metrics import METRICS
 from dmls_core.web.dependencies import (
     Caller,
     ClusterViewer,
+    Editor,
     JobCaller,
     JobQueryParameters,
     JobViewer,
     OpenApi,
     RunId,
     job_access,
+    may_change_team,
 )
 from dmls_core.web.services import open_store
 from dmls_core.web.services.charts import rank_trials, trial_chart
@@ -162,6 +165,14 @@ def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HT
     """Show the user actions on the job."""
     events = [(event, *describe_event(event)) for event in read_events(session, caller.dag_id)]
     return _job_page(request, session, caller, "job_history.html", "history", events=events)
+
+
+@job_router.get("/keys")
+def keys_page(caller: Editor, session: SessionDep, request: Request) -> HTMLResponse:
+    """Show the API keys that open the job, and the form that creates one."""
+    keys = list_keys(caller.team, caller.name)
+    may_team = may_change_team(session, caller.user, caller.team)
+    return _job_page(request, session, caller, "job_keys.html", "keys", keys=keys, may_team=may_team)
 
 
 @job_router.get("/edit")

@@ -42,6 +42,24 @@ export function toast(message, kind = "good") {
   setTimeout(() => box.remove(), kind === "bad" ? 12000 : 6000);
 }
 
+/** Copy a text to the clipboard; `title` names it in the toast. */
+export async function copy(text, title) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without a secure context there is no clipboard API.
+    const area = document.createElement("textarea");
+    area.className = "sr";
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (!done) return toast("The browser does not allow this page to copy.", "bad");
+  }
+  toast(`Copied: ${title}.`);
+}
+
 /** Call `work` every `seconds` while the page is visible, until it returns false. */
 export function poll(work, seconds) {
   const tick = async () => {

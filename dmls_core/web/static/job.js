@@ -127,6 +127,11 @@ const forms = {
   async retire() {
     await post("retire");
   },
+  async revoke(data, form) {
+    const { key, scope } = form.closest("dialog").dataset;
+    const place = scope === "team" ? `/teams/${encodeURIComponent(head.dataset.team)}` : path;
+    toast(`Revoked: ${(await api(`${place}/keys/${key}`, { method: "DELETE" })).name}.`);
+  },
 };
 
 async function submitSpec(data, form) {
@@ -149,6 +154,10 @@ const openers = {
     dialog.querySelector("button[value=go]").disabled = earlier.length === 0;
     if (!earlier.length) select.append(new Option("No other version can be served."));
   },
+  async revoke(dialog, { dataset }) {
+    Object.assign(dialog.dataset, { key: dataset.key, scope: dataset.scope });
+    dialog.querySelector("h2 span").textContent = dataset.name;
+  },
 };
 
 document.addEventListener("click", async (event) => {
@@ -158,7 +167,7 @@ document.addEventListener("click", async (event) => {
   for (const problem of dialog.querySelectorAll(".problem")) problem.hidden = true;
   dialog.showModal();
   try {
-    await openers[dialog.id]?.(dialog);
+    await openers[dialog.id]?.(dialog, button);
   } catch (error) {
     toast(error.message, "bad");
   }

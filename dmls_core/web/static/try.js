@@ -1,6 +1,6 @@
 // What if: change a row and see the served model's prediction, copy the request, score a CSV.
 
-import { api, toast } from "./app.js";
+import { api, copy } from "./app.js";
 import { bar, byId, bytes, debounced, h, put, shown } from "./dom.js";
 
 const BASE = document.body.dataset.base;
@@ -66,21 +66,6 @@ function call(title, code) {
       h("h3", { text: title }),
       h("button", { type: "button", onclick: () => copy(code, title), "aria-label": `Copy ${title}`, text: "Copy" })),
     h("pre", { tabindex: "0", role: "region", "aria-label": title, text: code }));
-}
-
-async function copy(code, title) {
-  try {
-    await navigator.clipboard.writeText(code);
-  } catch {
-    // Without a secure context there is no clipboard API.
-    const area = h("textarea", { class: "sr", value: code });
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand("copy");
-    area.remove();
-    if (!done) return toast("The browser does not allow this page to copy.", "bad");
-  }
-  toast(`Copied: ${title}.`);
 }
 
 /** The prediction of the row that the page starts with, which changes are compared with. */
