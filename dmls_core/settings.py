@@ -106,6 +106,11 @@ class ProcessSettings(Variables):
         "set for Airflow's API server: bearer token of the metrics endpoint; a secret. Without it, the "
         "endpoint is closed",
     )
+    cors_origins: str = _variable(
+        "",
+        "set for Airflow's API server: origins, separated by commas, whose pages may predict with an API key, "
+        "such as `https://shop.example`. Without it, no page of another origin may",
+    )
     study_url: str = _variable(
         "",
         "PostgreSQL database with the study that trainers share (`dmls train --worker`); a secret. The "
@@ -198,6 +203,7 @@ STUDY_VARIABLE = ProcessSettings.variable("study_url")
 QUEUE_VARIABLE = ProcessSettings.variable("queue_url")
 INFERENCE_LOG = ProcessSettings.variable("inference_log")
 METRICS_TOKEN = ProcessSettings.variable("metrics_token")
+CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""

@@ -19,7 +19,7 @@ from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
 from dmls_core.hardware import available_cpus, find_gpus
-from dmls_core.settings import ENVIRONMENT, METRICS_TOKEN
+from dmls_core.settings import CORS_ORIGINS, ENVIRONMENT, METRICS_TOKEN, ProcessSettings
 
 PORTS = ("airflow",)
 ADMIN = "admin"
@@ -131,6 +131,7 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         ENVIRONMENT["triton_key"]: context.secret("triton_key"),
         METRICS_TOKEN: context.secret("metrics_token"),
         **mlflow_login(context),
+        CORS_ORIGINS: ProcessSettings.from_environment().cors_origins,
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
             {
                 "conn_type": "aws",

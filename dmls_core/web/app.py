@@ -8,7 +8,14 @@ from dmls_core import __version__
 from dmls_core.web import pages
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.error_handlers import add_handlers
-from dmls_core.web.middleware import PROBLEM_RESPONSE, BodyLimit, SameOrigin, SecurityHeaders
+from dmls_core.web.middleware import (
+    PROBLEM_RESPONSE,
+    BodyLimit,
+    PredictionCors,
+    SameOrigin,
+    SecurityHeaders,
+    allowed_origins,
+)
 from dmls_core.web.routers import commands, jobs, keys, platform, predictions, submissions
 
 API = "/api/v1"
@@ -57,6 +64,8 @@ def create_app() -> FastAPI:
         app.include_router(router, dependencies=login, include_in_schema=False)
     add_handlers(app)
     app.add_middleware(BodyLimit)
-    app.add_middleware(SameOrigin)
+    origins = allowed_origins()
+    app.add_middleware(SameOrigin, origins=origins)
+    app.add_middleware(PredictionCors, origins=origins)
     app.add_middleware(SecurityHeaders)
     return app

@@ -1,4 +1,4 @@
-"""Middleware around every route: limits of bodies, same-origin checks, security headers; problem details."""
+"""Middleware around every route: limits of bodies, origins, security headers; problem details."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dmls_core.errors import ValidationIssue
+from dmls_core.errors import PlatformError, ValidationIssue
+from dmls_core.settings import CORS_ORIGINS, ProcessSettings
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -53,10 +55,13 @@ MIB = 2**20
 BODY_LIMIT = 1 * MIB
 """Largest body of a request, in bytes."""
 
+PREDICTIONS = "/api/v1/predictions/"
+"""Paths below the app that pages of other origins may call."""
+
 LARGER_BODIES: tuple[tuple[str, int], ...] = (
     ("/api/v1/sniff", 9 * MIB),
     ("/api/v1/drops/", 32 * MIB),
-    ("/api/v1/predictions/", 32 * MIB),
+    (PREDICTIONS, 32 * MIB),
     ("/api/v1/scores/", 512 * MIB),
 )
 """(Prefix of the path below the app, bytes) of routes that accept more."""
@@ -97,7 +102,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = _path(scope)
         limit = next((size for prefix, size in LARGER_BODIES if path.startswith(prefix)), BODY_LIMIT)
         too_large = _problem(413, f"the body is larger than {limit:,} bytes")
         content_length = Headers(scope=scope).get("content-length", "0")
@@ -130,16 +135,23 @@ class BodyLimit:
 class SameOrigin:
     """Middleware that responds with 403 to requests that change something and come from another site.
 
-    The session cookie is ``SameSite=Lax`` already; this check does not rely on it.
+    The session cookie is ``SameSite=Lax`` already; this check does not rely on it. Pages of ``origins`` may
+    predict, with a bearer token: from them, a cookie identifies no user.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, origins: Sequence[str] = ()) -> None:
         self._app = app
+        self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] == "http" and scope["method"] not in SAFE_METHODS:
-            objection = find_objection(Headers(scope=scope))
+            headers = Headers(scope=scope)
+            if headers.get("origin") in self._origins and _path(scope).startswith(PREDICTIONS):
+                scope = _without_session(scope)
+                objection = "" if _has_bearer(headers) else "send an API key as Authorization: Bearer"
+            else:
+                objection = find_objection(headers)
             if objection:
                 await _problem(403, objection)(scope, receive, send)
                 return
@@ -157,9 +169,55 @@ def find_objection(headers: Headers) -> str:
         return "the request comes from another site"
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         return "the request comes from another site"
-    if site is None and origin is None and not headers.get("authorization", "").lower().startswith("bearer "):
+    if site is None and origin is None and not _has_bearer(headers):
         return "a program must send its token as Authorization: Bearer"
     return ""
+
+
+def _has_bearer(headers: Headers) -> bool:
+    return headers.get("authorization", "").lower().startswith("bearer ")
+
+
+def _without_session(scope: Scope) -> Scope:
+    """Return a request without cookies and without the user whom Airflow has read from them."""
+    headers = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+    return {**scope, "headers": headers, "state": {}}
+
+
+class PredictionCors:
+    """Middleware that answers preflights for predictions, and lets pages of ``origins`` read the responses.
+
+    Without ``Access-Control-Allow-Credentials``, a browser hides responses to requests with cookies.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+        self._app = app
+        self._cors = CORSMiddleware(
+            app, allow_origins=origins, allow_methods=["POST"], allow_headers=["Authorization"]
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        covered = scope["type"] == "http" and _path(scope).startswith(PREDICTIONS)
+        await (self._cors if covered else self._app)(scope, receive, send)
+
+
+def allowed_origins() -> tuple[str, ...]:
+    """Return the origins whose pages may predict.
+
+    Raises:
+        PlatformError: the setting has an entry that is no origin.
+    """
+    texts = ProcessSettings.from_environment().cors_origins.split(",")
+    origins = tuple(text.strip() for text in texts if text.strip())
+    for origin in origins:
+        parts = urlsplit(origin)
+        if parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc.lower()}":
+            raise PlatformError(
+                f"{CORS_ORIGINS} names {origin!r}: write origins such as https://shop.example, separated by "
+                "commas, in lowercase and without a path"
+            )
+    return origins
 
 
 class SecurityHeaders:
@@ -179,6 +237,12 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers)
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below the app."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _problem(status: int, detail: str) -> JSONResponse:
