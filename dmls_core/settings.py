@@ -108,7 +108,7 @@ class ProcessSettings(Variables):
     )
     cors_origins: str = _variable(
         "",
-        "set for Airflow's API server: origins, separated by commas, whose pages may predict with an API key, "
+        "set for Airflow's API server: origins whose pages may predict with an API key, separated by commas, "
         "such as `https://shop.example`. Without it, no page of another origin may",
     )
     study_url: str = _variable(

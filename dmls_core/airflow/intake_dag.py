@@ -7,10 +7,9 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
-from airflow.sdk.configuration import conf
 
 from dmls_core.airflow.notifiers import notify
-from dmls_core.airflow.settings import airflow_settings, open_root
+from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.airflow.triggers import submission_trigger
 from dmls_core.errors import PlatformError
 from dmls_core.intake import admit, find_submissions
@@ -46,9 +45,8 @@ class AdmitOperator(BaseOperator):
         return outcomes
 
     def _admit(self, store: Store, team: str, job: str) -> dict[str, Any]:
-        base = conf.get("api", "base_url", fallback="").rstrip("/")
         links = (
-            {"airflow": f"{base}/dags/{layout.dag_id(team, job)}"}
+            {"airflow": f"{airflow_url()}/dags/{layout.dag_id(team, job)}"}
             if layout.is_name(team) and layout.is_name(job)
             else {}
         )

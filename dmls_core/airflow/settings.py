@@ -124,6 +124,11 @@ def airflow_settings() -> AirflowSettings:
     )
 
 
+def airflow_url() -> str:
+    """Return the URL of Airflow as its users reach it, or an empty string if it is not configured."""
+    return conf.get("api", "base_url", fallback="").rstrip("/")
+
+
 def open_root(settings: AirflowSettings, *, interactive: bool = False) -> Store:
     """Open the store at ``settings.root``; if ``interactive``, fail within seconds if the service is down."""
     return open_with_connection(settings.root, settings.aws_conn_id, interactive=interactive)

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from airflow.sdk.configuration import conf
-
 from dmls_core.airflow.job import Job, admitted_job_of, job_of
 from dmls_core.airflow.notifiers import notify
-from dmls_core.airflow.settings import airflow_settings, open_root
+from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import DmlsError, StoreError, UserError
 from dmls_core.intake import State, update_run_status
@@ -63,8 +61,7 @@ class StatusReporter:
 
 def run_url(dag_id: str, run_id: str) -> str:
     """Return the URL of a run's page in Airflow."""
-    base = conf.get("api", "base_url", fallback="").rstrip("/")
-    return f"{base}/dags/{quote(dag_id)}/runs/{quote(run_id, safe='')}"
+    return f"{airflow_url()}/dags/{quote(dag_id)}/runs/{quote(run_id, safe='')}"
 
 
 def report_failure(context: Mapping[str, Any]) -> None:

@@ -6,9 +6,10 @@ Power Query runs in Excel and Power BI only; a unit test checks its literal.
 from __future__ import annotations
 
 import json
-import math
+import os
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,11 +19,12 @@ from typing import Any
 import pytest
 
 from dmls_core.devstack.postgres import superuser
-from dmls_core.web.services.snippets import make_snippets
+from dmls_core.web.services.snippets import KEY, KEY_FILE, make_snippets
 from tests.services.postgres_server import PostgresServer
-from tests.unit.web.services.test_snippets import ENCODER, ROW
+from tests.unit.web.services.test_snippets import PATH, ROW
 
-ANSWER = {"outputs": [{"name": "prediction", "data": ["yes"]}, {"name": "probability no", "data": [0.25]}]}
+ANSWER = [{"prediction": "yes", "probability_no": 0.25}]
+API_KEY = "dmls_0123456789ab_0"
 
 
 @pytest.fixture
@@ -33,12 +35,14 @@ def received() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def address(received: list[dict[str, Any]]) -> Iterator[str]:
-    class Triton(BaseHTTPRequestHandler):
+    class Airflow(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            received.append({"path": self.path, **json.loads(body)})
+            headers = {name: self.headers[name] for name in ("Authorization", "Content-Type")}
+            received.append({"path": self.path, "rows": json.loads(body), **headers})
             content = json.dumps(ANSWER).encode()
             self.send_response(200)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -46,7 +50,7 @@ def address(received: list[dict[str, Any]]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Triton)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Airflow)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
@@ -56,14 +60,15 @@ def address(received: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def snippet(language: str, address: str) -> str:
-    found = make_snippets("lab.iris", address, "127.0.0.1:1", ENCODER, ROW)
+    found = make_snippets(f"http://{address}{PATH}", ROW)
     return next(each.code for each in found if each.language == language)
 
 
 def run(command: list[str], tmp_path: Path) -> str:
     if not shutil.which(command[0]):
         pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    environment = os.environ | {KEY: API_KEY}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment)
     if "there is no package called" in done.stderr or "is required" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
@@ -72,17 +77,17 @@ def run(command: list[str], tmp_path: Path) -> str:
 
 def check(received: list[dict[str, Any]]) -> None:
     (request,) = received
-    assert request["path"] == "/v2/models/lab.iris.table/infer"
-    assert [entry["name"] for entry in request["inputs"]] == list(ENCODER.feature_names)
-    assert request["inputs"][0]["data"] == [31]
-    assert math.isnan(request["inputs"][1]["data"][0])
-    assert request["inputs"][2]["data"] == ["é'"]
+    assert (request["path"], request["rows"]) == (PATH, [ROW])
+    assert request["Authorization"] == f"Bearer {API_KEY}"
+    assert request["Content-Type"] == "application/json"
 
 
 @pytest.mark.parametrize(
     ("language", "file", "command"),
     [
         ("curl", "request.sh", ["bash"]),
+        ("curl", "request.sh", ["sh"]),
+        ("Python", "request.py", [sys.executable]),
         ("JavaScript", "request.js", ["node"]),
         ("JavaScript", "request.mjs", ["node"]),
         ("R", "request.R", ["Rscript"]),
@@ -101,8 +106,11 @@ def test_a_snippet_sends_the_row_and_prints_the_prediction(
 def test_the_sql_snippet_runs_in_postgresql(
     address: str, received: list[dict[str, Any]], postgres: PostgresServer
 ):
+    key = postgres.context.state / "postgres" / "data" / KEY_FILE
+    key.write_text(f"{API_KEY}\n")
+    key.chmod(0o644)  # the server is another user
     with superuser(postgres.context) as connection:
         results = connection.execute(snippet("SQL", address)).results()  # type: ignore[arg-type]
         (rows,) = [found.fetchall() for found in results if found.description]
-    assert rows == [("prediction", "yes"), ("probability no", "0.25")]
+    assert rows == [("prediction", "yes"), ("probability_no", "0.25")]
     check(received)

@@ -34,12 +34,15 @@ def show_signature(caller: JobViewer) -> Signature:
 
 
 @router.post("/jobs/{team}/{name}/predict", summary="Predict one row")
-def predict(caller: JobViewer, body: Row) -> Prediction:
-    """Return the live endpoint's prediction for one row, and the same request in several languages.
+def predict(caller: JobViewer, body: Row, request: Request) -> Prediction:
+    """Return the live endpoint's prediction for one row, and its request in several languages.
+
+    The snippets call `POST /predictions/...` with an API key.
 
     Every column must be present; null is a missing value. Values outside of training are listed as warnings.
     """
-    return predictions.predict_row(caller.team, caller.name, body.row)
+    origin = f"{request.url.scheme}://{request.url.netloc}"
+    return predictions.predict_row(caller.team, caller.name, body.row, origin)
 
 
 ROWS: dict[str, Any] = {

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from dmls_core.airflow.settings import airflow_settings, open_repository
+from dmls_core.airflow.settings import airflow_settings, airflow_url, open_repository
 from dmls_core.data.encoder import (
     CategoryFeature,
     DateFeature,
@@ -33,6 +33,7 @@ from dmls_core.data.encoder import (
 )
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import layout
+from dmls_core.web import PREFIX
 from dmls_core.web.services.snippets import Snippet, make_snippets
 
 if TYPE_CHECKING:
@@ -120,10 +121,11 @@ def read_signature(team: str, name: str) -> Signature:
     )
 
 
-def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
+def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -> Prediction:
     """Return the live endpoint's prediction for one row, with a warning for each value outside of training.
 
-    A column whose value is null counts as missing. Raise ``DataError`` if a column is absent or unknown.
+    A column whose value is null counts as missing. The snippets address Airflow by its configured URL, or by
+    ``base_url``. Raise ``DataError`` if a column is absent or unknown.
     """
     from dmls_core.serving import connect
     from dmls_core.serving.client import split_addresses
@@ -143,8 +145,8 @@ def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
         seconds = time.perf_counter() - started
         labels = served.labels
     found = response[PREDICTION][0]
-    addresses = split_addresses(settings.triton_http)[0], split_addresses(settings.triton_grpc)[0]
-    snippets = make_snippets(model, *addresses, encoder, columns)
+    url = f"{airflow_url() or base_url}{PREFIX}/api/v1/predictions/{team}/{name}"
+    snippets = make_snippets(url, sent_row(columns, encoder))
     return Prediction(
         prediction=str(found) if labels else float(found),
         probabilities=[
@@ -160,6 +162,16 @@ def predict_row(team: str, name: str, row: Mapping[str, Value]) -> Prediction:
         python=snippets[1].code,
         snippets=snippets,
     )
+
+
+def sent_row(columns: Mapping[str, Sequence[Value]], encoder: Encoder) -> dict[str, Value]:
+    """Return the first row as JSON sends it: null for a missing value, numbers as numbers."""
+    row = {name: None if is_missing(values[0]) else values[0] for name, values in columns.items()}
+    for feature in encoder.features:
+        value = row[feature.name]
+        if not isinstance(feature, CategoryFeature) and value is not None:
+            row[feature.name] = number(value)
+    return row
 
 
 def check_columns(row: Mapping[str, Value], encoder: Encoder) -> None:

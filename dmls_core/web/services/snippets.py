@@ -1,4 +1,8 @@
-"""The request of a prediction in the languages of its users; each snippet runs as pasted."""
+"""The request of a prediction in the languages of its users; each snippet runs as pasted.
+
+Each sends one row to the REST API, with the API key in the environment variable ``KEY``, or in a file or a
+placeholder where programs have no environment. No key is an argument of a program, which other users see.
+"""
 
 from __future__ import annotations
 
@@ -9,98 +13,106 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from dmls_core.data.encoder import Encoder, NumberFeature, number
-from dmls_core.serving.model_config import table_name
-from dmls_core.serving.tensors import table_request
+KEY = "DMLS_API_KEY"
+PLACEHOLDER = "dmls_..."
+
+KEY_FILE = "dmls_api_key"
+"""File with the key in the data folder of PostgreSQL, for its server."""
 
 
 class Snippet(BaseModel):
     """The request in one language."""
 
     language: str
-    needs: str = Field(description="What must be installed.")
+    needs: str = Field(description="What must be installed or set.")
     code: str
 
 
-def make_snippets(
-    model: str, http: str, grpc: str, encoder: Encoder, columns: Mapping[str, list[Any]]
-) -> list[Snippet]:
-    """Return the snippets that send one row to the table endpoint at ``http`` or ``grpc`` (``host:port``)."""
-    url = f"http://{http}/v2/models/{table_name(model)}/infer"
+def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
+    """Return the snippets that post one row to ``url``, the route that predicts rows of a job."""
     # ASCII only: the request passes every shell, console and editor unchanged.
-    body = json.dumps(json.loads(table_request(encoder, columns)))
+    body = json.dumps([row])
     return [
-        Snippet(language="curl", needs="curl", code=_curl(url, body)),
+        Snippet(language="curl", needs=f"curl, {KEY}", code=_curl(url, body, f'"${KEY}"')),
+        Snippet(language="Python", needs=KEY, code=_python(url, row)),
+        Snippet(language="JavaScript", needs=f"Node.js 18 or newer, {KEY}", code=_javascript(url, body)),
+        Snippet(language="R", needs=f"R 4.1 or newer, httr2, jsonlite, {KEY}", code=_r(url, body)),
+        Snippet(language="Power Query", needs="Excel or Power BI; your key", code=_power_query(url, body)),
         Snippet(
-            language="Python",
-            needs="dmls, pandas, tritonclient[grpc]",
-            code=_python(model, grpc, encoder, columns),
+            language="SQL",
+            needs=f"PostgreSQL as superuser; on its server curl, and the key in the file {KEY_FILE} of its "
+            "data folder",
+            code=_sql(url, body),
         ),
-        Snippet(language="JavaScript", needs="Node.js 18 or newer", code=_javascript(url, body)),
-        Snippet(language="R", needs="R 4.1 or newer, httr2, jsonlite", code=_r(url, body)),
-        Snippet(language="Power Query", needs="Excel or Power BI", code=_power_query(url, body)),
-        Snippet(language="SQL", needs="PostgreSQL as superuser, curl on its server", code=_sql(url, body)),
     ]
 
 
-def _curl(url: str, body: str) -> str:
-    return f"curl --silent --show-error --fail-with-body {shlex.quote(url)} --data {shlex.quote(body)}"
-
-
-def _python(model: str, address: str, encoder: Encoder, columns: Mapping[str, list[Any]]) -> str:
-    rows = "".join(
-        f"    {json.dumps(feature.name)}: [{_literal(feature, columns[feature.name][0])}],\n"
-        for feature in encoder.features
-    )
+def _curl(url: str, body: str, key: str) -> str:
     return (
-        "import pandas as pd\n\nfrom dmls_core.serving import connect\n\n"
-        f"rows = pd.DataFrame({{\n{rows}}})\n"
-        f'with connect("{model}", grpc="{address}") as model:\n    print(model.predict(rows))\n'
+        f"printf 'Authorization: Bearer %s' {key} |\n"
+        f"  curl --silent --show-error --fail-with-body {shlex.quote(url)} --header @- \\\n"
+        f"  --header 'Content-Type: application/json' --data {shlex.quote(body)}"
     )
 
 
-def _literal(feature: object, value: str | float | bool | None) -> str:
-    if value is None:
-        return "None"
-    return repr(number(value) if isinstance(feature, NumberFeature) else str(value))
+def _python(url: str, row: Mapping[str, Any]) -> str:
+    values = "".join(f"    {name!a}: {value!a},\n" for name, value in row.items())
+    return (
+        "import json\nimport os\nfrom urllib.request import Request, urlopen\n\n"
+        f"row = {{\n{values}}}\n"
+        "request = Request(\n"
+        f'    "{url}",\n'
+        "    json.dumps([row]).encode(),\n"
+        "    {\n"
+        f'        "Authorization": f"Bearer {{os.environ[\'{KEY}\']}}",\n'
+        '        "Content-Type": "application/json",\n'
+        "    },\n"
+        ")\n"
+        "with urlopen(request) as response:\n    print(json.load(response))\n"
+    )
 
 
 def _javascript(url: str, body: str) -> str:
     return (
-        f'fetch("{url}", {{\n  method: "POST",\n  body: {json.dumps(body)},\n}})\n'
-        "  .then((response) => response.json())\n"
-        "  .then(({ outputs, error }) => {\n    if (error) throw new Error(error);\n"
-        "    for (const { name, data } of outputs) console.log(name, data[0]);\n  });\n"
+        f'fetch("{url}", {{\n  method: "POST",\n'
+        f"  headers: {{ Authorization: `Bearer ${{process.env.{KEY}}}`, "
+        '"Content-Type": "application/json" },\n'
+        f"  body: {json.dumps(body)},\n}})\n"
+        "  .then(async (response) => [response.ok, await response.json()])\n"
+        "  .then(([ok, found]) => {\n    if (!ok) throw new Error(found.detail);\n"
+        "    console.log(found[0]);\n  });\n"
     )
 
 
 def _r(url: str, body: str) -> str:
     return (
         f'library(httr2)\n\nbody <- {json.dumps(body)}\nanswer <- request("{url}") |>\n'
+        f'  req_auth_bearer_token(Sys.getenv("{KEY}")) |>\n'
         '  req_body_raw(body, type = "application/json") |>\n  req_perform() |>\n'
-        "  resp_body_json(check_type = FALSE)\n"
-        'for (output in answer$outputs) cat(output$name, output$data[[1]], "\\n")\n'
+        "  resp_body_json()\n"
+        'for (name in names(answer[[1]])) cat(name, format(answer[[1]][[name]]), "\\n")\n'
     )
 
 
 def _power_query(url: str, body: str) -> str:
     text = body.replace("#(", "#(#)(").replace('"', '""')
     return (
-        f'let\n    Body = "{text}",\n    Headers = [#"Content-Type" = "application/json"],\n'
+        f'let\n    Key = "{PLACEHOLDER}",\n    Body = "{text}",\n'
+        '    Headers = [#"Content-Type" = "application/json", Authorization = "Bearer " & Key],\n'
         f'    Response = Web.Contents("{url}", [Content = Text.ToBinary(Body), Headers = Headers]),\n'
-        "    Outputs = Json.Document(Response)[outputs],\n"
-        "    Result = Table.FromRecords(List.Transform(Outputs, each [name = [name], value = [data]{0}]))\n"
+        "    Result = Table.FromRecords(Json.Document(Response))\n"
         "in\n    Result\n"
     )
 
 
 def _sql(url: str, body: str) -> str:
-    command = _curl(url, body).replace("'", "''")
+    command = _curl(url, body, f'"$(cat {KEY_FILE})"').replace("'", "''")
     return (
         "CREATE TEMP TABLE answer (body text);\n"
         f"COPY answer FROM PROGRAM '{command}'\n"
         "    WITH (FORMAT csv, DELIMITER E'\\x01', QUOTE E'\\x02');\n"
-        "SELECT output ->> 'name' AS name, output -> 'data' ->> 0 AS value\n"
-        "FROM answer, json_array_elements(body::json -> 'outputs') AS output;\n"
+        "SELECT pairs.name, pairs.value\n"
+        "FROM answer, json_array_elements(body::json) AS found, "
+        "json_each_text(found) AS pairs (name, value);\n"
         "DROP TABLE answer;\n"
     )

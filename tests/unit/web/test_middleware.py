@@ -75,7 +75,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     async def echo(request: Request) -> list[str]:
         return [*request.cookies, request.headers["authorization"], *vars(request.state)["_state"]]
 
-    yield TestClient(app, raise_server_exceptions=False)
+    return TestClient(app, raise_server_exceptions=False)
 
 
 def test_pages_of_allowed_origins_may_predict_and_read_the_response(shop: TestClient):

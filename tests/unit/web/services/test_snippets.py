@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, NumberFeature, Target
 from dmls_core.errors import DataError
-from dmls_core.web.services.predictions import check_columns, check_values
+from dmls_core.web.services.predictions import check_columns, check_values, sent_row
 from dmls_core.web.services.snippets import make_snippets
 
 ENCODER = Encoder(
@@ -21,17 +20,18 @@ ENCODER = Encoder(
     ),
     Target("churned", ("no", "yes")),
 )
-ROW: dict[str, list[Any]] = {"age": [31], 'it\'s "paid" $HOME': [None], "plan": ["é'"]}
+ROW: dict[str, Any] = {"age": 31.0, 'it\'s "paid" $HOME': None, "plan": "é'"}
+PATH = "/dmls/api/v1/predictions/lab/iris"
 
 
 def snippet(language: str) -> str:
-    found = make_snippets("lab.iris", "127.0.0.1:1", "127.0.0.1:2", ENCODER, ROW)
+    found = make_snippets(f"http://127.0.0.1:1{PATH}", ROW)
     return next(each.code for each in found if each.language == language)
 
 
-def test_the_python_snippet_is_python():
-    names = {node.id for node in ast.walk(ast.parse(snippet("Python"))) if isinstance(node, ast.Name)}
-    assert {"rows", "connect", "pd", "model"} <= names
+def test_the_row_has_numbers_and_null_for_missing_values():
+    columns = {"age": ["31"], 'it\'s "paid" $HOME': ["NA"], "plan": ["é'"]}
+    assert sent_row(columns, ENCODER) == ROW
 
 
 def test_power_query_has_no_unescaped_quote_and_no_escape_sequence():
@@ -39,7 +39,7 @@ def test_power_query_has_no_unescaped_quote_and_no_escape_sequence():
     code = snippet("Power Query")
     literal = code.partition('Body = "')[2].partition('",\n')[0]
     assert '"' not in literal.replace('""', "")
-    assert json.loads(literal.replace('""', '"'))["inputs"][2]["data"] == ["é'"]
+    assert json.loads(literal.replace('""', '"')) == [ROW]
 
 
 def test_absent_and_unknown_columns_are_refused_all_at_once():
