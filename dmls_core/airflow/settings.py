@@ -126,7 +126,8 @@ def airflow_settings() -> AirflowSettings:
 
 def airflow_url() -> str:
     """Return the URL of Airflow as its users reach it, or an empty string if it is not configured."""
-    return conf.get("api", "base_url", fallback="").rstrip("/")
+    url: str = conf.get("api", "base_url", fallback="")
+    return url.rstrip("/")
 
 
 def open_root(settings: AirflowSettings, *, interactive: bool = False) -> Store:
