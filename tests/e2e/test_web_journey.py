@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from dmls_core.web.services.snippets import KEY
 from tests.e2e.data import iris
 from tests.e2e.test_web import viewer_token
 from tests.services.demo_platform import Demo
@@ -70,6 +72,19 @@ def table(tmp_path: Path) -> Path:
     return file
 
 
+def make_key(newcomer: Newcomer, job: str) -> str:
+    """Create an API key on the job's page in another tab of the browser."""
+    page = newcomer.page.context.new_page()
+    page.goto(f"{newcomer.home}/jobs/{job}/keys")
+    page.get_by_label("Name").fill("a test")
+    page.get_by_role("button", name="Create").click()
+    key = page.locator("#key").inner_text()
+    expect(page.get_by_role("button", name="Revoke a test")).to_be_visible()
+    assert serious(page) == []
+    page.close()
+    return key
+
+
 def serious(page: Page) -> list[tuple[str, Any]]:
     """Return what axe finds serious on a page."""
     found = AXE.run(page).response["violations"]
@@ -103,7 +118,8 @@ def test_from_a_csv_to_an_answer_and_back_without_writing_a_line(
     newcomer.deploy()
     assert newcomer.ask(SETOSA) == "setosa"
     curl = page.get_by_role("region", name="The same with curl").inner_text()
-    answer = subprocess.run(curl, shell=True, capture_output=True, text=True, timeout=60)
+    environment = os.environ | {KEY: make_key(newcomer, "web/iris")}
+    answer = subprocess.run(curl, shell=True, capture_output=True, text=True, timeout=60, env=environment)
     assert answer.returncode == 0, answer.stderr
     assert "setosa" in answer.stdout
 
@@ -253,6 +269,27 @@ def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: Platf
     assert (unknown.status_code, unknown.json()["detail"].count("no column 'size'")) == (422, 1)
     assert [found.status_code for found in refused] == [403] * 3
     assert platform.keys("incoming/web/theirs/") == []
+
+
+def test_a_key_from_the_command_line_predicts_and_does_nothing_else(demo: Demo, platform: PlatformClient):
+    made = demo.dmls("keys", "create", "demo/iris", "--name", "from a shell", "--days", "1")
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.strip()
+    listed = demo.dmls("keys", "list", "demo/iris")
+    assert "from a shell" in listed.stdout
+    assert key not in listed.stdout + made.stderr
+    url = platform.settings["airflow_url"].rstrip("/")
+    headers = {"Authorization": f"Bearer {key}"}
+    with httpx.Client(base_url=url, headers=headers, timeout=120) as analyst:
+        assert analyst.post("/dmls/api/v1/predictions/demo/iris", json=[SETOSA]).status_code == 200
+        assert analyst.post("/dmls/api/v1/predictions/demo/other", json=[SETOSA]).status_code == 403
+        for path in ("/dmls/api/v1/jobs/demo/iris", "/dmls/api/v1/jobs/demo/iris/keys", "/api/v2/dags"):
+            assert analyst.get(path).status_code in (401, 403), path
+        assert demo.dmls("keys", "revoke", "demo/iris", key.split("_")[1]).returncode == 0
+        assert analyst.post("/dmls/api/v1/predictions/demo/iris", json=[SETOSA]).status_code == 401
+    logs = [path.read_text(errors="replace") for path in (demo.home / "logs").glob("*.log")]
+    assert logs
+    assert not any(key.rpartition("_")[2] in log for log in logs)
 
 
 def lines(*wanted: str) -> Any:
