@@ -169,7 +169,7 @@ def sent_row(columns: Mapping[str, Sequence[Value]], encoder: Encoder) -> dict[s
     row = {name: None if is_missing(values[0]) else values[0] for name, values in columns.items()}
     for feature in encoder.features:
         value = row[feature.name]
-        if not isinstance(feature, CategoryFeature) and value is not None:
+        if isinstance(feature, NumberFeature) and value is not None:
             row[feature.name] = number(value)
     return row
 
