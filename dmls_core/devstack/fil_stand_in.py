@@ -5,7 +5,7 @@ refuses what release 26.06 does, with three exceptions, all of them refused: wro
 which the genuine backend answers wrongly, and ``treeshap_output``. Its predictions are those of the genuine
 backend on a CPU, bit for bit. It proves repository, configuration and protocol, not that backend's code.
 
-It runs in a separate environment, so it imports nothing of DMLS but a copy of ``dmls_core/serving/gtil.py``.
+It runs in a separate environment, so it imports nothing of DMLS but copies of two of its files.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import treelite
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 from gtil import predict_float32  # type: ignore[import-not-found]
 from numpy.typing import NDArray
+from private_memory import make_memory_private  # type: ignore[import-not-found]
 
 INPUT, OUTPUT, SHAP = "input__0", "output__0", "treeshap_output"
 
@@ -44,6 +45,7 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the model and check the configuration; raise if the genuine backend would refuse it."""
+        make_memory_private()
         _check_numpy()
         config = json.loads(args["model_config"])
         parameters = Parameters(config)

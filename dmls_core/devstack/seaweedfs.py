@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
 from dmls_core.devstack.context import BUCKET, Context
-from dmls_core.devstack.private_files import make_private_folder, write_private_json
+from dmls_core.devstack.private_files import make_private_folder, write_private, write_private_json
 from dmls_core.devstack.programs import find_program
 from dmls_core.devstack.supervisor import Service, http_answers
 from dmls_core.errors import PlatformError
@@ -12,15 +17,21 @@ PORTS = ("s3", "s3_grpc", "master", "master_grpc", "volume", "volume_grpc", "fil
 
 VOLUME_MEGABYTES = 1024
 
+CERTIFICATE, KEY = "certificate.pem", "certificate.key"
+VALIDITY = timedelta(days=3650)
+RENEWAL = timedelta(days=365)
+"""Age at which a start replaces the certificate."""
+
 
 def seaweedfs_service(context: Context) -> Service:
     """Return the service, and write its credentials to the file that it reads.
 
     Without credentials SeaweedFS treats every client as administrator, so S3 has an identity; the HTTP side
-    of master and filer, which check none, is off; and the volumes' port, which S3 itself uses, needs signed
-    tokens.
+    of master and filer, which check none, is off; the volumes' port, which S3 itself uses, needs signed
+    tokens; and gRPC, by which its parts talk to each other, needs their certificate.
     """
     folder = make_private_folder(context.state / "s3")
+    _require_certificate(folder)
     data = make_private_folder(folder / "data")
     identities = folder / "identities.json"
     key = {"accessKey": context.secret("s3_access_key"), "secretKey": context.secret("s3_secret_key")}
@@ -68,6 +79,44 @@ def seaweedfs_service(context: Context) -> Service:
             for server in ("s3", "master", "volume", "filer")
         ),
     )
+
+
+def _require_certificate(folder: Path) -> None:
+    """Have each part present the same certificate and accept no other; SeaweedFS checks no host names."""
+    certificate, key = folder / CERTIFICATE, folder / KEY
+    if not key.exists() or time.time() - key.stat().st_mtime > RENEWAL.total_seconds():
+        _make_certificate(certificate, key)
+    # JSON's strings are TOML's.
+    public, secret = json.dumps(str(certificate)), json.dumps(str(key))
+    lines = ["[grpc]", f"ca = {public}"]
+    for part in ("master", "volume", "filer", "s3", "client"):
+        lines += [f"[grpc.{part}]", f"cert = {public}", f"key = {secret}"]
+    write_private(folder / "security.toml", "\n".join([*lines, ""]))
+
+
+def _make_certificate(certificate: Path, key: Path) -> None:
+    """Write a new key, and a certificate signed with it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dmls")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=2))  # clocks may be set back
+        .not_valid_after(now + VALIDITY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(private, hashes.SHA256())
+    )
+    write_private(certificate, made.public_bytes(Encoding.PEM).decode())
+    write_private(key, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
 
 
 def make_bucket(context: Context) -> None:

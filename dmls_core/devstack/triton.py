@@ -39,6 +39,7 @@ PYTHONS = ((3, 11), (3, 12))
 STAND_IN = {
     "model.py": resources.files("dmls_core.devstack") / "fil_stand_in.py",
     "gtil.py": resources.files("dmls_core.serving") / "gtil.py",
+    "private_memory.py": resources.files("dmls_core.serving.table") / "private_memory.py",
 }
 """Files of ``backends/fil``."""
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import os
 import re
 import socket
 import stat
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from contextlib import closing
@@ -249,6 +253,8 @@ def test_triton_serves_a_forest_by_the_stand_in_over_both_protocols(home: Platfo
             given.set_data_from_numpy(rows)
             answer = client.infer("good", [given]).as_numpy("output__0")
         np.testing.assert_allclose(answer, forest.predict_proba(rows), atol=1e-6)
+    regions = list(Path("/dev/shm").glob(f"dmls-{home.identity['id']}-*"))
+    assert {stat.S_IMODE(region.stat().st_mode) for region in regions} == {0o600}
     assert "nv_inference_count" in http_text(
         f"http://127.0.0.1:{home.identity['ports']['triton_metrics']}/metrics"
     )
@@ -329,3 +335,23 @@ def test_down_and_up_again_with_ports_taken_and_schemas_of_other_releases(
     assert schema_version(context(home), "airflow") == importlib.metadata.version("apache-airflow-core")
     monkeypatch.setenv("AWS_ENDPOINT_URL", home.state["environment"]["AWS_ENDPOINT_URL"])
     assert not [check for check in home.platform.doctor() if check.state == "broken"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
+def test_another_user_of_the_machine_can_do_nothing(home: PlatformHome):
+    ports = {name: f"127.0.0.1:{port}" for name, port in home.identity["ports"].items()}
+    urls = {name: f"http://{ports[name]}" for name in ("s3", "mlflow", "airflow")}
+    folders = [str(home.folder), home.identity["runtime"], str(home.folder / "logs")]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.other_user", json.dumps(ports | urls), json.dumps(folders)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["succeeded"] == {}
+    refusals = "40[134]|restricted|no password|UNAVAILABLE|Permission denied"
+    assert not {name: why for name, why in found["refused"].items() if not re.search(refusals, why)}
+    assert "tritonserver" in found["processes"]
+    assert not [name for name, secret in home.identity["credentials"].items() if secret in found["processes"]]

@@ -53,6 +53,7 @@ class TritonPythonModel:
         self.matrices: dict[str, list[str]] = json.loads(parameters["matrices"])
         self.folder = Path(args["model_repository"])
         own = self.folder / args["model_version"]
+        _module(own / "private_memory.py").make_memory_private()
         self.code = _module(own / "encoder.py")
         self.open_forest = (
             _module(own / "own_forest.py").open_forest if hasattr(pb_utils, "is_model_ready") else None

@@ -16,6 +16,7 @@ import treelite
 
 from dmls_core.devstack.triton import STAND_IN
 from dmls_core.serving import gtil
+from dmls_core.serving.table import private_memory
 
 
 class TritonModelException(Exception):  # noqa: N818 - Triton's own name
@@ -40,12 +41,13 @@ def stand_in() -> Any:
     stub.InferenceResponse = lambda tensors: {tensor.name: tensor.array for tensor in tensors}
     spec = importlib.util.spec_from_file_location("fil_stand_in", str(STAND_IN["model.py"]))
     module = importlib.util.module_from_spec(spec)
-    sys.modules["triton_python_backend_utils"] = stub
-    sys.modules["gtil"] = gtil
+    found = {"triton_python_backend_utils": stub, "gtil": gtil, "private_memory": private_memory}
+    sys.modules.update(found)
     try:
         spec.loader.exec_module(module)
     finally:
-        del sys.modules["triton_python_backend_utils"], sys.modules["gtil"]
+        for name in found:
+            del sys.modules[name]
     return module
 
 
