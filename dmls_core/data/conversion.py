@@ -202,7 +202,10 @@ def _json_lines(path: Path, folder: Path) -> tuple[pl.LazyFrame, list[str]]:
             for number, line in enumerate(lines, start=1):
                 if line.strip() and not _is_object(line):
                     message = "the line is not a JSON object"
-                    issue = ValidationIssue(message, file=path.name, line=number, found=line[:80].strip())
+                    hint = "write each row as one object in a line of its own"
+                    issue = ValidationIssue(
+                        message, hint, file=path.name, line=number, found=line[:80].strip()
+                    )
                     raise DataError(issue) from None
         raise error
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:

@@ -8,6 +8,7 @@ splits on sets of categories, an unknown category and a missing one have the nex
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -130,6 +131,7 @@ def split_holdout(
     task: Task,
     labels: tuple[str, ...] | None = None,
     folds: int = 2,
+    scored: int = 1,
     place: Place = _nowhere,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split the rows. The same arguments give the same split on every machine.
@@ -142,6 +144,7 @@ def split_holdout(
         task: classification or regression.
         labels: the classes' names, for messages.
         folds: number of cross-validation folds; the training rows need that many rows of every class.
+        scored: number of rows that the metric needs.
         place: names the place of a row's target, for messages.
 
     Returns:
@@ -155,7 +158,9 @@ def split_holdout(
 
     if split == "time" or (split == "stratified" and task != "classification"):
         raise ValueError(f"cannot split {task} data by {split!r}")
-    held_out = check_row_counts(target, holdout=holdout, split=split, labels=labels, folds=folds, place=place)
+    held_out = check_row_counts(
+        target, holdout=holdout, split=split, labels=labels, folds=folds, scored=scored, place=place
+    )
     rows = np.arange(len(target), dtype=np.int64)
     stratify = target if split == "stratified" else None
     train, test = train_test_split(rows, test_size=held_out, random_state=seed, stratify=stratify)
@@ -171,12 +176,26 @@ def check_row_counts(
     split: Split,
     labels: tuple[str, ...] | None = None,
     folds: int = 2,
+    scored: int = 1,
     place: Place = _nowhere,
 ) -> int:
     """Return the number of rows to hold out; raise ``DataError`` for too few rows, as ``split_holdout``."""
     rows, held_out = len(target), int(np.ceil(len(target) * holdout))
-    if held_out < 1 or rows - held_out < folds:
-        raise DataError(_too_few_rows(rows, folds, holdout))
+
+    def enough(rows: int) -> bool:
+        held_out = int(np.ceil(rows * holdout))
+        return held_out >= scored and rows - held_out >= folds * scored
+
+    if not enough(rows):
+        raise DataError(
+            ValidationIssue(
+                f"the data has too few rows to hold out {holdout:.0%} and cross-validate on the rest",
+                key=place(0).key if rows else "",
+                found=f"{rows} rows",
+                expected=f"at least {next(filter(enough, itertools.count(rows)))} rows",
+                hint="add rows",
+            )
+        )
     if split == "stratified":
         counts = _check_classes(target, slice(None), labels, folds + 1, place)
         if held_out < len(counts) or rows - held_out < len(counts):
@@ -190,15 +209,6 @@ def check_row_counts(
                 )
             )
     return held_out
-
-
-def _too_few_rows(rows: int, folds: int, holdout: float) -> ValidationIssue:
-    return ValidationIssue(
-        f"the data has too few rows to hold out {holdout:.0%} and cross-validate on the rest",
-        found=f"{rows} rows",
-        expected=f"at least {int(np.ceil(max(folds / (1 - holdout), folds + 1)))} rows",
-        hint="add rows",
-    )
 
 
 def _check_classes(

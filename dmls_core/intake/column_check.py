@@ -159,6 +159,7 @@ def _check(files: list[Path], spec: Spec, scope: str) -> None:
             holdout=evaluation.holdout,
             split=evaluation.split,
             labels=table.labels,
+            scored=1 if table.labels else 2,  # R² of one row is not defined
             place=table.place,
         )
     return None

@@ -147,8 +147,9 @@ def make_folds(
     """Assign rows to folds at random, stratified by class.
 
     ``target`` holds class codes from 0, or values if ``n_classes`` is 0. There are fewer folds, but at least
-    two, if the smallest class has fewer rows. A class with a single row is in the training rows of every fold
-    and scored in none. The same seed gives the same folds. Of these, the first ``most`` are returned.
+    two, if the smallest class has fewer rows, or a fold would have a single row with a value. A class with a
+    single row is in the training rows of every fold and scored in none. The same seed gives the same folds.
+    Of these, the first ``most`` are returned.
 
     Raises:
         DataError: there are fewer than two rows to score on.
@@ -162,7 +163,8 @@ def make_folds(
     groups = [rows for rows in groups if len(rows) > 1]
     if not groups:
         raise DataError("too few rows for a cross-validation: every class has a single row")
-    count = max(2, min(folds, *(len(rows) for rows in groups)))
+    least = 1 if n_classes else 2  # R² of one row is not defined
+    count = max(2, min(folds, *(len(rows) // least for rows in groups)))
     # Each class continues at the fold where the previous one ended, so that folds differ by one row at most.
     assigned = np.full(len(target), -1)
     start = 0

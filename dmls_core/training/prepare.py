@@ -113,6 +113,7 @@ def prepare(
             seed=spec.search.seed,
             task=spec.task,
             labels=table.labels,
+            scored=1 if table.labels else 2,  # R² of one row is not defined
             place=table.place,
         )
     train.sort()

@@ -114,3 +114,11 @@ def test_a_table_that_needs_more_memory_is_refused(
     assert "fit" in issue.message
     (issue,) = check(tmp_path, content, spec.format(64), whole_bytes)
     assert "keep" not in issue.hint
+
+
+def test_two_rows_are_held_out_for_a_regression(tmp_path: Path) -> None:
+    spec = SPEC.replace("classifier", "regressor")
+    rows = [f"{row},red,2,{row}.5\n" for row in range(6)]
+    assert check(tmp_path, "".join(rows), spec) == []
+    (issue,) = check(tmp_path, "".join(rows[:5]), spec)
+    assert (issue.key, issue.expected) == ("y", "at least 6 rows")
