@@ -83,5 +83,4 @@ def test_dates_outside_of_training_are_warnings():
     assert [found.message for found in imputed] == ["missing, which the model handles itself"]
     with pytest.raises(DataError, match="column 'sold': 'soon' is not a day-first date"):
         check_values({"sold": "soon"}, encoder, ranges)
-    code = make_snippets("lab.shop", "h:1", "h:2", encoder, {"sold": ["1.3.2024"]})[0].code
-    assert '"datatype": "BYTES", "shape": [1, 1], "data": ["1.3.2024"]' in code
+    assert sent_row({"sold": ["1.3.2024"]}, encoder) == {"sold": "1.3.2024"}
