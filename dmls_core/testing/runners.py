@@ -201,7 +201,14 @@ class RunnerSuite:
             entry = {"record": record.as_json(), "spec": spec.as_json()}
             write_dag_files(folder, {dag_id: entry}, {}, shards=1)
             task = SimpleNamespace(
-                task_id="search", try_number=4 if last_try else 1, max_tries=3, xcom_pull=lambda **_: None
+                dag_id=dag_id,
+                run_id="run",
+                task_id="search",
+                map_index=0,
+                try_number=4 if last_try else 1,
+                max_tries=3,
+                xcom_pull=lambda **_: None,
+                get_task_states=lambda **_: {"run": {"search_0": "failed"}},
             )
             context = {
                 "dag": SimpleNamespace(dag_id=dag_id, fileloc=str(shard_file(folder, dag_id, 1))),

@@ -7,6 +7,7 @@ A runner is one module with a subclass of ``Runner`` and one line under the entr
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -37,6 +38,8 @@ __all__ = [
     "worker_environment",
 ]
 
+
+log = logging.getLogger(__name__)
 
 IsActive = Callable[[str, str], bool]
 """``(DAG id, run id)`` -> whether Airflow runs the task ``search`` of that run."""
@@ -127,10 +130,14 @@ ENDED = frozenset({"failed", "skipped", "success", "upstream_failed", "removed"}
 
 
 def is_ended(task: TaskInstance) -> bool:
-    """Return whether Airflow has ended this task, which is why it is killed."""
-    states = task.get_task_states(
-        dag_id=task.dag_id, run_ids=[task.run_id], task_ids=[task.task_id], map_index=task.map_index
-    )
+    """Return whether Airflow has ended this task, which is why it is killed; False if it does not answer."""
+    try:
+        states = task.get_task_states(
+            dag_id=task.dag_id, run_ids=[task.run_id], task_ids=[task.task_id], map_index=task.map_index
+        )
+    except Exception:
+        log.exception("cannot ask Airflow why this task is killed")
+        return False
     return any(state in ENDED for run in states.values() for state in run.values())
 
 

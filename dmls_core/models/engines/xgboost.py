@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,9 +21,9 @@ from dmls_core.models.engines.base import (
     useful_threads,
 )
 from dmls_core.models.engines.cuda import CudaEngine
+from dmls_core.models.engines.xgboost_matrices import binned, plain
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 from dmls_core.stability import experimental
-from dmls_core.stored_matrix import StoredMatrix
 
 if TYPE_CHECKING:
     import treelite
@@ -235,7 +234,7 @@ class XGBoostEngine(BoostingEngine):
         options, rounds = self._options(settings, bins, n_classes, seed, threads)
         kinds = self._feature_types(features)
         try:
-            matrix = _binned(features, target, nthread=threads, max_bin=options["max_bin"], **kinds)
+            matrix = binned(features, target, nthread=threads, max_bin=options["max_bin"], **kinds)
             booster = xgboost.train(options, matrix, num_boost_round=rounds)
         except (ValueError, xgboost.core.XGBoostError) as error:
             raise refusal(model, error) from error
@@ -302,72 +301,16 @@ class XGBoostEngine(BoostingEngine):
         kinds = self._feature_types(features)
         beyond = any(map(int.__gt__, self._levels(scored), self._levels(features)))
         try:
-            matrix = _binned(features, target, nthread=threads, max_bin=bins, **kinds)
+            matrix = binned(features, target, nthread=threads, max_bin=bins, **kinds)
             if beyond:
                 # Bins would confuse a level beyond those of the fold with the fold's last one.
-                rows = _plain(scored, nthread=threads, **kinds)
+                rows = plain(scored, nthread=threads, **kinds)
             else:
                 # Binned likewise: one byte per cell, instead of eight in XGBoost's plain matrix.
-                rows = _binned(scored, None, nthread=threads, max_bin=bins, ref=matrix, **kinds)
+                rows = binned(scored, None, nthread=threads, max_bin=bins, ref=matrix, **kinds)
         except (ValueError, xgboost.core.XGBoostError) as error:
             raise refusal(model, error) from error
         return BinnedXGBoost(model, matrix, rows, options)
-
-
-def _binned(
-    features: Array,
-    target: Array | None,
-    *,
-    feature_types: list[str] | None = None,
-    **options: Any,  # noqa: ANN401 - XGBoost's
-) -> xgboost.DMatrix:
-    """Bin rows; those of a ``StoredMatrix`` to files, with block after block of them in memory."""
-    import xgboost
-
-    if not isinstance(features, StoredMatrix):
-        return xgboost.QuantileDMatrix(features, target, feature_types=feature_types, **options)
-    return xgboost.ExtMemQuantileDMatrix(stored_rows(features, target, feature_types), **options)
-
-
-def _plain(
-    features: Array, *, nthread: int, feature_types: list[str] | None = None, enable_categorical: bool = False
-) -> xgboost.DMatrix:
-    """Return rows with their values, not binned; see ``_binned``."""
-    import xgboost
-
-    if isinstance(features, StoredMatrix):
-        features, feature_types = stored_rows(features, None, feature_types), None
-    return xgboost.DMatrix(
-        features, feature_types=feature_types, nthread=nthread, enable_categorical=enable_categorical
-    )
-
-
-def stored_rows(
-    matrix: StoredMatrix, target: Array | None, feature_types: list[str] | None
-) -> xgboost.DataIter:
-    """Return an iterator by which XGBoost reads a matrix block by block; its cache is beside the matrix."""
-    import xgboost
-
-    if target is None and not matrix.ascending:
-        raise ValueError("rows to score must be in the order of the file, as XGBoost predicts them")
-
-    class Blocks(xgboost.DataIter):
-        def __init__(self) -> None:
-            self.reset()
-            super().__init__(cache_prefix=f"{matrix.path}.{uuid.uuid4().hex}")
-
-        def reset(self) -> None:
-            self._blocks = matrix.blocks()
-
-        def next(self, input_data: Callable[..., None]) -> bool:
-            positions, block = next(self._blocks, (None, None))
-            if block is None:
-                return False
-            label = None if target is None else target[positions]
-            input_data(data=block, label=label, feature_types=feature_types)
-            return True
-
-    return Blocks()
 
 
 class BinnedXGBoost(Binned):
