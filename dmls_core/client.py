@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from dmls_core.errors import DataError, NotFoundError, ServingError, UserError, ValidationIssue
+from dmls_core.settings import API_KEY
 
 ROWS = 50_000
 CHARACTERS = 8 << 20
@@ -36,7 +37,7 @@ def connect(model: str, url: str, *, key: str = "", timeout: float = 60.0) -> Re
     Raises:
         UserError: ``model`` or ``url`` is wrong, or there is no key.
     """
-    key = key or os.environ.get("DMLS_API_KEY", "")
+    key = key or os.environ.get(API_KEY, "")
     team, _, job = model.replace(".", "/", 1).partition("/")
     parts = urlsplit(url)
     if not (team and job):
@@ -44,7 +45,7 @@ def connect(model: str, url: str, *, key: str = "", timeout: float = 60.0) -> Re
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise UserError(f"{url!r} is not the address of a server: write https://HOST")
     if not key:
-        raise UserError("there is no API key: give key=..., or set DMLS_API_KEY")
+        raise UserError("there is no API key: give key=..., or set " + API_KEY)
     return RemoteModel(f"{url.rstrip('/')}/dmls/api/v1/predictions/{team}/{job}", key, timeout)
 
 

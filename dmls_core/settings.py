@@ -111,6 +111,11 @@ class ProcessSettings(Variables):
         "set for Airflow's API server: origins whose pages may predict with an API key, separated by commas, "
         "such as `https://shop.example`. Without it, no page of another origin may",
     )
+    api_key: str = _variable(
+        "",
+        "set for a client of the REST API: API key with which `dmls_core.client` and the snippets of a job's "
+        "page predict; a secret",
+    )
     study_url: str = _variable(
         "",
         "PostgreSQL database with the study that trainers share (`dmls train --worker`); a secret. The "
@@ -204,6 +209,7 @@ QUEUE_VARIABLE = ProcessSettings.variable("queue_url")
 INFERENCE_LOG = ProcessSettings.variable("inference_log")
 METRICS_TOKEN = ProcessSettings.variable("metrics_token")
 CORS_ORIGINS = ProcessSettings.variable("cors_origins")
+API_KEY = ProcessSettings.variable("api_key")
 
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""

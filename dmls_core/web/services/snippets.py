@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-KEY = "DMLS_API_KEY"
+from dmls_core.settings import API_KEY as KEY
+
 PLACEHOLDER = "dmls_..."
 
 KEY_FILE = "dmls_api_key"

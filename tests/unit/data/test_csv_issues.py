@@ -40,8 +40,8 @@ GOOD = "1,2,x\n3,4,z\n"
         ("a,b,y\n1,2,x\n3,1e39,z\n", 3, "b", "beyond the range of a 32-bit", "scale"),
         ("a,b,y\n1,2,x\n3,4,x\n", None, "y", "same class in every row", ""),
         ("a,b,y\n1,2,\n3,4,NA\n", None, "y", "has no value in any row", ""),
-        ("a,b,y\n1,2020-01-31,x\n3,2020-02-01,z\n", 2, "b", "contains dates", "year"),
-        ("a,b,y\n1,31.1.2020 10:20,x\n3,1.2.2020 11:00,z\n", 2, "b", "contains dates", "year"),
+        ("a,b,y\n1,2020-01-31,x\n3,2020-02-01,z\n", 2, "b", "contains dates", "[columns] dates"),
+        ("a,b,y\n1,31.1.2020 10:20,x\n3,1.2.2020 11:00,z\n", 2, "b", "contains dates", "[columns] dates"),
         (
             "a,b,y\n" + "".join(f"1,name {row},{row % 2}\n" for row in range(11)),
             2,

@@ -22,6 +22,8 @@ def spec(task: str = "classification", **columns: Any) -> Any:
         "features": ("sepal_length", "petal_width"),
         "target": "species",
         "categorical": (),
+        "dates": (),
+        "date_order": "year-first",
         "drop": (),
         "sensitive": (),
         "id": None,
