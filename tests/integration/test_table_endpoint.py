@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dmls_core.data.encoder import MISSING
+from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Predictor, checkpoint, connect
 from dmls_core.serving.model_config import matrices, table_name
@@ -66,10 +67,11 @@ def test_golden_rows_come_back_as_the_trainer_saw_them(parts, protocol):
 def test_few_rows_are_answered_without_the_forest_and_bit_for_bit_as_by_it(parts, protocol):
     for n_rows, asked in ((1, 0), (32, 0), (33, 1)):
         rows = user_rows(n_rows, seed=n_rows)
-        expected = parts.client.infer(parts.name, parts.encoder.transform(rows), protocol=protocol)
         before = requests_of(parts.client, parts.name)
+        expected = parts.client.infer(parts.name, parts.encoder.transform(rows), protocol=protocol)
         got = parts.ask(rows, protocol)
-        assert requests_of(parts.client, parts.name) == before + asked
+        # Triton counts a request after its answer.
+        wait_until(lambda n=before + 1 + asked: requests_of(parts.client, parts.name) == n, 60)
         assert np.array_equal(got["probabilities"].astype(np.float32), expected)
 
 
