@@ -253,10 +253,13 @@ def load_settings() -> Settings:
     file = state_folder() / STATE_FILE
     if file.is_file():
         state = json.loads(file.read_text())
-    for name, value in state.get("environment", {}).items():
-        os.environ.setdefault(name, value)
     stored = state.get("settings", {})
     found = Settings.from_environment()
+    # The platform's login must not reach another MLflow server.
+    elsewhere = found.mlflow_uri not in ("", stored.get("mlflow_uri", ""))
+    for name, value in state.get("environment", {}).items():
+        if not (elsewhere and name.startswith("MLFLOW_TRACKING_")):
+            os.environ.setdefault(name, value)
     return Settings(**{name: getattr(found, name) or stored.get(name, "") for name in ENVIRONMENT})
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -65,6 +66,25 @@ def test_variables_win_over_the_state_of_the_embedded_platform(
     monkeypatch.setenv("DMLS_ROOT", "s3://mine")
     settings = load_settings()
     assert (settings.root, settings.airflow_url) == ("s3://mine", "http://a")
+
+
+@pytest.mark.parametrize(("address", "login"), [("http://m", "admin"), ("http://other", None)])
+def test_the_platform_s_login_is_for_its_own_mlflow_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, login: str | None
+):
+    # Set and deleted, so that the test's end removes what load_settings adds.
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    state = {
+        "settings": {"mlflow_uri": "http://m"},
+        "environment": {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": "secret"},
+    }
+    (tmp_path / "platform.json").write_text(json.dumps(state))
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    assert load_settings().mlflow_uri == address
+    assert os.environ.get("MLFLOW_TRACKING_USERNAME") == login
 
 
 def test_every_variable_has_a_description_and_belongs_to_one_group():
