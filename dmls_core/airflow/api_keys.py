@@ -109,7 +109,7 @@ def revoke_key(identity: str, team: str, job: str | None, user: str) -> ApiKey:
     This process refuses it at once, others within ``SECONDS``.
 
     Raises:
-        NotFoundError: there is no such key.
+        NotFoundError: the key does not exist.
     """
     key = _find(identity)
     if key is None or key.team != team or (job and key.job != job):
@@ -163,7 +163,7 @@ def _find(identity: str) -> _Record | None:
 def _read(condition: ColumnElement[bool]) -> list[_Record]:
     """Return the records in variables that meet a condition.
 
-    A variable of an Airflow team is none: its members may write it, whatever job its content names.
+    A variable of an Airflow team does not count: its members could write one that names any job.
     """
     query = select(Variable).where(condition, Variable.team_name.is_(None))
     with create_session() as session:

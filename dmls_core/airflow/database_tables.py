@@ -22,7 +22,7 @@ def read_table(team: str, request: TableRequest, target: Path) -> None:
     The table's name is a quoted identifier in the database's dialect, never part of a statement's text.
 
     Raises:
-        DataError: the team may not use the connection, or there is no such table.
+        DataError: the team may not use the connection, or the table does not exist.
         PlatformError: the connection is missing or no database, or the database failed.
     """
     from sqlalchemy import inspect, select, table, text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pendulum
@@ -10,7 +9,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 
 from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
-from dmls_core.airflow.triggers import submission_trigger
+from dmls_core.airflow.triggers import event_entries, submission_trigger
 from dmls_core.errors import PlatformError
 from dmls_core.intake import admit, find_submissions
 from dmls_core.store import Registry, Store, layout
@@ -29,7 +28,8 @@ class AdmitOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Return team, job, state and message of each submission; fail if one could not be processed."""
         store = open_root(airflow_settings())
-        folders = changed_folders(context) or [(s.team, s.job) for s in find_submissions(store)]
+        changed = {(team, job) for team, job in event_entries(context, "changed")}
+        folders = sorted(changed) or [(s.team, s.job) for s in find_submissions(store)]
         outcomes, failed = [], []
         for team, job in folders:
             try:
@@ -65,19 +65,6 @@ def _owner(store: Store, team: str, job: str) -> dict[str, Any]:
     record = registry.job(team, job)
     owner: dict[str, Any] = registry.spec(record.spec_sha256).get("owner", {}) if record else {}
     return owner
-
-
-def changed_folders(context: Context) -> list[tuple[str, str]]:
-    """Return ``(team, job)`` of the asset events that started this run."""
-    events: Iterable[Any] = (
-        event for events in (context.get("triggering_asset_events") or {}).values() for event in events
-    )
-    folders = {
-        (team, job)
-        for event in events
-        for team, job in (event.extra or {}).get("payload", event.extra or {}).get("changed", [])
-    }
-    return sorted(folders)
 
 
 def intake_dag() -> DAG:

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
-from dmls_core.airflow.triggers import interruption_trigger
+from dmls_core.airflow.triggers import event_entries, interruption_trigger
 
 DAG_ID = "dmls.repair"
 
@@ -38,7 +38,7 @@ class RepairOperator(BaseOperator):
             raise AirflowSkipException(
                 "mlflow_uri, triton_http or triton_repository is not set in the bundle's settings"
             )
-        interrupted = interrupted_models(context)
+        interrupted = sorted(set(event_entries(context, "models")))
 
         def look_up() -> dict[str, int | None]:
             if not interrupted:
@@ -59,15 +59,6 @@ class RepairOperator(BaseOperator):
             repaired = f"; repaired: {'; '.join(result.repaired)}" if result.repaired else ""
             raise AirflowFailException("not repaired: " + "; ".join(result.failures) + repaired)
         return result.repaired
-
-
-def interrupted_models(context: Context) -> list[str]:
-    """Return the models of the asset events that started this run."""
-    found: set[str] = set()
-    for events in (context.get("triggering_asset_events") or {}).values():
-        for event in events:
-            found |= set((event.extra or {}).get("payload", event.extra or {}).get("models", []))
-    return sorted(found)
 
 
 def repair_dag() -> DAG:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
-from dmls_core.airflow.triggers import scoring_trigger
+from dmls_core.airflow.triggers import event_entries, scoring_trigger
 from dmls_core.errors import UserError
 from dmls_core.store import Registry, Store, layout
 
@@ -42,25 +41,13 @@ class FindOperator(BaseOperator):
                 files = context["params"]["files"] or list_files(store, team, name)
                 found = [(team, name, file) for file in files]
             else:
-                found = find_unscored(store, _changed_files(context))
+                changed = {(team, name, file) for team, name, file in event_entries(context, "changed")}
+                found = find_unscored(store, sorted(changed))
         except UserError as error:
             raise AirflowFailException(str(error)) from error
         if not found:
             raise AirflowSkipException("there is nothing to score")
         return [found[start::MAX_TASKS] for start in range(min(MAX_TASKS, len(found)))]
-
-
-def _changed_files(context: Context) -> list[ScoredFile]:
-    events: Iterable[Any] = (
-        event for events in (context.get("triggering_asset_events") or {}).values() for event in events
-    )
-    return sorted(
-        {
-            (team, job, file)
-            for event in events
-            for team, job, file in (event.extra or {}).get("payload", event.extra or {}).get("changed", [])
-        }
-    )
 
 
 class ScoreOperator(BaseOperator):

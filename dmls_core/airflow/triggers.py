@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
@@ -19,7 +19,20 @@ from dmls_core.intake import find_partitions, group_submissions, partitions_betw
 from dmls_core.spec.partitions import parse_pattern
 from dmls_core.store import ObjectInfo, layout
 
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 log = logging.getLogger(__name__)
+
+
+def event_entries(context: Context, key: str) -> list[Any]:
+    """Return the entries under ``key`` of the events of a trigger below that started this run."""
+    return [
+        entry
+        for events in (context.get("triggering_asset_events") or {}).values()
+        for event in events
+        for entry in (event.extra or {}).get("payload", event.extra or {}).get(key, [])
+    ]
 
 
 class SubmissionTrigger(BaseEventTrigger):

@@ -82,7 +82,7 @@ def _trace(target: int, permissions: int, answer: int) -> None:
     os.close(answer)
     while (status := os.waitpid(target, WALL)[1]) >> 8 != EXECUTED:
         if not os.WIFSTOPPED(status):
-            return  # there is no such program
+            return  # the program could not be started
         _ptrace(PTRACE_CONT, target, os.WSTOPSIG(status))
     _replace(target)
     _ptrace(PTRACE_DETACH, target, 0)

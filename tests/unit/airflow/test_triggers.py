@@ -33,6 +33,20 @@ def trigger(root):
     return _trigger
 
 
+def store_is_away_twice(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Let the first two listings fail; return the calls."""
+    real, calls = LocalStore.list_async, []
+
+    async def flaky(*arguments):
+        calls.append(arguments)
+        if len(calls) < 3:
+            raise OSError("away")
+        return await real(*arguments)
+
+    monkeypatch.setattr(LocalStore, "list_async", flaky)
+    return calls
+
+
 def fire(trigger: PartitionTrigger, arrivals: list[str], root) -> list[object]:
     """Run the trigger while files arrive, one at each moment."""
 
@@ -69,15 +83,7 @@ def test_what_lies_there_counts_even_after_the_deadline(trigger, root) -> None:
 
 
 def test_an_outage_of_the_store_does_not_end_the_wait(trigger, root, monkeypatch) -> None:
-    real, calls = LocalStore.list_async, []
-
-    async def flaky(*arguments):
-        calls.append(arguments)
-        if len(calls) < 3:
-            raise OSError("away")
-        return await real(*arguments)
-
-    monkeypatch.setattr(LocalStore, "list_async", flaky)
+    calls = store_is_away_twice(monkeypatch)
     open_store(str(root)).put("incoming/lab/job/data/2026-01-05/a.csv", b"x")
     assert fire(trigger(datetime.now(UTC) + timedelta(hours=1)), [], root) == [{"arrived": True}]
     assert len(calls) == 3
@@ -117,15 +123,7 @@ def test_interrupted_changes_are_reported_again_less_and_less_often(root, monkey
 
 def test_an_outage_of_the_repository_does_not_end_the_watch(root, monkeypatch) -> None:
     monkeypatch.setattr(triggers, "PATIENCE", 0.0)
-    real, calls = LocalStore.list_async, []
-
-    async def flaky(*arguments):
-        calls.append(arguments)
-        if len(calls) < 3:
-            raise OSError("away")
-        return await real(*arguments)
-
-    monkeypatch.setattr(LocalStore, "list_async", flaky)
+    store_is_away_twice(monkeypatch)
     open_store(str(root)).put(".dmls/intents/lab.iris.json", b"{}")
 
     async def first() -> object:
