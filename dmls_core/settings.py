@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -77,7 +78,7 @@ class Settings(Variables):
         """Return the setting ``name``; if it is empty, raise ``PlatformError`` with its variable."""
         value: str = getattr(self, name)
         if not value:
-            raise PlatformError(f"setting {name!r} is empty: set {self.variable(name)}; {no_platform()}")
+            raise PlatformError(no_platform(self.variable(name)))
         return value
 
 
@@ -87,7 +88,8 @@ class ProcessSettings(Variables):
 
     home: str = _variable(
         "",
-        "state folder of the embedded platform; by default the nearest `.dmls`, here or in a folder above",
+        "state folder of the embedded platform; by default the nearest `.dmls`: here, in a folder above, or "
+        "next to the virtual environment",
     )
     debug: str = _variable("", "`1`: the command line shows stack traces")
     team: str = _variable("", "team of `dmls submit`")
@@ -111,10 +113,24 @@ class ProcessSettings(Variables):
         "set for Airflow's API server: origins whose pages may predict with an API key, separated by commas, "
         "such as `https://shop.example`. Without it, no page of another origin may",
     )
+    connections: str = _variable(
+        "",
+        "set for the embedded platform before `dmls up`: Airflow connections to databases whose tables may "
+        'be scored, each with the teams that may use it, as JSON such as `{"warehouse": ["shop"]}`',
+    )
     api_key: str = _variable(
         "",
         "set for a client of the REST API: API key with which `dmls_core.client` and the snippets of a job's "
         "page predict; a secret",
+    )
+    signing_key: str = _variable(
+        "",
+        "private key (ECDSA, PEM) with which trainers sign models; a secret. Set it for Airflow's workers",
+    )
+    signers: str = _variable(
+        "",
+        "public keys of `DMLS_SIGNING_KEY`, now and earlier, PEM one after the other. With them, only "
+        "signed models are registered, deployed, rolled back to and repaired",
     )
     study_url: str = _variable(
         "",
@@ -166,6 +182,9 @@ class IntakeLimits(Variables):
         32 << 20, "total size in bytes up to which admission reads all rows; of more data it reads samples"
     )
     columns: int = _variable(10_000, "columns of a data file")
+    source_seconds: int = _variable(
+        3_600, "seconds that a database may take to return the rows of a source or of a table to score"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +227,11 @@ STUDY_VARIABLE = ProcessSettings.variable("study_url")
 QUEUE_VARIABLE = ProcessSettings.variable("queue_url")
 INFERENCE_LOG = ProcessSettings.variable("inference_log")
 METRICS_TOKEN = ProcessSettings.variable("metrics_token")
+CONNECTIONS = ProcessSettings.variable("connections")
 CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 API_KEY = ProcessSettings.variable("api_key")
+SIGNING_KEY = ProcessSettings.variable("signing_key")
+SIGNERS = ProcessSettings.variable("signers")
 
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""
@@ -224,23 +246,29 @@ STATE_FILE = "platform.json"
 def state_folder() -> Path:
     """Return the state folder of the embedded platform; it may not exist yet.
 
-    ``DMLS_HOME`` if set, else the nearest ``.dmls`` in or above the working directory, else ``./.dmls``.
+    ``DMLS_HOME`` if set, else the nearest ``.dmls`` in or above the working directory, else the one next to
+    the virtual environment of this program, so that an activated environment works in every folder, else
+    ``./.dmls``.
     """
     if home := ProcessSettings.from_environment().home:
         return Path(home).absolute()
     here = Path.cwd()
-    for folder in (here, *here.parents):
+    for folder in (here, *here.parents, Path(sys.prefix).parent):
         if (folder / STATE_FOLDER).is_dir():
             return folder / STATE_FOLDER
     return here / STATE_FOLDER
 
 
-def no_platform() -> str:
-    """Return the part of a message that says where no platform was found, and what to do."""
+def no_platform(variable: str = "") -> str:
+    """Return a message that says where no platform was found, and what to do.
+
+    ``variable`` is the one with the address of a platform that is not embedded.
+    """
     home = ProcessSettings.variable("home")
+    other = f", or {variable} to the address of another platform" if variable else ""
     return (
         f"no embedded platform runs from {state_folder()}: start one with `dmls up`, or set {home} to the "
-        "folder .dmls of one that runs"
+        f"folder .dmls of one that runs{other}"
     )
 
 
@@ -255,10 +283,14 @@ def load_settings() -> Settings:
         state = json.loads(file.read_text())
     stored = state.get("settings", {})
     found = Settings.from_environment()
-    # The platform's login must not reach another MLflow server.
-    elsewhere = found.mlflow_uri not in ("", stored.get("mlflow_uri", ""))
+    # The platform's login must not reach another MLflow server, nor its key decide on another repository.
+    elsewhere = {
+        prefix
+        for prefix, setting in (("MLFLOW_TRACKING_", "mlflow_uri"), (SIGNERS, "triton_repository"))
+        if getattr(found, setting) not in ("", stored.get(setting, ""))
+    }
     for name, value in state.get("environment", {}).items():
-        if not (elsewhere and name.startswith("MLFLOW_TRACKING_")):
+        if not name.startswith(tuple(elsewhere)):
             os.environ.setdefault(name, value)
     return Settings(**{name: getattr(found, name) or stored.get(name, "") for name in ENVIRONMENT})
 

@@ -83,6 +83,12 @@ def _table(name: str) -> str:
         extra = "\nExpectations of a column, in a table `[expectations.columns.NAME]`:\n\n" + _keys(
             column, schema
         )
+    if name == "data":
+        source = schema["$defs"]["Source"]
+        extra = (
+            "\nThe keys of `[data.source]`, one of `table`, `query` and `path` "
+            "([how to](../how-to/read-a-source.md)):\n\n" + _keys(source, schema)
+        )
     if name == "search":
         stop = schema["$defs"]["EarlyStop"]
         extra = (

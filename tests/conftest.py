@@ -41,6 +41,12 @@ SHARED = {
 """Session fixture -> the group whose tests run in one worker, so that the service starts once."""
 
 
+@pytest.fixture(autouse=True)
+def _no_signers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the key of a platform whose settings an earlier test loaded: models of tests are not signed."""
+    monkeypatch.delenv("DMLS_SIGNERS", raising=False)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by its tier, and by the group of tests that one worker runs."""
     path = item.path.relative_to(TESTS)

@@ -12,6 +12,8 @@ from typing import Any, Literal
 Answer = Literal["Approve", "Reject"]
 """Options of Airflow's approval; the first lets a run continue."""
 
+REJECT: Answer = "Reject"
+
 PAUSE_SECONDS = 2.0
 """Between request and answer; an earlier answer makes the scheduler retry the task as if it were killed."""
 

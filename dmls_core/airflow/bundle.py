@@ -1,9 +1,11 @@
 """The versioned DAG bundle: the registry of accepted jobs as a fixed number of DAG files, the shards.
 
-The DAG processor refreshes it; parsing then reads local files only. A worker that executes a task gets the
-files of the version with which the task's run started. A shard is ``shard_NN.py`` (a few lines, the same for
-all) and ``shard_NN.json`` (its jobs). A file is rewritten only if its content changes, so that Airflow parses
-only changed files again.
+The DAG processor refreshes it; parsing then reads local files only. A shard is ``shard_NN.py`` (a few lines,
+the same for all) and ``shard_NN.json`` (its jobs). A file is rewritten only if its content changes, so that
+Airflow parses only changed files again.
+
+A worker that executes a task uses the version with which the task's run started. It fetches the job of that
+task only: the files of a version are stubs, and ``read_shard`` fetches the job.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import shutil
 import time
 import zlib
@@ -23,10 +26,11 @@ from airflow.configuration import conf
 from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 import dmls_core
-from dmls_core.airflow.settings import open_root, split_kwargs
-from dmls_core.errors import ConflictError, DmlsError, ObjectMissingError, StoreError
+from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs
+from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
 from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +55,10 @@ class DmlsBundle(BaseDagBundle):
         self.settings, others = split_kwargs(kwargs)
         super().__init__(version=version, **others)
         self._registry: Registry | None = None
+        self._snapshots: Snapshots | None = None
         self._records: dict[str, tuple[str, JobRecord]] = {}
         self._parse_again: dict[tuple[Path, float], float] = {}
-        self._whole = False  # whether the last write of this process could read every spec
+        self._written: list[JobRecord] | None = None  # records of the last write that read every spec
 
     @property
     def path(self) -> Path:
@@ -70,13 +75,17 @@ class DmlsBundle(BaseDagBundle):
 
                 load_runner(self.settings)
                 if self._written_version() is None:
-                    self._refresh()
+                    self._refresh(first=True)
             elif self._written_version() != self.version:
-                self._restore(self.version)
+                self._write_stubs(self.version)
         super().initialize()
 
     def refresh(self) -> None:
-        """Update the files to the current state of the registry."""
+        """Update the files to the current state of the registry; withdraw the approvals of retired jobs.
+
+        The DAG of a retired job stays, without a schedule, until its running runs have ended: Airflow
+        schedules no task of a DAG that it does not have.
+        """
         if self.version is not None:
             raise DmlsError(f"the bundle is pinned to version {self.version} and cannot be refreshed")
         with self.lock():
@@ -91,34 +100,42 @@ class DmlsBundle(BaseDagBundle):
         file = self.path / VERSION_FILE
         return file.read_text() if file.is_file() else None
 
-    def _open_registry(self) -> Registry:
-        if self._registry is None:
-            self._registry = Registry(open_root(self.settings))
-        return self._registry
+    def _open(self) -> tuple[Registry, Snapshots]:
+        if self._registry is None or self._snapshots is None:
+            store = open_root(self.settings)
+            self._registry, self._snapshots = Registry(store), Snapshots(store)
+        return self._registry, self._snapshots
 
-    def _refresh(self) -> None:
-        registry = self._open_registry()
-        records = sorted(
-            (record for record in registry.jobs(self._records) if record.state == "active"),
-            key=lambda record: (record.team, record.name),
-        )
-        snapshot = json.dumps(
-            {"schema": 1, "jobs": [record.as_json() for record in records]}, sort_keys=True
-        ).encode()
-        version = hashlib.sha256(snapshot).hexdigest()[:16]
+    def _refresh(self, *, first: bool = False) -> None:
+        """Write the files; the ``first`` time in whatever process needs them, which may lack the database."""
+        registry, snapshots = self._open()
+        found = {layout.dag_id(record.team, record.name): record for record in registry.jobs(self._records)}
+        retired = {dag_id for dag_id, record in found.items() if record.state == "retired"}
+        gone = retired if first else retired - self._unfinished(retired)
+        records = [record for dag_id, record in found.items() if dag_id not in gone]
         self._touch_due()
-        if self._whole and version == self._written_version():
+        if records == self._written and self._written_version():
             return
+        version = snapshots.write(records)
         before = dag_ids(self.path)
-        try:
-            registry.store.create(layout.snapshot(version), snapshot)
-        except ConflictError:
-            log.debug("snapshot %s exists already", version)
         for path in self._write(records, version, registry.store):
             self._plan_parse(path, REPARSE_SECONDS)
-        retired = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN_SECONDS
+        stale = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN_SECONDS
         for dag_id in before - dag_ids(self.path):
-            self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), retired)
+            self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), stale)
+
+    def _unfinished(self, retired: set[str]) -> set[str]:
+        """Withdraw the approvals of retired jobs; return the DAGs that have runs to finish."""
+        if not retired:
+            return set()
+        from dmls_core.airflow import metadata
+
+        # The DAG processor has a session of its own in this thread.
+        with metadata.create_session(scoped=False) as session:
+            if count := metadata.withdraw_approvals(session, retired):
+                log.info("withdrawn approvals of retired jobs: %s", count)
+            runs = metadata.unfinished_runs(session)
+        return {dag_id for dag_id, state, paused in runs if state == "running" and not paused} & retired
 
     def _plan_parse(self, path: Path, seconds: float) -> None:
         self._parse_again[path, seconds] = time.monotonic() + seconds
@@ -136,14 +153,21 @@ class DmlsBundle(BaseDagBundle):
             if path.is_file():
                 path.touch()
 
-    def _restore(self, version: str) -> None:
-        store = open_root(self.settings)
-        snapshot = json.loads(store.get(layout.snapshot(version)))
-        self._write([JobRecord.from_json(entry) for entry in snapshot["jobs"]], version, store)
+    def _write_stubs(self, version: str) -> None:
+        """Write the DAG files of a version without its jobs."""
+        files = {path.name: path.read_text() for path in static_dag_files()}
+        files |= {
+            f"shard_{number:02d}.py": SHARD.format(number=number, digest=version)
+            for number in range(self.settings.shards)
+        }
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            _write_if_changed(self.path / name, content)
+        (self.path / VERSION_FILE).write_text(version)
 
     def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
         """Write the DAG files of these records; return the changed ones."""
-        self._whole = True
+        self._written = records
         shas = sorted({record.spec_sha256 for record in records})
         with ThreadPoolExecutor(FETCH_THREADS) as pool:
             specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))
@@ -158,8 +182,7 @@ class DmlsBundle(BaseDagBundle):
         changed = write_dag_files(
             self.path, jobs, broken, shards=self.settings.shards, static=static_dag_files()
         )
-        if self._whole or self.version is None:
-            (self.path / VERSION_FILE).write_text(version)
+        (self.path / VERSION_FILE).write_text(version)
         log.info("registry version %s: %s jobs, %s unreadable", version, len(jobs), len(broken))
         return changed
 
@@ -171,7 +194,7 @@ class DmlsBundle(BaseDagBundle):
             spec = Spec.from_json(json.loads(content)).as_json()
         except (DmlsError, ValueError, RecursionError) as error:
             if isinstance(error, StoreError) and not isinstance(error, ObjectMissingError):
-                self._whole = False  # the store may answer next time: try again then
+                self._written = None  # the store may answer next time: try again then
             return f"its accepted spec {sha256[:12]} cannot be read: {error}"
         if not cached.is_file():
             cached.parent.mkdir(parents=True, exist_ok=True)
@@ -179,6 +202,45 @@ class DmlsBundle(BaseDagBundle):
             part.write_bytes(content)
             part.replace(cached)
         return spec
+
+
+def read_shard(dag_file: str, dag_id: str | None) -> dict[str, dict[str, Any]]:
+    """Return the jobs of a DAG file as ``write_dag_files`` takes them; of a pinned version only ``dag_id``.
+
+    Raises:
+        NotFoundError: the pinned version was deleted.
+        StoreError: the store cannot be read.
+    """
+    shard = Path(dag_file).with_suffix(".json")
+    entries: dict[str, dict[str, Any]] = (
+        json.loads(shard.read_text()) if shard.is_file() else _fetch(shard, dag_id)
+    )
+    return entries
+
+
+def _fetch(shard: Path, dag_id: str | None) -> dict[str, dict[str, Any]]:
+    """Fetch a job and keep it in the folder for its run's next task; without ``dag_id``, the whole shard."""
+    kept = shard.with_name(f"{dag_id}.json")
+    if dag_id and kept.is_file():
+        return {dag_id: json.loads(kept.read_text())}
+    settings = airflow_settings()
+    store = open_root(settings)
+    registry, snapshots = Registry(store), Snapshots(store)
+    version = (shard.parent / VERSION_FILE).read_text()
+    if not dag_id:
+        records = {layout.dag_id(record.team, record.name): record for record in snapshots.read(version)}
+        return {
+            member: {"record": record.as_json(), "spec": registry.spec(record.spec_sha256)}
+            for member, record in records.items()
+            if shard_file(shard.parent, member, settings.shards).stem == shard.stem
+        }
+    team, name = layout.parse_dag_id(dag_id)
+    record = snapshots.find(version, team, name)
+    if record is None:
+        return {}
+    entry = {"record": record.as_json(), "spec": registry.spec(record.spec_sha256)}
+    _write_if_changed(kept, json.dumps(entry))
+    return {dag_id: entry}
 
 
 SHARD = '''"""DMLS jobs, shard {number:02d}: an Airflow DAG file generated by DMLS. Content {digest}."""
@@ -265,7 +327,7 @@ def _write_if_changed(path: Path, content: str) -> bool:
     before = path.read_text() if path.is_file() else None
     if before == content:
         return False
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(content)
     part.replace(path)
     return before is not None

@@ -25,16 +25,18 @@ from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, ServingError, TrackingError
-from dmls_core.store import layout, write_served
+from dmls_core.store import Registry, layout, write_served
 
 if TYPE_CHECKING:
     from dmls_core.serving import DeployedVersion, ScalingChoice, ServingOptions
     from dmls_core.spec import Spec
-    from dmls_core.tracking.decision import Candidate, Decision
+    from dmls_core.tracking.decision import Candidate, DecidedBy, Decision
     from dmls_core.tracking.registry import Champion
 
 
 NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deployed: {reason}"
+
+RETIRED = "the job was retired"
 
 
 class ApproveOperator(ApprovalOperator):
@@ -52,7 +54,7 @@ class ApproveOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Decide, or request an approval and wait without holding a worker slot."""
-        from dmls_core.tracking.decision import decide
+        from dmls_core.tracking.decision import Decision, decide
         from dmls_core.tracking.registry import champion_of
 
         run = open_run(context)
@@ -62,6 +64,8 @@ class ApproveOperator(ApprovalOperator):
         candidate = candidate_of(run, evaluated)
         score = f"{evaluated['metric']} {evaluated['score']:.4f} on the holdout"
         decision = decide(run.job.spec.deploy, candidate, champion)
+        if _is_retired(run) and (decision is None or decision.deploy):
+            decision = Decision(False, "retirement", RETIRED, champion.version if champion else None)
         if decision is None:
             return self._request(run, evaluated, candidate, champion)
         record_decision(run, decision)
@@ -89,11 +93,16 @@ class ApproveOperator(ApprovalOperator):
         summary = (
             f"{evaluated['metric']} {evaluated['score']:.4f} on the holdout; {_summary(candidate, champion)}"
         )
-        run.reporter.report("awaiting approval", f"{summary}. Approve or reject it in Airflow.{deadline}")
+        run.reporter.report(
+            "awaiting approval", f"{summary}. Approve or decline it, on its page or in Airflow.{deadline}"
+        )
         return super().execute(run.context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on after a person's answer or the deadline; a rejection skips the tasks that follow."""
+        """Go on after a person's answer or the deadline; a rejection skips the tasks that follow.
+
+        Retiring the job brings the deadline forward: see ``metadata.withdraw_approvals``.
+        """
         from dmls_core.tracking.decision import Decision
 
         run = open_run(context)
@@ -101,19 +110,27 @@ class ApproveOperator(ApprovalOperator):
         if "error" not in event:
             comparison = run.result_of(TaskId.EVALUATE).get("comparison") or {}
             late = bool(event.get("timedout"))
+            by: DecidedBy = "deadline" if late else "person"
             user = (event.get("responded_by_user") or {}).get("name") or "a user"
-            if late:
+            if late and _is_retired(run):
+                by, reason = "retirement", RETIRED
+            elif late:
                 reason = "the approval was not answered by its deadline; the champion stays"
             elif rejected:
                 reason = "the approval was rejected in Airflow; the champion stays"
             else:
                 reason = f"approved in Airflow by {user}"
             version = comparison.get("champion_version")
-            record_decision(run, Decision(not rejected, "deadline" if late else "person", reason, version))
+            record_decision(run, Decision(not rejected, by, reason, version))
             if rejected:
                 # Before the base class, which ends the task by skipping what follows.
                 run.reporter.report("accepted", _not_deployed(run, reason))
         return super().execute_complete(context, event)
+
+
+def _is_retired(run: JobRun) -> bool:
+    record = Registry(run.store).job(run.job.team, run.job.name)
+    return record is not None and record.state == "retired"
 
 
 def candidate_of(run: JobRun, evaluated: Mapping[str, Any]) -> Candidate:

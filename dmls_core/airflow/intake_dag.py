@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
@@ -10,9 +10,12 @@ from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.airflow.triggers import event_entries, submission_trigger
-from dmls_core.errors import PlatformError
+from dmls_core.errors import PlatformError, ValidationIssue
 from dmls_core.intake import admit, find_submissions
 from dmls_core.store import Registry, Store, layout
+
+if TYPE_CHECKING:
+    from dmls_core.spec import Spec
 
 DAG_ID = "dmls.intake"
 
@@ -50,11 +53,19 @@ class AdmitOperator(BaseOperator):
             if layout.is_name(team) and layout.is_name(job)
             else {}
         )
-        outcome = admit(store, team, job, links=links)
+        memory = airflow_settings().memory
+        outcome = admit(store, team, job, links=links, memory=memory, check_source=_check_source)
         self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
         if outcome.state == "rejected" and not outcome.known:
             notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
         return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
+
+
+def _check_source(team: str, spec: Spec) -> list[ValidationIssue]:
+    # Imported here: the DAG is parsed often, and few specs name a source.
+    from dmls_core.airflow.sources import check_source
+
+    return check_source(team, spec)
 
 
 def _owner(store: Store, team: str, job: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
+from dmls_core.airflow.bundle import read_shard
 from dmls_core.airflow.run_inputs import RunInputs
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.airflow.timetables import Intervals, intervals_of
@@ -25,7 +26,8 @@ class Job:
 
     Attributes:
         spec: with a user's changes for this run.
-        inputs: the run's own data, if the run selected data by interval or was changed by a user.
+        inputs: the run's own data, if the run selected data by interval or of a source, or was changed by a
+            user.
         changes: a user's changes for this run only, as given.
         deploy: whether the user asked to deploy the run's model.
     """
@@ -95,7 +97,7 @@ class Job:
         """The job's data intervals, if it has any."""
         schedule, has_time = self.spec.schedule, self.spec.columns.time is not None
         cron = schedule.cron if schedule else None
-        return intervals_of(self.spec.data.path, cron, self.spec.timezone, has_time=has_time)
+        return intervals_of(self.spec.data.pattern, cron, self.spec.timezone, has_time=has_time)
 
     @property
     def model_name(self) -> str:
@@ -125,7 +127,7 @@ def job_of(context: Context | Mapping[str, Any]) -> Job:
         if change.spec == job.spec:
             changes = {key: changes[key] for key in changes if key == "deploy"}
         job = replace(job, spec=change.spec, changes=changes, deploy=change.deploy)
-    if job.intervals is None and not job.changed:
+    if job.intervals is None and not job.changed and job.spec.data.source is None:
         return job
     chosen = context["task_instance"].xcom_pull(task_ids=TaskId.VALIDATE.value, key=INPUTS)
     return replace(job, inputs=RunInputs.from_json(chosen) if chosen else None)
@@ -149,11 +151,10 @@ def requested_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_job(dag_file: str, dag_id: str) -> Job:
-    """Read the job of ``dag_id`` from the JSON of its generated DAG file."""
-    shard = Path(dag_file).with_suffix(".json")
-    entries: dict[str, dict[str, Any]] = json.loads(shard.read_text())
+    """Read the job of ``dag_id`` from its generated DAG file."""
+    entries = read_shard(dag_file, dag_id)
     if dag_id not in entries:
-        raise PlatformError(f"{shard.name} does not contain the job of DAG {dag_id}")
+        raise PlatformError(f"{Path(dag_file).stem} does not contain the job of DAG {dag_id}")
     entry = entries[dag_id]
     return Job(record=JobRecord.from_json(entry["record"]), spec=Spec.from_json(entry["spec"]))
 

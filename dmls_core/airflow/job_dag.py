@@ -5,14 +5,13 @@ The generated DAG files on the disks of running platforms import ``load_shard``.
 
 from __future__ import annotations
 
-import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, BaseOperator, Param, get_parsing_context
 
+from dmls_core.airflow.bundle import read_shard
 from dmls_core.airflow.deadlines import deadline_alert
 from dmls_core.airflow.deployment_tasks import ApproveOperator, PromoteOperator, StageOperator
 from dmls_core.airflow.job import PARAM
@@ -53,8 +52,8 @@ def load_shard(file: str) -> dict[str, DAG]:
 
     A job that cannot be built becomes a DAG whose documentation gives the reason: it hides no other DAG.
     """
-    entries: dict[str, Any] = json.loads(Path(file).with_suffix(".json").read_text())
     wanted = get_parsing_context().dag_id
+    entries = read_shard(file, wanted)
     if wanted in entries:
         entries = {wanted: entries[wanted]}
     return {dag_id: _build_or_explain(dag_id, entry) for dag_id, entry in entries.items()}
@@ -81,7 +80,8 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
     models = [model["name"] for model in spec["models"]]
     with DAG(
         dag_id,
-        schedule=make_timetable(dag_id, record, spec),
+        # A retired job has a DAG until its runs have ended.
+        schedule=make_timetable(dag_id, record, spec) if record["state"] == "active" else None,
         start_date=START_DATE,
         catchup=False,
         max_active_runs=1,

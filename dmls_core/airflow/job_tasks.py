@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pendulum
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.timetables.base import DataInterval
@@ -40,6 +41,7 @@ from dmls_core.tracking.registry import INTERVAL_END_TAG
 
 if TYPE_CHECKING:
     from dmls_core.serving import Deployment
+    from dmls_core.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class JobRun:
     @cached_property
     def reporter(self) -> StatusReporter:
         """Writer of ``_status`` for this run."""
-        return StatusReporter(self.job, self.store, self.context["run_id"])
+        return StatusReporter.of(self.job, self.store, self.context["run_id"])
 
     @contextmanager
     def deployment(self) -> Iterator[Deployment]:
@@ -104,11 +106,16 @@ POLL_SECONDS = 10.0
 """Interval between two checks for a partition, unless the platform polls less often."""
 
 
+SOURCE_POLL = timedelta(minutes=1)
+"""Interval between two looks for a partition of a source."""
+
+
 class ValidateOperator(JobTask):
     """Check that the data objects are those of the admitted version, or choose those of the interval.
 
-    If a partition has not arrived, the task waits in the triggerer, without a worker slot. Great Expectations
-    checks the content in the trainer, parallel to the search: its import takes seconds in every run.
+    It copies the rows of ``[data.source]`` to the store, as the data of the run. If a partition has not
+    arrived, the task waits in the triggerer, without a worker slot. Great Expectations checks the content in
+    the trainer, parallel to the search: its import takes seconds in every run.
     """
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
@@ -128,12 +135,16 @@ class ValidateOperator(JobTask):
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
         """Continue after the wait for a partition."""
         if not event["arrived"]:
-            timeout = open_run(context).job.spec.data.timeout
-            raise AirflowFailException(
-                f"no partition of the interval arrived within [data] timeout ({timeout:g} s): upload it "
-                "and clear this task, or raise the timeout"
-            )
+            raise _too_late(open_run(context).job.spec)
         return self.execute(context)
+
+    def look_again(self, context: Context, event: Any, deadline: str) -> Any:
+        """Look for a partition of a source again."""
+        self._deadline = datetime.fromisoformat(deadline)
+        return self.execute(context)
+
+    _deadline: datetime | None = None
+    """End of the wait for a partition of a source, once it has begun."""
 
     def _choose(self, run: JobRun) -> RunInputs | None:
         """Return the run's inputs if they differ from the admitted data; wait for them if needed."""
@@ -142,17 +153,29 @@ class ValidateOperator(JobTask):
         interval = _interval(run, selector) if selector else None
         if selector and interval:
             return selector.select(interval) or self._wait(run, selector, interval)
-        return select_without_interval(run.store, record, spec) if run.job.changed else None
+        if spec.data.source:
+            run.reporter.running(f"reading {spec.data.source.label}")
+        own = run.job.changed or spec.data.source is not None
+        return select_without_interval(run.store, record, spec) if own else None
 
     def _wait(self, run: JobRun, selector: InputSelector, interval: DataInterval) -> NoReturn:
         spec, pattern = run.job.spec, run.job.spec.partitions
         if pattern is None:
             raise ValueError("only partitions can be waited for")
-        deadline = datetime.now(UTC) + timedelta(seconds=spec.data.timeout)
+        deadline = self._deadline or datetime.now(UTC) + timedelta(seconds=spec.data.timeout)
+        if datetime.now(UTC) >= deadline:
+            raise _too_late(spec)
         name = pattern.example(interval.start.in_timezone(spec.timezone))
         message = f"waiting for {name}, until {deadline:%Y-%m-%d %H:%M} UTC"
         self.log.info("%s", message)
         run.reporter.running(message)
+        if spec.data.source:
+            # Only tasks have the connections of sources.
+            self.defer(
+                trigger=TimeDeltaTrigger(SOURCE_POLL),
+                method_name="look_again",
+                kwargs={"deadline": deadline.isoformat()},
+            )
         self.defer(
             trigger=PartitionTrigger(
                 root=run.settings.root,
@@ -184,6 +207,13 @@ class ValidateOperator(JobTask):
             self.log.info("the run %s was started before: it resumes", inputs.run_key)
 
 
+def _too_late(spec: Spec) -> AirflowFailException:
+    return AirflowFailException(
+        f"no partition of the interval arrived within [data] timeout ({spec.data.timeout:g} s): upload it "
+        "and clear this task, or raise the timeout"
+    )
+
+
 def _interval(run: JobRun, selector: InputSelector) -> DataInterval | None:
     """Return the interval of the schedule, a backfill or the user's date, else that of the newest data."""
     dag_run = run.context["dag_run"]
@@ -211,6 +241,9 @@ class PlanOperator(JobTask):
         if champion := _champion(run):
             plan[0]["champion"] = champion  # only the leader scores on the holdout
         enqueue(run.store, engine, run.job.team, run.job.name, run.job.run_key)
+        run.reporter.running(
+            "The run waits for a trainer. The job's page and `dmls show` have its place in the queue."
+        )
         return plan
 
 
@@ -260,6 +293,7 @@ class RegisterOperator(JobTask):
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return the MLflow run's id, the addresses of its page and report, and the model's version."""
+        from dmls_core.serving.signed_models import check_signature
         from dmls_core.tracking.connection import report_url
         from dmls_core.tracking.runs import log_run
 
@@ -267,6 +301,7 @@ class RegisterOperator(JobTask):
         run.reporter.running("recording the run in MLflow")
         with tempfile.TemporaryDirectory(prefix="dmls-register-") as scratch:
             folder = download_run(run.job, run.store, Path(scratch))
+            check_signature(folder / "model", run.job.model_name, f"the model of run {run.job.run_key}")
             tracked = log_run(
                 run.settings.mlflow_uri,
                 result,

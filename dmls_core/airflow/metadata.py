@@ -13,15 +13,22 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
+from airflow.models.hitl import HITLDetail
 from airflow.models.log import Log
 from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.trigger import Trigger
 from airflow.models.xcom import XComModel
+from airflow.sdk.timezone import utcnow
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from dmls_core.airflow.approval import REJECT
 from dmls_core.airflow.settings import BUNDLE_CLASSPATH
+from dmls_core.airflow.task_id import TaskId
+from dmls_core.store import layout
 
 __all__ = ["DagRun", "Session", "SessionDep", "TaskInstance", "create_session"]
 """Of Airflow and SQLAlchemy, for those who call this module."""
@@ -84,13 +91,13 @@ def dag_states(session: Session) -> dict[str, DagState]:
 
 def team_dags(session: Session, team: str) -> set[str]:
     """Return the IDs of the DAGs of a team's jobs."""
-    of_team = DagModel.dag_id.startswith(f"{DAG_PREFIX}{team}.", autoescape=True)
+    of_team = DagModel.dag_id.startswith(layout.team_prefix(team), autoescape=True)
     return set(session.scalars(select(DagModel.dag_id).where(of_team)))
 
 
 def team_dags_pattern(team: str) -> str:
     """Return what stands for the DAGs of all jobs of a team, those to come included, in checks of access."""
-    return f"{DAG_PREFIX}{team}.*"
+    return f"{layout.team_prefix(team)}*"
 
 
 def dag_runs(session: Session, dag_id: str, *, limit: int, run_id: str = "") -> list[DagRun]:
@@ -119,9 +126,18 @@ def unfinished_runs(session: Session) -> list[tuple[str, str, bool]]:
 
 
 def task_instances(
-    session: Session, *, dag_id: str = "", run_id: str = "", task_id: str = "", states: Collection[str] = ()
+    session: Session,
+    *,
+    dag_id: str = "",
+    run_id: str = "",
+    task_id: str = "",
+    states: Collection[str] = (),
+    except_trigger: str = "",
 ) -> list[TaskInstance]:
-    """Return task instances of jobs in order of their start; empty arguments do not filter."""
+    """Return task instances of jobs in order of their start; empty arguments do not filter.
+
+    ``except_trigger`` is the class path of a trigger: tasks that wait for it are left out.
+    """
     query = select(TaskInstance).where(
         TaskInstance.dag_id == dag_id
         if dag_id
@@ -133,13 +149,28 @@ def task_instances(
         query = query.where(TaskInstance.task_id == task_id)
     if states:
         query = query.where(TaskInstance.state.in_(list(states)))
+    if except_trigger:
+        query = query.outerjoin(Trigger, Trigger.id == TaskInstance.trigger_id)
+        query = query.where(Trigger.classpath.is_distinct_from(except_trigger))
     return list(session.scalars(query.order_by(TaskInstance.start_date)))
 
 
-def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Return (DAG ID, pool, state) of task instances in the order in which Airflow's scheduler takes them."""
+class PooledTask(NamedTuple):
+    """A task instance in a pool, with its start if it has started, and its trigger's class if deferred."""
+
+    dag_id: str
+    pool: str
+    state: str
+    started: datetime | None = None
+    trigger: str = ""
+
+
+def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> list[PooledTask]:
+    """Return task instances in the order in which Airflow's scheduler takes them."""
+    columns = TaskInstance.dag_id, TaskInstance.pool, TaskInstance.state, TaskInstance.start_date
     query = (
-        select(TaskInstance.dag_id, TaskInstance.pool, TaskInstance.state)
+        select(*columns, Trigger.classpath)
+        .outerjoin(Trigger, Trigger.id == TaskInstance.trigger_id)
         .where(
             TaskInstance.task_id == task_id,
             TaskInstance.state.in_(list(states)),
@@ -148,7 +179,33 @@ def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> 
         .join(TaskInstance.dag_run)
         .order_by(TaskInstance.priority_weight.desc(), DagRun.logical_date, TaskInstance.map_index)
     )
-    return [(dag_id, pool, str(state)) for dag_id, pool, state in session.execute(query)]
+    return [
+        PooledTask(dag_id, pool, str(state), at, trigger or "")
+        for dag_id, pool, state, at, trigger in session.execute(query)
+    ]
+
+
+def last_durations(
+    session: Session, task_id: str, dag_ids: Iterable[str], count: int
+) -> dict[str, list[float]]:
+    """Return the seconds that the last successful instances of a task took, at most ``count`` of each DAG."""
+    age = func.row_number().over(partition_by=TaskInstance.dag_id, order_by=TaskInstance.end_date.desc())
+    ranked = (
+        select(TaskInstance.dag_id, TaskInstance.start_date, TaskInstance.end_date, age.label("age"))
+        .where(
+            TaskInstance.task_id == task_id,
+            TaskInstance.dag_id.in_(list(dag_ids)),
+            TaskInstance.state == "success",
+            TaskInstance.map_index <= 0,
+        )
+        .subquery()
+    )
+    rows = session.execute(select(ranked).where(ranked.c.age <= count).order_by(ranked.c.age))
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.start_date and row.end_date:
+            found.setdefault(row.dag_id, []).append((row.end_date - row.start_date).total_seconds())
+    return found
 
 
 def pool_slots(session: Session, *, ours: bool = False) -> dict[str, int]:
@@ -164,7 +221,7 @@ def task_counts(session: Session) -> dict[tuple[str, str], int]:
     query = (
         select(TaskInstance.pool, TaskInstance.state, func.count())
         .where(TaskInstance.pool.startswith(POOL_PREFIX, autoescape=True))
-        .where(TaskInstance.state.in_(("running", "queued", "scheduled")))
+        .where(TaskInstance.state.in_(("running", "deferred", "queued", "scheduled")))
         .group_by(TaskInstance.pool, TaskInstance.state)
     )
     return {(pool, str(state)): count for pool, state, count in session.execute(query)}
@@ -221,6 +278,27 @@ def record_event(event: str, dag_id: str, user: str, extra: dict[str, Any]) -> N
     with create_session() as session:
         entry = Log(event=event, dag_id=dag_id, owner=user, owner_display_name=user, extra=json.dumps(extra))
         session.add(entry)
+
+
+def withdraw_approvals(session: Session, dag_ids: Collection[str]) -> int:
+    """Bring the deadlines of these DAGs' unanswered approvals forward to now; return how many waited.
+
+    Airflow's scheduler then rejects them and resumes their tasks.
+    """
+    query = (
+        select(HITLDetail)
+        .join(HITLDetail.task_instance)
+        .where(
+            TaskInstance.task_id == TaskId.APPROVE,
+            TaskInstance.state == TaskInstanceState.AWAITING_INPUT,
+            HITLDetail.responded_at.is_(None),
+        )
+    )
+    waiting = [found for found in session.scalars(query) if found.task_instance.dag_id in dag_ids]
+    for found in waiting:
+        found.defaults = [REJECT]  # type: ignore[assignment]  # Airflow stores lists in it
+        found.task_instance.trigger_timeout = utcnow()
+    return len(waiting)
 
 
 def bundle_version(session: Session) -> str | None:

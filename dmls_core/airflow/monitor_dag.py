@@ -1,8 +1,9 @@
-"""The monitor DAG: drift and delayed labels, retraining, reconciling Triton, ending orphaned trainers."""
+"""The monitor DAG: drift, delayed labels, retraining, and what needs repair or deletion on the platform."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from dmls_core.airflow.runners import load_runner
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.hardware import parse_memory
+from dmls_core.store import Registry
+from dmls_core.store.snapshots import Snapshots
+from dmls_core.store.source_snapshots import delete_old_snapshots
 
 DAG_ID = "dmls.monitor"
 
@@ -100,6 +104,7 @@ def monitor_dag() -> DAG:
         CollectOperator(task_id="collect") >> compare
         RepairOperator(task_id="repair")
         ReapOperator(task_id="reap")
+        CleanOperator(task_id="clean")
     return dag
 
 
@@ -128,3 +133,16 @@ class ReapOperator(BaseOperator):
         for trainer in ended:
             self.log.warning("ended the orphaned trainer %s", trainer)
         return ended
+
+
+class CleanOperator(BaseOperator):
+    """Delete states of the registry and snapshots of sources that no run needs any more."""
+
+    template_fields = ()
+
+    def execute(self, context: Context) -> int:
+        """Return the number of deleted objects."""
+        store = open_root(airflow_settings())
+        records = [record for record in Registry(store).jobs() if record.state == "active"]
+        now = datetime.now(UTC)
+        return Snapshots(store).delete_old(records, now) + delete_old_snapshots(store, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pendulum
@@ -61,9 +61,14 @@ class InputSelector:
         return layout.incoming_folder(self.record.team, self.record.name)
 
     def partitions(self) -> list[Partition]:
-        """Return the partitions in the store, sorted by time; none if the spec has no pattern."""
+        """Return the partitions in the store or of the source, sorted by time; none without a pattern."""
         if self.spec.partitions is None:
             return []
+        if self.spec.data.source:
+            # Imported here and below: DAGs are parsed often, and few runs read a source.
+            from dmls_core.airflow.sources import SourceReader
+
+            return SourceReader(self.record.team, self.spec).partitions()
         listing = self.store.list(self.folder + self.spec.partitions.prefix)
         return find_partitions(listing, self.folder, self.spec.partitions, self.spec.timezone)
 
@@ -89,13 +94,15 @@ class InputSelector:
         """Return the inputs of a run for ``interval``, or ``None`` if its partition does not exist yet."""
         window = self.spec.data.window
         since = None if window == "all" else self.intervals.window_start(interval, window)
+        files: list[ObjectInfo] | None = None
         if self.spec.partitions:
             existing = self.partitions()
             if not partitions_between(existing, interval.start, interval.end):
                 return None
-            files: Iterable[ObjectInfo] = (
-                found.file for found in partitions_between(existing, since, interval.end)
-            )
+            files = [found.file for found in partitions_between(existing, since, interval.end)]
+        if self.spec.data.source:
+            return self._of_source(interval, since, files)
+        if files is not None:
             data = [DataObject(found.key, found.etag, found.size) for found in files]
         elif self.record.data:
             data = list(self.record.data)
@@ -112,6 +119,18 @@ class InputSelector:
             since=None if since is None else _iso(since),
         )
 
+    def _of_source(
+        self, interval: DataInterval, since: datetime | None, files: list[ObjectInfo] | None
+    ) -> RunInputs:
+        """Return the inputs of a run that takes a snapshot of the source."""
+        from dmls_core.airflow.sources import BEGINNING, SourceReader
+
+        reader = SourceReader(self.record.team, self.spec)
+        found = reader.snapshot(self.store, self.record.name, (since or BEGINNING, interval.end), files)
+        key = run_key(self.record.spec_sha256, [found.sha256], (interval.start, interval.end))
+        ends = (_iso(interval.start), _iso(interval.end))
+        return RunInputs(key, (found.data,), ends, None if since is None else _iso(since))
+
     def _interval_of(self, partition: Partition) -> DataInterval:
         """Return the interval within which the partition's own time ends."""
         end = pendulum.instance(partition.end)
@@ -120,7 +139,13 @@ class InputSelector:
 
 
 def select_without_interval(store: Store, record: JobRecord, spec: Spec) -> RunInputs:
-    """Return the inputs of a run without interval: the admitted data, else the files that its spec names."""
+    """Return the inputs of a run without interval: the admitted data, else what its spec names."""
+    if spec.data.source:
+        from dmls_core.airflow.sources import BEGINNING, SourceReader
+
+        until = datetime.now(UTC)
+        found = SourceReader(record.team, spec).snapshot(store, record.name, (BEGINNING, until))
+        return RunInputs(run_key(record.spec_sha256, [found.sha256]), (found.data,), None, None)
     if record.data:
         check_unchanged(store, record.data)
     data = tuple(record.data or current_data(store, record, spec))

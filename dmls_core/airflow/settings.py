@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, field_validator
 
 from dmls_core import extensions
 from dmls_core.errors import PlatformError
@@ -35,7 +35,8 @@ class AirflowSettings(BaseModel):
     )
     runner: str = Field(
         "docker",
-        description="What starts trainers: `docker`, `process`, or a name that another package registers.",
+        description="What starts trainers: `docker`, `kubernetes`, `process`, or a name that another package "
+        "registers.",
     )
     mlflow_uri: str = Field(
         "", description="MLflow server as the workers reach it; empty: nothing is recorded."
@@ -58,23 +59,61 @@ class AirflowSettings(BaseModel):
         "does not collect them.",
     )
     keep_versions: int = Field(3, ge=1, description="Versions of a model that stay in the repository.")
-    image: str = Field("dmls-trainer:cpu", description="Trainer image of the docker runner.")
+    image: str = Field(
+        "dmls-trainer:cpu", description="Trainer image of the runners `docker` and `kubernetes`."
+    )
     docker_url: str = Field("", description="Docker engine; empty: `DOCKER_HOST` or the local socket.")
     docker_network: str = Field("bridge", description="Network mode of trainer containers.")
+    kubernetes_conn_id: str = Field(
+        "kubernetes_default",
+        description="Airflow connection to the cluster of the runner `kubernetes`; without one, the cluster "
+        "that Airflow runs in.",
+    )
+    kubernetes_namespace: str = Field("default", description="Namespace of the trainers' pods.")
+    kubernetes_pod: dict[str, Any] = Field(
+        {},
+        description="Template of the trainers' pods, a partial manifest: node selector, tolerations, image "
+        "pull secrets, labels for Kueue, claims of devices.",
+    )
+    kubernetes_gpu_resource: str = Field(
+        "nvidia.com/gpu",
+        description="What a pod of the `gpu` engine requests 1 of; empty: the template claims a GPU.",
+    )
     trainer_python: str = Field(
         "", description="Python interpreter of the process runner; empty: the worker's own."
     )
     gpus: int = Field(
-        0, ge=0, description="GPUs that the runner offers, per Docker engine; with 0, `auto` means `cpu`."
+        0,
+        ge=0,
+        description="GPUs that the runner offers, per Docker engine or cluster; with 0, `auto` means `cpu`.",
+    )
+    trainers_per_gpu: int = Field(
+        1,
+        ge=1,
+        le=4,
+        description="Trainers that may share a GPU, each with an equal share of its memory; one that needs "
+        "more gets a GPU of its own.",
     )
     memory: str = Field("4g", description="Memory limit of a trainer, such as `4g`; a spec may override it.")
-    cpus: float = Field(0.0, ge=0, description="CPU limit of a trainer of the docker runner; 0: no limit.")
+    cpus: float = Field(
+        0.0, ge=0, description="CPU limit of a trainer of the runners `docker` and `kubernetes`; 0: no limit."
+    )
     poll_seconds: float = Field(3.0, gt=0, description="Seconds between two listings of `incoming/`.")
     shards: int = Field(32, ge=1, description="Number of generated DAG files.")
     connections: dict[str, list[str]] = Field(
         {},
-        description="Airflow connections to databases whose tables may be scored, each with the teams "
-        'that may use it, such as `{"warehouse": ["shop"]}`; `"*"` means all teams.',
+        description="Airflow connections to databases and object stores that jobs may read as their source, "
+        "and whose tables may be scored, each with the teams that may use it, such as "
+        '`{"warehouse": ["shop"]}`; `"*"` means all teams.',
+    )
+    team_shares: dict[str, PositiveFloat] = Field(
+        {},
+        description='Shares of teams in the queue for trainers, such as `{"shop": 2}`; others have 1.',
+    )
+    keep_runs_days: int = Field(
+        90,
+        ge=1,
+        description="Days for which Airflow's database keeps finished runs; `dmls clean` deletes older ones.",
     )
     monitor_cron: str = Field(
         "@hourly", description="When the monitor runs, in UTC; empty: only when a user triggers it."

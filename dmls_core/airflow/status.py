@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from dmls_core.airflow.job import Job, admitted_job_of, job_of
@@ -22,10 +22,26 @@ log = logging.getLogger(__name__)
 class StatusReporter:
     """Write ``_status`` for one run of a job."""
 
-    def __init__(self, job: Job, store: Store, run_id: str) -> None:
-        self._job = job
+    def __init__(self, run: Mapping[str, Any], links: Mapping[str, str], store: Store) -> None:
+        self._run = dict(run)
         self._store = store
-        self.links: dict[str, str] = {"airflow": run_url(layout.dag_id(job.team, job.name), run_id)}
+        self.links = dict(links)
+
+    @classmethod
+    def of(cls, job: Job, store: Store, run_id: str) -> Self:
+        """Return the reporter of a job's run."""
+        run = {
+            "team": job.team,
+            "job": job.name,
+            "run_key": job.record.run_key,
+            "run": job.inputs.run_key if job.inputs else "",
+            "backfill": job.backfill,
+        }
+        return cls(run, {"airflow": run_url(layout.dag_id(job.team, job.name), run_id)}, store)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the arguments of the constructor without the store, for a trigger to report further."""
+        return {"run": self._run, "links": self.links}
 
     def running(self, message: str) -> None:
         """Write the run's current activity."""
@@ -43,15 +59,15 @@ class StatusReporter:
 
     def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         """Write the status, never over that of a newer submission; a backfill is only logged."""
-        if self._job.backfill:
+        if self._run["backfill"]:
             log.info("%s: %s", state, message)
             return
         update_run_status(
             self._store,
-            self._job.team,
-            self._job.name,
-            self._job.record.run_key,
-            run=self._job.inputs.run_key if self._job.inputs else "",
+            self._run["team"],
+            self._run["job"],
+            self._run["run_key"],
+            run=self._run["run"],
             state=state,
             message=message,
             errors=errors or [],
@@ -81,7 +97,7 @@ def report_failure(context: Mapping[str, Any]) -> None:
             message, issues = error_file["message"], error_file["issues"]
         except StoreError as error:
             log.info("the trainer wrote no error.json: %s", error)
-    reporter = StatusReporter(job, store, context["run_id"])
+    reporter = StatusReporter.of(job, store, context["run_id"])
     message = f"The task {task.task_id} failed: {message}"
     try:
         reporter.report("failed", message, issues)

@@ -89,7 +89,8 @@ def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) ->
     schedule = spec["schedule"] or {}
     cron = schedule.get("cron")
     has_time = spec["columns"]["time"] is not None
-    intervals = intervals_of(spec["data"]["path"], cron, schedule.get("timezone", "UTC"), has_time=has_time)
+    path = (spec["data"].get("source") or spec["data"])["path"]
+    intervals = intervals_of(path, cron, schedule.get("timezone", "UTC"), has_time=has_time)
     if intervals is None:
         return SubmissionTimetable(*admission)
     spread = int(schedule.get("jitter", 0))

@@ -143,12 +143,16 @@ SpecArgument = Annotated[
     Path, typer.Argument(metavar="SPEC", exists=True, dir_okay=False, help="The spec: a TOML file.")
 ]
 DataArguments = typer.Argument(
-    metavar="DATA...", exists=True, dir_okay=False, help="Data files: CSV or Parquet.", show_default=False
+    metavar="DATA...",
+    exists=True,
+    dir_okay=False,
+    help="Data files: CSV, Parquet or Excel.",
+    show_default=False,
 )
 FilesArguments = typer.Argument(
     metavar="DATA...",
     exists=True,
-    help="Data files (CSV or Parquet), or folders of them, such as partitions.",
+    help="Data files (CSV, Parquet or Excel), or folders of them, such as partitions.",
     show_default=False,
 )
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job, as TEAM/NAME.")]

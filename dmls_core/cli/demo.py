@@ -22,7 +22,7 @@ from dmls_core.cli.job_commands import follow, print_step, raise_for, upload
 from dmls_core.cli.job_view import JobRuns, JobView, describe_job, runner_facts
 from dmls_core.cli.platform_commands import print_addresses, start
 from dmls_core.errors import PlatformError, ServingError
-from dmls_core.settings import STATE_FILE, Settings
+from dmls_core.settings import STATE_FILE, Settings, state_folder
 from dmls_core.store import layout, open_store
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run_demo(platform: Platform, *, stays: bool) -> None:
         _heading("Approving the deployment, as a user does on Airflow's page")
         JobRuns(settings, *JOB).approve_latest(say)
         status = _follow(store, fingerprint, pause=False)
-    view = describe_job(store, JOB)
+    view = describe_job(store, JOB, settings)
     if status.state != "deployed" or view.result is None:
         raise PlatformError(f"the model was not deployed: {status.message}")
     _heading("Predicting three flowers with plain tritonclient")
@@ -151,12 +151,16 @@ def _sum_up(view: JobView) -> None:
 
 
 def _show_next_steps(settings: Settings) -> None:
+    secrets = state_folder() / STATE_FILE
+    _heading("Next: look at the model")
+    facts([("its page", f"{settings.airflow_url}/dmls/jobs/{JOB.team}/{JOB.name}")])
     _heading("Next: your own table, any CSV or Parquet file with a header")
     if not shutil.which("dmls"):
         facts([("use dmls here", f"source {Path(sys.executable).with_name('activate')}")])
     facts(
         [
             ("on a page", f"{settings.airflow_url}/dmls/submit"),
+            ("", f"sign in as {settings.airflow_username}, with airflow_password of {secrets}"),
             ("or in a shell", "dmls init table.csv > spec.toml"),
             ("", "dmls submit spec.toml table.csv --team me --name mine --wait"),
             ("any S3 client", 'eval "$(dmls env)" sets its addresses and keys'),

@@ -47,7 +47,7 @@ COLORS = {
 
 def submit(
     spec: SpecArgument,
-    data: Annotated[list[Path], FilesArguments],
+    data: Annotated[list[Path] | None, FilesArguments] = None,
     team: Annotated[str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")] = DEFAULT_TEAM,
     name: Annotated[
         str | None,
@@ -60,13 +60,15 @@ def submit(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a spec and its data, as any S3 client would."""
+    """Upload a spec and its data, as any S3 client would. A spec that names a source has no files."""
     from dmls_core.cli.spec_commands import check_files
 
-    job = name or job_name(spec)
-    check_files(spec, data)
+    job, files = name or job_name(spec), data or []
+    checked, _ = check_files(spec, files)
+    if not files and not checked.data.source:
+        raise typer.BadParameter("name the data files", param_hint="DATA...")
     store = open_root()
-    fingerprint = upload(store, spec, data, team, job)
+    fingerprint = upload(store, spec, files, team, job)
     if not as_json:
         out.print(f"uploaded [bold]{team}/{job}[/] to {escape(store.url)}")
     if not wait:
@@ -85,7 +87,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
     """List the jobs and their states."""
     from dmls_core.cli.job_view import job_rows
 
-    rows = job_rows(open_root())
+    rows = job_rows(open_root(), load_settings())
     if as_json:
         print_json({"schema": 1, "jobs": [asdict(row) for row in rows]})
         return
@@ -101,7 +103,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
         color = COLORS.get(row.state, "default")
         version = str(row.version or "")
         served = f"version {row.served.version}" if row.served else ""
-        state, message = f"[{color}]{row.state}[/]", escape(row.message)
+        state, message = f"[{color}]{row.state}[/]", escape(row.queue.text if row.queue else row.message)
         table.add_row(escape(row.job), state, version, served, ago(row.updated), message)
     out.print(table, soft_wrap=False)
 
@@ -110,7 +112,7 @@ def show(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show a job: its state, spec and data, and the result of its run."""
     from dmls_core.cli.job_view import describe_job
 
-    found = describe_job(open_root(), parse_job(job))
+    found = describe_job(open_root(), parse_job(job), load_settings())
     if as_json:
         print_json(found.as_json())
         return

@@ -6,20 +6,54 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
 from dmls_core.airflow import approval
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.cli.console import JobName
+from dmls_core.cli.console import JobName, err
 from dmls_core.devstack.airflow_client import AirflowClient
-from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
+from dmls_core.errors import DmlsError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.intake import Status, read_status
 from dmls_core.settings import Settings
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 
 THREADS = 16
+
+UNDER_WAY = ("accepted", "running")
+"""States of a job that may wait for a trainer."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """A waiting run: its position in the queue of a pool, if it is in one, why it waits, when it starts.
+
+    ``starts`` has the ISO times ``earliest``, ``expected`` and ``latest``, if they can be said.
+    """
+
+    place: int | None
+    reason: str
+    starts: dict[str, str] | None
+
+    @property
+    def text(self) -> str:
+        """Return the place, the reason and the time in one line."""
+        place = f"No. {self.place} in the queue: " if self.place else ""
+        return place + self.reason
+
+
+def read_queue(settings: Settings) -> dict[str, QueuePlace]:
+    """Return the places of waiting runs by job; empty if no Airflow is configured, or it does not answer."""
+    if not (settings.airflow_url and settings.airflow_username and settings.airflow_password):
+        return {}
+    try:
+        rest = AirflowClient(settings.airflow_url, settings.airflow_username, settings.airflow_password)
+        entries = rest.get("/dmls/api/v1/queue") or []
+    except DmlsError as error:
+        err.print(f"the queue is unknown: {error}")
+        return {}
+    return {entry["job"]: QueuePlace(entry["place"], entry["reason"], entry["starts"]) for entry in entries}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +67,10 @@ class JobRow:
     run_key: str | None
     updated: str
     served: ServedModel | None = None
+    queue: QueuePlace | None = None
 
 
-def job_rows(store: Store) -> list[JobRow]:
+def job_rows(store: Store, settings: Settings) -> list[JobRow]:
     """Return all jobs and all submissions that were not accepted, the latest change first."""
     records = {(record.team, record.name): record for record in Registry(store).jobs()}
     answered = {
@@ -47,8 +82,13 @@ def job_rows(store: Store) -> list[JobRow]:
     with ThreadPoolExecutor(THREADS) as threads:
         statuses = threads.map(lambda place: read_status(store, *place), places)
         served = threads.map(lambda place: read_served(store, *place) if place in records else None, places)
-    found = zip(places, statuses, served, strict=True)
-    rows = [_row(place, status, records.get(place), model) for place, status, model in found]
+    found = list(zip(places, statuses, served, strict=True))
+    under_way = any(status and status.state in UNDER_WAY for _, status, _ in found)
+    queue = read_queue(settings) if under_way else {}
+    rows = [
+        replace(_row(place, status, records.get(place), model), queue=queue.get("/".join(place)))
+        for place, status, model in found
+    ]
     return sorted(rows, key=lambda row: row.updated, reverse=True)
 
 
@@ -78,6 +118,7 @@ class JobView:
     result: dict[str, Any] | None
     runner: dict[str, Any] | None
     served: ServedModel | None = None
+    queue: QueuePlace | None = None
 
     @property
     def issues(self) -> tuple[ValidationIssue, ...]:
@@ -95,6 +136,7 @@ class JobView:
             "result": self.result,
             "runner": self.runner,
             "served": self.served.as_json() if self.served else None,
+            "queue": asdict(self.queue) if self.queue else None,
         }
 
     def facts(self) -> list[tuple[str, Any]]:
@@ -106,6 +148,8 @@ class JobView:
                 ("message", self.status.message),
                 ("updated", self.status.updated),
             ]
+        if self.queue:
+            rows += [("waits", self.queue.text)]
         if self.served:
             rows += [("served", self.served.text)]
         if self.record:
@@ -125,7 +169,7 @@ class JobView:
         return rows
 
 
-def describe_job(store: Store, job: JobName) -> JobView:
+def describe_job(store: Store, job: JobName, settings: Settings) -> JobView:
     """Read the data of one job; raise ``NotFoundError`` if there is no such job or submission."""
     layout.check_name("team", job.team)
     layout.check_name("job", job.name)
@@ -139,7 +183,8 @@ def describe_job(store: Store, job: JobName) -> JobView:
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
     served = read_served(store, *job) if record else None
-    return JobView(job, status, record, spec, result, runner, served)
+    queue = read_queue(settings) if status and status.state in UNDER_WAY else {}
+    return JobView(job, status, record, spec, result, runner, served, queue.get(str(job)))
 
 
 def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:

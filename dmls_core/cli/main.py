@@ -16,7 +16,7 @@ from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
 from dmls_core.cli.key_commands import keys
 from dmls_core.cli.model_commands import canary, deploy, drift, export, predict, rollback, score, undeploy
-from dmls_core.cli.platform_commands import demo, doctor, down, env, up
+from dmls_core.cli.platform_commands import clean, demo, doctor, down, env, sign, up
 from dmls_core.cli.spec_commands import init, plan, schema, train, validate
 from dmls_core.errors import DmlsError, PlatformError
 
@@ -30,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor},
+    "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor, "clean": clean},
     "Specs": {"validate": validate, "schema": schema, "init": init, "plan": plan, "train": train},
     "Jobs": {"submit": submit, "jobs": list_jobs, "show": show, "logs": logs},
     "Models": {
@@ -42,6 +42,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "canary": canary,
         "export": export,
         "drift": drift,
+        "sign": sign,
     },
 }
 for panel, commands in PANELS.items():

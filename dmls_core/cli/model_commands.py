@@ -185,7 +185,7 @@ def rollback(
             {"schema": 1, "model": model, "version": done.version, "previous": done.previous, "by": by}
         )
         return
-    before = f", instead of version {done.previous}" if done.previous else ""
+    before = f", instead of version {done.previous}" if done.previous not in (None, done.version) else ""
     out.print(f"{model} is served as version {done.version}, which is champion again{before}")
 
 

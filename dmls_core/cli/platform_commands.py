@@ -1,4 +1,4 @@
-"""``dmls demo``, ``up``, ``down``, ``env`` and ``doctor``: the embedded platform on one machine."""
+"""``dmls demo``, ``up``, ``down``, ``env``, ``doctor`` and ``sign``: run and keep a platform."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ import typer
 from rich.markup import escape
 
 import dmls_core
-from dmls_core.cli.console import JsonOption, err, facts, out, print_json
+from dmls_core.cli.console import JobArgument, JsonOption, err, facts, out, parse_job, print_json
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version
 from dmls_core.errors import DmlsError, PlatformError
-from dmls_core.settings import STATE_FILE, ProcessSettings, no_platform, state_folder
+from dmls_core.settings import (
+    SIGNING_KEY,
+    STATE_FILE,
+    ProcessSettings,
+    load_settings,
+    no_platform,
+    state_folder,
+)
 
 if TYPE_CHECKING:
     from dmls_core.devstack.platform import Platform, State
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
 
 
 CLIENT_SETTINGS = {
+    "airflow_url": "DMLS_AIRFLOW_URL",
     "mlflow_uri": "MLFLOW_TRACKING_URI",
     "root": "DMLS_ROOT",
     "triton_grpc": "DMLS_TRITON_GRPC",
@@ -78,9 +86,9 @@ def down() -> None:
 
 
 def env(as_json: JsonOption = False) -> None:
-    """Print the variables that S3, MLflow and Triton clients need, as shell exports. They include secrets.
+    """Print the variables that clients of S3, MLflow, Triton and the REST API need. They include secrets.
 
-    Set them in a shell with: eval "$(dmls env)"
+    They are shell exports. Set them with: eval "$(dmls env)"
     """
     import json
     import shlex
@@ -99,6 +107,45 @@ def env(as_json: JsonOption = False) -> None:
         return
     for name, value in sorted(variables.items()):
         print(f"export {name}={shlex.quote(value)}")  # noqa: T201 - rich would replace :names: of emoji
+
+
+def clean(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete them; without it they are only counted.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete old finished runs of jobs from Airflow's database. It needs Airflow's configuration.
+
+    Run it daily on the scheduler's machine; the embedded platform and compose do. The setting
+    `keep_runs_days` says which runs are old. A job's newest run and its last scheduled one stay.
+    """
+    import os
+
+    from dmls_core.devstack.private_files import read_json
+
+    # Of the embedded platform, if there is one; before Airflow reads its configuration.
+    service = read_json(state_folder() / "services" / "airflow-scheduler.json") or {"environment": {}}
+    os.environ |= service["environment"]
+    try:
+        from dmls_core.airflow import history
+        from dmls_core.airflow.settings import airflow_settings
+    except ImportError as error:
+        raise PlatformError(
+            f"Airflow is not installed here ({error}): run this where its scheduler runs"
+        ) from error
+    days = airflow_settings().keep_runs_days
+    old = history.count_old(days)
+    if yes:
+        history.delete_old(old.before)
+    if as_json:
+        found = {"days": days, "runs": old.runs, "dags": old.dags, "events": old.events, "deleted": yes}
+        print_json({"schema": 1, **found})
+        return
+    counted = (
+        f"{old.runs} finished runs of {old.dags} DAGs and {old.events} audit events older than {days} days"
+    )
+    out.print(f"deleted {counted}" if yes else f"would delete {counted}; `dmls clean --yes` deletes them")
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -263,3 +310,22 @@ def _build(client: Any, root: Path, revision: str) -> str:  # noqa: ANN401 - the
             if "error" in entry:
                 return "\n".join(lines[-KEPT_LINES:])
     return ""
+
+
+def sign(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Sign a job's versions of a release that did not sign, with the key in DMLS_SIGNING_KEY."""
+    from dmls_core.serving import Repository
+    from dmls_core.serving.signed_models import sign_versions
+    from dmls_core.store import layout
+
+    key = ProcessSettings.from_environment().signing_key
+    if not key:
+        raise PlatformError(f"there is no key to sign with: set {SIGNING_KEY}")
+    model = layout.model_name(*parse_job(job))
+    versions = sign_versions(Repository(load_settings().require("triton_repository")), model, key)
+    if as_json:
+        print_json({"schema": 1, "model": model, "signed": list(versions)})
+    elif versions:
+        out.print(f"{model}: signed version {', '.join(map(str, versions))}")
+    else:
+        out.print(f"{model}: every version has a signature")

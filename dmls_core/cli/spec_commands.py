@@ -53,6 +53,8 @@ def validate(
     out.print(f"[bold green]valid:[/] {escape(str(spec))}")
     if note := sample_note(files, checked, IntakeLimits.from_environment()):
         err.print(note)
+    if checked.data.source:
+        err.print("The source was not checked: admission does so, through the Airflow connection.")
     facts(gist(checked))
 
 
@@ -66,7 +68,8 @@ def schema() -> None:
 
 def init(
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="A CSV or Parquet file.")
+        Path,
+        typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="A CSV, Parquet or Excel file."),
     ],
     target: Annotated[
         str, typer.Option(metavar="COLUMN", help="The column to predict. Default: the likeliest.")
@@ -91,15 +94,18 @@ def init(
 
 def gist(spec: Spec) -> list[tuple[str, str]]:
     """Return the content of a spec, including defaults, as names and values."""
+    from dmls_core.data.split import describe_split, split_settings
+
     features = ", ".join(spec.columns.features) or "every other column"
-    split = f"{spec.evaluation.holdout:.0%}, {spec.evaluation.split}"
+    source = [("source", spec.data.source.label)] if spec.data.source else []
     return [
+        *source,
         ("models", ", ".join(search.name for search in spec.models)),
         ("trials", f"{spec.n_trials}, {spec.search.strategy} search, {spec.search.folds} folds"),
         ("target", spec.columns.target),
         ("features", features),
         ("metric", spec.search.metric),
-        ("holdout", split),
+        ("holdout", describe_split(split_settings(spec))),
         ("engine", spec.resources.engine),
         ("deploy", spec.deploy.mode),
         ("sha256", spec.sha256),
@@ -186,6 +192,16 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> tuple[Spec, Sequ
     spec = load_spec(read_bytes(spec_file), str(spec_file))
     limits = IntakeLimits.from_environment()
     files = named_files(data_files)
+    if spec.data.source and files:
+        raise SubmissionError(
+            ValidationIssue(
+                "the spec says that its data is elsewhere",
+                hint="leave out the files, or remove [data.source]",
+                file=str(spec_file),
+                key="data.source",
+                found=spec.data.source.label,
+            )
+        )
     # Symbolic links are followed, as in an upload: a local store ignores them.
     places = LocalFiles({layout.incoming_file("", "", name): path.resolve() for name, path in files})
     found = places.found()

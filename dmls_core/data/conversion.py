@@ -1,4 +1,4 @@
-"""Convert a file to the CSV of DMLS: text in another dialect, compressed text, or JSON lines.
+"""Convert a file to the CSV of DMLS: text in another dialect, compressed text, JSON lines, or a workbook.
 
 ``[data]`` says how a file is written. Only ``convert`` reads those keys: everything behind it sees UTF-8,
 commas, decimal points and a header. A record stays in its line, so messages name that of the original.
@@ -7,35 +7,28 @@ commas, decimal points and a header. A record stays in its line, so messages nam
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import re
 import shutil
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import polars as pl
 
-from dmls_core.data.csv_dialect import check_structure, records
+from dmls_core.data.compression import DAMAGED, most_bytes, unpacked
+from dmls_core.data.csv_dialect import Record, check_structure, records
+from dmls_core.data.excel import write_sheet
 from dmls_core.data.formats import format_of, needs_conversion
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.tables import Data
 
-RATIO, SMALLEST = 250, 256 << 20
-"""A file may unpack to this many times its size, and always to ``SMALLEST`` bytes: tables hold no more."""
-
-UNREADABLE = (
-    *(pl.exceptions.PolarsError, csv.Error, OSError, EOFError, zlib.error, zipfile.BadZipFile),
-    RuntimeError,  # an encrypted archive, or one with an unknown compression
-)
+UNREADABLE = (*DAMAGED, pl.exceptions.PolarsError, csv.Error)
 """What damaged files raise."""
 
 _SPACES = "[ \u00a0\u202f]"
@@ -55,8 +48,12 @@ def convert(path: Path, data: Data, folder: Path) -> Path:
     try:
         if kind == "jsonl":
             _write(_json_lines(path, folder), data, target, 0)
+        elif kind == "excel":
+            _convert_sheet(path, data, target)
         else:
-            _convert_text(path, data, target)
+            plain = _sibling(target)
+            _decode(path, data.encoding, plain)
+            _convert_text(plain, data, target)
     except UNREADABLE as error:
         reason = str(error).split("\n", 1)[0][:200]
         raise DataError(
@@ -121,35 +118,25 @@ def original_lines(name: str, data: Data) -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, whether compressed or not, by its first bytes; an archive must have one file."""
-    with path.open("rb") as file:
-        start = file.read(4)
-        file.seek(0)
-        if start.startswith(b"\x1f\x8b"):
-            yield cast("IO[bytes]", gzip.GzipFile(fileobj=file))
-        elif start == b"PK\x03\x04":
-            with zipfile.ZipFile(file) as archive:
-                names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
-                if len(names) != 1:
-                    hint = "pack one table, or upload the files themselves"
-                    found = ", ".join(names[:10])
-                    raise DataError(
-                        ValidationIssue("the archive must have one file", hint, file=path.name, found=found)
-                    )
-                with archive.open(names[0]) as member:
-                    yield member
-        else:
-            yield file
+def _sibling(target: Path) -> Path:
+    return target.with_name(f"{target.name}.text")
 
 
-def _convert_text(path: Path, data: Data, target: Path) -> None:
-    plain = target.with_name(f"{target.name}.text")
-    _decode(path, data.encoding, plain)
-    head = list(islice(records(plain), data.skip_rows + 1))
-    if len(head) <= data.skip_rows:
-        raise DataError(ValidationIssue("the file has no rows below skip_rows", file=path.name))
+def _convert_sheet(path: Path, data: Data, target: Path) -> None:
+    plain = _sibling(target)
+    write_sheet(path, data.sheet, plain, decimal=data.decimal)
+    _convert_text(plain, data.model_copy(update={"delimiter": ","}), target)
+
+
+def _convert_text(plain: Path, data: Data, target: Path) -> None:
+    """Convert a text in UTF-8."""
+    head: list[Record] = []
+    for record in records(plain):
+        head.append(record)
+        if len(head) > data.skip_rows and record.raw:
+            break
+    else:
+        raise DataError(ValidationIssue("the file has no rows below skip_rows", file=target.name))
     first = head[-1]
     cells = next(csv.reader([first.raw.decode()], delimiter=data.delimiter), [])
     above = first.line + first.lines - 1 if data.header else first.line - 1
@@ -169,27 +156,39 @@ def _convert_text(path: Path, data: Data, target: Path) -> None:
     except pl.exceptions.PolarsError:
         pass
     if issues := check_structure(plain, above, len(cells), data.delimiter):
-        raise DataError([replace(issue, file=path.name) for issue in issues])
+        raise DataError([replace(issue, file=target.name) for issue in issues])
     _write((scan, names), data, target, above)
 
 
 def _decode(path: Path, encoding: str, target: Path) -> None:
     """Write a text as UTF-8, with line feeds at the ends of lines."""
-    most, written, line = max(SMALLEST, RATIO * path.stat().st_size), 0, 1
+    most, written = most_bytes(path), 0
     name = "utf-8-sig" if encoding == "utf-8" else encoding
     with unpacked(path) as file, target.open("w", encoding="utf-8", newline="\n") as out:
         text = io.TextIOWrapper(file, encoding=name, newline=None)
         try:
             while part := text.read(1 << 20):
                 written += out.write(part)
-                line += part.count("\n")
                 if written > most:
                     message = f"the file unpacks to more than {most:,} bytes"
                     raise DataError(ValidationIssue(message, file=path.name))
-        except UnicodeError as error:
-            message, hint = f"the text is not {encoding}", "set [data] encoding to that of the file"
-            raise DataError(ValidationIssue(message, hint, file=path.name, found=str(error)[:80])) from None
+        except UnicodeError:
+            raise DataError(_undecodable(path, encoding)) from None
         text.detach()
+
+
+def _undecodable(path: Path, encoding: str) -> ValidationIssue:
+    line, found = None, ""
+    if encoding != "utf-16":  # its line ends have two bytes
+        with unpacked(path) as file:
+            for number, raw in enumerate(file, start=1):
+                try:
+                    raw.decode(encoding)
+                except UnicodeError:
+                    line, found = number, raw[:80].decode(encoding, "backslashreplace").strip()
+                    break
+    hint = "set [data] encoding to that of the file"
+    return ValidationIssue(f"the text is not {encoding}", hint, file=path.name, line=line, found=found)
 
 
 def _json_lines(path: Path, folder: Path) -> tuple[pl.LazyFrame, list[str]]:

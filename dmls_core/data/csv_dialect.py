@@ -199,11 +199,11 @@ def is_number(text: str) -> bool:
 _HEAD = 4_096
 
 _SIGNATURES = {
-    b"PK\x03\x04": ("a zip archive or an Excel workbook", "save it as CSV, or unpack it"),
-    b"\xd0\xcf\x11\xe0": ("an Excel workbook", "save it as CSV"),
-    b"\x1f\x8b": ("compressed with gzip", "unpack it"),
+    b"PK\x03\x04": ("a zip archive or an Excel workbook", "give it a name that ends in .zip or .xlsx"),
+    b"\xd0\xcf\x11\xe0": ("an Excel workbook", "give it a name that ends in .xls"),
+    b"\x1f\x8b": ("compressed with gzip", "give it a name that ends in .csv.gz"),
     b"BZh": ("compressed with bzip2", "unpack it"),
-    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "unpack it"),
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "give it a name that ends in .csv.zst"),
     b"\xfd7zXZ": ("compressed with xz", "unpack it"),
     b"PAR1": ("Parquet", "give it a name that ends in .parquet, or set [data] format"),
     b"%PDF": ("a PDF document", "export the table as CSV"),

@@ -1,11 +1,13 @@
 """Read CSV files.
 
 Values are first read as numbers. If that fails, the file is read again with the texts for missing values,
-then as text. So one pass suffices for a clean file, as most large ones are.
+then with those columns as text that have other texts. So one pass suffices for a clean file, as most large
+ones are, and three for a file with one bad cell.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import islice
@@ -29,6 +31,12 @@ _GROUP_BYTES = 16 << 20
 """Size of a group of rows of a Parquet copy, as float32."""
 
 _MISSING = sorted(MISSING)
+
+_UNPARSED = re.compile(r"^could not parse .* at column '(c\d+)'", re.DOTALL)
+"""The message of Polars about a text in a column of numbers."""
+
+_TEXT_COLUMNS = 5
+"""Columns of numbers with texts beyond which all columns are read as text."""
 
 _BLOCK = 1 << 20
 
@@ -188,19 +196,24 @@ class CsvSource(Source):
             f"c{position}": dtype
             for position, dtype in zip(self._positions(types), types.values(), strict=True)
         }
-        as_text: dict[str, pl.DataType] = {
-            name: pl.String() if dtype.is_numeric() else dtype for name, dtype in schema.items()
-        }
-        for dtypes, missing in ((schema, None), (schema, _MISSING)):
-            try:
-                scan = self._scan(schema=dtypes, null_values=missing)
-                return finish(scan.select(select(dtypes)))
-            except pl.exceptions.PolarsError:
-                continue
-        if self._structure:  # reading all as text takes several times the memory
-            raise DataError(self._structure)
         try:
-            return finish(self._scan(schema=as_text).select(select(as_text)))
+            return finish(self._scan(schema=schema).select(select(schema)))
+        except pl.exceptions.PolarsError:
+            pass
+        for _ in range(_TEXT_COLUMNS):
+            try:
+                return finish(self._scan(schema=schema, null_values=_MISSING).select(select(schema)))
+            except pl.exceptions.PolarsError as error:
+                if self._structure:
+                    raise DataError(self._structure) from None
+                # Only the column that is no number becomes text: all of them take several times the memory.
+                found = _UNPARSED.search(str(error))
+                if found is None or not schema.get(found[1], pl.String()).is_numeric():
+                    break
+                schema[found[1]] = pl.String()
+        schema = {name: pl.String() if dtype.is_numeric() else dtype for name, dtype in schema.items()}
+        try:
+            return finish(self._scan(schema=schema).select(select(schema)))
         except pl.exceptions.PolarsError as error:
             raise self._broken(error) from None
 

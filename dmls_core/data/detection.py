@@ -6,18 +6,15 @@ import codecs
 import csv
 import io
 import re
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from dmls_core.data.compression import unpack_head
 from dmls_core.data.formats import COMPRESSED, format_of
 from dmls_core.errors import ValidationIssue
-
-UNPACKED = 1 << 20
-"""Bytes to which the beginning of a compressed file is unpacked."""
 
 ROWS = 500
 """Rows that are looked at."""
@@ -54,7 +51,11 @@ def detect(name: str, head: bytes) -> dict[str, Any]:
     ((width, _),) = widths.most_common(1)
     start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
     above = [cells for _, cells in rows[:start]]
-    if any(above) and all(len(cells) < width or 2 * sum(map(bool, cells)) < width for cells in above):
+    # Blank lines above a header need the key only if the file is otherwise read as it is.
+    blank = format_of(name) == "csv" and bool(above)
+    if (any(above) or blank) and all(
+        len(cells) < width or 2 * sum(map(bool, cells)) < width for cells in above
+    ):
         found["skip_rows"] = rows[start][0] - 1
     else:
         start = 0
@@ -128,20 +129,6 @@ def explain(
         return list(issues)  # not the cause
     first = issues[0]
     return [replace(first, message=describe(name, keys), hint=remedy(keys), file=name, expected="")]
-
-
-def unpack_head(head: bytes) -> bytes:
-    """Return the beginning of the content of a compressed file."""
-    if head.startswith(b"\x1f\x8b"):
-        with suppress(zlib.error):
-            return zlib.decompressobj(31).decompress(head, UNPACKED)
-    if head.startswith(b"PK\x03\x04") and len(head) > 30:
-        at = 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        if head[8:10] == b"\0\0":  # stored
-            return head[at : at + int.from_bytes(head[18:22], "little")]
-        with suppress(zlib.error):
-            return zlib.decompressobj(-15).decompress(head[at:], UNPACKED)
-    return head
 
 
 def _decode(head: bytes) -> tuple[str, str]:

@@ -8,28 +8,64 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmls_core.spec.tables import Data
 
-FORMATS = {
+_TEXT = {
     ".csv": "csv",
     ".tsv": "csv",
-    ".parquet": "parquet",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+
+_FORMATS = {
+    **_TEXT,
+    ".parquet": "parquet",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".xlsb": "excel",
+    ".xls": "excel",
+}
 """Ending of a file's name -> its format."""
 
-COMPRESSED = (".gz", ".zip")
+ENDINGS = {kind: ending for ending, kind in reversed(_FORMATS.items())}
+"""Format -> the first ending of names that shows it."""
+
+COMPRESSED = (".gz", ".zst", ".zip")
+
+PLAIN_ENDINGS = (".csv", ".parquet")
+"""Endings of files that are read as they are."""
+
+CONVERTED_ENDINGS = (
+    *(ending for ending in _FORMATS if ending not in PLAIN_ENDINGS),
+    ".zip",
+    *(f"{ending}{packed}" for ending in _TEXT for packed in (".gz", ".zst")),
+)
+"""Endings of files that are converted first."""
+
+DATA_ENDINGS = (*PLAIN_ENDINGS, *CONVERTED_ENDINGS)
+
+
+def naming_hint(name: str) -> str:
+    """Return the remedy for a file whose name is not that of a data file."""
+    if name.lower().endswith((".ods", ".fods", ".numbers")):
+        return "save the spreadsheet as .xlsx or CSV"
+    return f"its name must end in one of {', '.join(DATA_ENDINGS)}"
 
 
 def format_of(name: str) -> str | None:
     """Return the format of a file by its name; None if the name does not show it."""
     path = Path(name.lower())
     if path.suffix in COMPRESSED:
-        path = path.with_suffix("")
-        return FORMATS.get(path.suffix, "csv" if name.lower().endswith(".zip") else None)
-    return FORMATS.get(path.suffix)
+        known = _TEXT.get(path.with_suffix("").suffix)
+        return known or ("csv" if path.suffix == ".zip" else None)
+    return _FORMATS.get(path.suffix)
+
+
+def needs_whole(name: str) -> bool:
+    """Return whether the rows of a file cannot be read from its beginning alone."""
+    return format_of(name) in ("parquet", "excel")
 
 
 def needs_conversion(name: str, data: Data) -> bool:
     """Return whether a file is something else than DMLS's CSV or Parquet, by its name and ``[data]``."""
     kind = data.format or format_of(name)
-    return kind != "parquet" and (kind == "jsonl" or name.lower().endswith(COMPRESSED) or not data.is_plain)
+    written = kind in ("jsonl", "excel") or name.lower().endswith(COMPRESSED) or not data.is_plain
+    return kind != "parquet" and written

@@ -31,11 +31,18 @@ class TableSize:
 
     rows: int
     features: int
+    text_bytes: int = 0
+    """Size of the CSV files."""
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Return the size of the float32 matrix."""
+        return 4 * self.rows * self.features
 
     @property
     def least_memory(self) -> int:
         """Return the bytes that a trainer needs at least: libraries, and the matrix or parts of it."""
-        return TRAINER + min(int(MATRICES * 4 * self.rows * self.features), STORED + STORED_ROW * self.rows)
+        return TRAINER + min(int(MATRICES * self.matrix_bytes), STORED + STORED_ROW * self.rows)
 
 
 def measure_table(paths: Sequence[Path], spec: Spec) -> TableSize:
@@ -47,7 +54,9 @@ def measure_table(paths: Sequence[Path], spec: Spec) -> TableSize:
     files = DataFiles(paths, spec.data.format, DataLimits.from_environment())
     first = files.sources[0]
     roles = assign_roles(spec.columns, first.names, first.path.name, first.header_line)
-    return TableSize(sum(source.count_rows() for source in files.sources), len(roles.features))
+    rows = sum(source.count_rows() for source in files.sources)
+    texts = sum(source.path.stat().st_size for source in files.sources if source.header_line)
+    return TableSize(rows, len(roles.features), texts)
 
 
 def check_memory(size: TableSize, limit: int) -> None:
@@ -57,7 +66,7 @@ def check_memory(size: TableSize, limit: int) -> None:
         return
     enough = -(-need // (256 * MIB)) * 256
     hint = f'raise [resources] memory to "{enough} MiB"'
-    share = (limit - TRAINER) / (MATRICES * 4 * size.rows * size.features)
+    share = (limit - TRAINER) / (MATRICES * size.matrix_bytes)
     if share > 0:  # of the table, which then fits in memory
         features, rows = max(1, int(share * size.features)), int(share * size.rows)
         hint += f", keep at most {features:,} of the [columns] features, or upload a sample of {rows:,} rows"

@@ -315,7 +315,7 @@ def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Sour
     match data_format or format_of(path.name):
         case "parquet":
             return ParquetSource(path, limits)
-        case "csv" | "jsonl":  # JSON lines have been converted
+        case "csv" | "jsonl" | "excel":  # the others have been converted to CSV
             return CsvSource(path, limits)
     raise DataError(
         ValidationIssue(

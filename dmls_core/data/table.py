@@ -165,7 +165,7 @@ def split_holdout(
     stratify = target if split == "stratified" else None
     train, test = train_test_split(rows, test_size=held_out, random_state=seed, stratify=stratify)
     if task == "classification":
-        _check_classes(target, train, labels, folds, place, " left to train on")
+        check_classes(target, train, labels, folds, place, " left to train on")
     return train, test
 
 
@@ -197,7 +197,7 @@ def check_row_counts(
             )
         )
     if split == "stratified":
-        counts = _check_classes(target, slice(None), labels, folds + 1, place)
+        counts = check_classes(target, slice(None), labels, folds + 1, place)
         if held_out < len(counts) or rows - held_out < len(counts):
             raise DataError(
                 ValidationIssue(
@@ -211,7 +211,7 @@ def check_row_counts(
     return held_out
 
 
-def _check_classes(
+def check_classes(
     target: NDArray[Any],
     rows: NDArray[np.int64] | slice,
     labels: tuple[str, ...] | None,

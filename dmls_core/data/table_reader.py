@@ -66,6 +66,7 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         "columns.sensitive": columns.sensitive,
         "columns.id": (columns.id,),
         "columns.time": (columns.time,),
+        "columns.group": (columns.group,),
         "columns.weight": (columns.weight,),
     }
     counts = Counter(names)
@@ -75,7 +76,8 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
         for name in group
         if name is not None and name not in counts
     ]
-    others = {columns.target, *columns.drop, columns.id, columns.time, columns.weight}
+    others = {columns.target, *columns.drop, columns.id, columns.time, columns.group, columns.weight}
+    others -= frozenset(columns.dates)
     features = columns.features or tuple(dict.fromkeys(name for name in names if name not in others))
     if not columns.features and "" in features:
         issues.append(

@@ -90,6 +90,12 @@ def _filter(source: Source, rows: TimeFilter, target: Path) -> int:
     return int(kept.sum())
 
 
+def read_times(source: Source, column: str, timezone: str) -> pl.Series:
+    """Return the time of each row of a file in UTC, null if missing; raises as ``filter_files`` does."""
+    rows = TimeFilter(column, None, datetime.max.replace(tzinfo=UTC), timezone)
+    return _times(_column(source, rows), rows, source)
+
+
 def rows_within(path: Path, rows: TimeFilter, *, data_format: str | None = None) -> NDArray[np.bool_]:
     """Return a mask of the file's rows in the interval; raises as ``filter_files`` does."""
     source = open_source(path, data_format, DataLimits.from_environment())

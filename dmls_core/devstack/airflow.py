@@ -11,15 +11,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.mlflow import mlflow_login
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
+from dmls_core.devstack.signing import signing_environment
 from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
+from dmls_core.errors import PlatformError
 from dmls_core.hardware import available_cpus, find_gpus
-from dmls_core.settings import CORS_ORIGINS, ENVIRONMENT, METRICS_TOKEN, ProcessSettings
+from dmls_core.settings import CONNECTIONS, CORS_ORIGINS, ENVIRONMENT, METRICS_TOKEN, ProcessSettings
 
 PORTS = ("airflow",)
 ADMIN = "admin"
@@ -29,11 +33,14 @@ CONNECTION = "aws_default"
 STUDY_CONNECTION = "dmls_study"
 MIGRATE_SECONDS = 300
 
+CLEAN_DAILY = 'while sleep 86400; do "$0" -P -m dmls_core.cli clean --yes; done'
+"""Shell program that deletes old runs from Airflow's database."""
+
 Runner = Literal["docker", "process"]
 
 
 def airflow_services(context: Context, runner: Runner) -> list[Service]:
-    """Return the API server, the scheduler, the triggerer and the DAG processor."""
+    """Return the API server, the scheduler, the triggerer, the DAG processor, and what deletes old runs."""
     environment = airflow_environment(context, runner)
     health = f"{context.url('airflow')}/api/v2/monitor/health"
 
@@ -61,6 +68,13 @@ def airflow_services(context: Context, runner: Runner) -> list[Service]:
         component("airflow-scheduler", ["scheduler", "--skip-serve-logs"], beats("scheduler")),
         component("airflow-triggerer", ["triggerer", "--skip-serve-logs"], beats("triggerer")),
         component("airflow-dag-processor", ["dag-processor"], beats("dag_processor")),
+        Service(
+            name="airflow-clean",
+            command=["/bin/sh", "-c", CLEAN_DAILY, sys.executable],
+            folder=context.state / "airflow",
+            environment=environment,
+            ready=lambda _: True,
+        ),
     ]
 
 
@@ -130,6 +144,7 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         HOME_VARIABLE: str(context.state),
         ENVIRONMENT["triton_key"]: context.secret("triton_key"),
         METRICS_TOKEN: context.secret("metrics_token"),
+        **signing_environment(context),
         **mlflow_login(context),
         CORS_ORIGINS: ProcessSettings.from_environment().cors_origins,
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
@@ -176,10 +191,23 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
                 "image": TRAINER_IMAGE,
                 "gpus": _gpus_of(runner),
                 "refresh_interval": 3,
+                "connections": _connections(),
                 **(_docker_kwargs() if runner == "docker" else {}),
             },
         }
     ]
+
+
+def _connections() -> dict[str, Any]:
+    """Return the connections to databases that the user allows, each with its teams."""
+    text = ProcessSettings.from_environment().connections or "{}"
+    try:
+        found: dict[str, list[str]] = TypeAdapter(dict[str, list[str]]).validate_json(text)
+    except ValidationError:
+        raise PlatformError(
+            f'{CONNECTIONS} must be JSON such as {{"warehouse": ["shop"]}}, not {text[:100]!r}'
+        ) from None
+    return found
 
 
 def _docker_kwargs() -> dict[str, str]:
@@ -202,10 +230,10 @@ def pools() -> dict[str, int]:
 
 
 def make_pools(context: Context) -> None:
-    """Create missing pools; existing ones keep their size."""
+    """Create missing pools; existing ones keep their size, and count the trainers of deferred tasks."""
     rest = AirflowClient(context.url("airflow"), ADMIN, context.secret("airflow_password"))
     entities = [
-        {"name": name, "slots": slots, "include_deferred": False, "description": "DMLS trainers"}
+        {"name": name, "slots": slots, "include_deferred": True, "description": "DMLS trainers"}
         for name, slots in pools().items()
     ]
     rest.call(
@@ -213,6 +241,9 @@ def make_pools(context: Context) -> None:
         "/api/v2/pools",
         {"actions": [{"action": "create", "entities": entities, "action_on_existence": "skip"}]},
     )
+    for entity in entities:
+        path = f"/api/v2/pools/{entity['name']}?update_mask=include_deferred"
+        rest.call("PATCH", path, {"pool": entity["name"], "slots": entity["slots"], "include_deferred": True})
 
 
 def migrate(context: Context, runner: Runner, environment: dict[str, str], log: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dmls_core.devstack.private_files import make_private_folder, read_json, write_private_json
 from dmls_core.devstack.processes import ID_VARIABLE
+from dmls_core.devstack.signing import new_signing_key
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ProcessSettings
 
@@ -104,6 +105,7 @@ _CREDENTIALS: dict[str, Callable[[], str]] = {
     "airflow_secret_key": _token,
     "triton_key": lambda: secrets.token_hex(16),
     "metrics_token": _token,
+    "signing_key": new_signing_key,
 }
 
 

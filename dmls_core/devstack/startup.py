@@ -80,7 +80,13 @@ SeaweedFS waits 15 s for streams between its parts, so it is killed, which its d
 PostgreSQL would wait for its clients.
 """
 
-AIRFLOW = ("airflow-api-server", "airflow-scheduler", "airflow-triggerer", "airflow-dag-processor")
+AIRFLOW = (
+    "airflow-api-server",
+    "airflow-scheduler",
+    "airflow-triggerer",
+    "airflow-dag-processor",
+    "airflow-clean",
+)
 
 USERS = dict.fromkeys(("mlflow", "triton", *AIRFLOW), Stop("TERM", 10))
 """Services that use them. The successor of a killed triggerer or scheduler takes up its work."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.data.grouping import hash_rows
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
 from dmls_core.stored_matrix import Matrix
@@ -22,6 +23,7 @@ INSENSITIVE_METRICS = ("accuracy",)
 """Metrics on which rare classes have little effect."""
 
 MIN_HOLDOUT_ROWS = 30
+MIN_HOLDOUT_GROUPS = 10
 MIN_CLASS_ROWS = 5
 MAX_DUPLICATES = 0.05
 MAX_NAMES = 5
@@ -61,6 +63,10 @@ class Evidence:
         importances: (n_features,) shares, as the model reports them.
         cv_score: the best trial's score in the search.
         interval: confidence interval of the metric on the holdout.
+        train_weights: (n_train,) weights of the rows; ``None`` if all are equal.
+        test_weights: (n_test,) likewise.
+        units: (n_test,) groups or blocks of time; see ``RowRoles.units``.
+        grouped: whether the units are groups.
     """
 
     task: Task
@@ -77,6 +83,10 @@ class Evidence:
     cv_score: float | None
     interval: tuple[float, float] | None
     seed: int
+    train_weights: NDArray[np.float64] | None = None
+    test_weights: NDArray[np.float64] | None = None
+    units: NDArray[np.int64] | None = None
+    grouped: bool = False
 
     @property
     def ranked(self) -> list[int]:
@@ -94,12 +104,13 @@ def find_warnings(evidence: Evidence) -> list[str]:
 
 def baseline_score(evidence: Evidence) -> float:
     """Return the score of always predicting the class shares, or the mean, of the training rows."""
-    rows = len(evidence.test_target)
+    rows, weights = len(evidence.test_target), evidence.test_weights
     if evidence.labels is None:
-        return compute(evidence.metric, evidence.test_target, np.full(rows, evidence.train_target.mean()))
-    counts = np.bincount(evidence.train_target, minlength=len(evidence.labels))
+        mean = np.average(evidence.train_target, weights=evidence.train_weights)
+        return compute(evidence.metric, evidence.test_target, np.full(rows, mean), weights)
+    counts = np.bincount(evidence.train_target, evidence.train_weights, minlength=len(evidence.labels))
     shares = np.tile(counts / counts.sum(), (rows, 1))
-    return compute(evidence.metric, evidence.test_target, shares)
+    return compute(evidence.metric, evidence.test_target, shares, weights)
 
 
 def _leakage(evidence: Evidence) -> str:
@@ -167,26 +178,14 @@ def _relative_error(task: Task, values: NDArray[np.float32], target: NDArray[Any
 
 
 def _duplicates(evidence: Evidence) -> str:
-    duplicates = int(np.isin(_hashes(evidence.test), _hashes(evidence.train)).sum())
+    duplicates = int(np.isin(hash_rows(evidence.test), hash_rows(evidence.train)).sum())
     if duplicates < 3 or duplicates <= MAX_DUPLICATES * len(evidence.test):
         return ""
     return (
         f"{duplicates} of {len(evidence.test)} held-out rows have the same features as a training row: the "
-        "score may partly measure memorization. Remove duplicate rows, unless the features have few values."
+        "score may partly measure memorization. Remove duplicate rows, or set [evaluation] group_duplicates, "
+        "unless the features have few values."
     )
-
-
-def _hashes(rows: Matrix) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of each row without copying the matrix."""
-    generator = np.random.default_rng(0)
-    factors = generator.integers(1, 2**63, size=(rows.shape[1], 1), dtype=np.uint64) | np.uint64(1)
-    found = np.zeros(len(rows), dtype=np.uint64)
-    for column in range(rows.shape[1]):
-        found ^= found >> np.uint64(29)
-        # Multiplication by an odd factor loses no bit.
-        bits = rows[:, column].view(np.uint32)
-        found += (bits.astype(np.uint64) + np.uint64(1)) * factors[column]
-    return found
 
 
 def _no_better(evidence: Evidence) -> str:
@@ -239,6 +238,9 @@ def _few_rows(evidence: Evidence) -> str:
     held = len(evidence.test)
     if held < MIN_HOLDOUT_ROWS:
         return f"Only {held} rows were held out, so the score is uncertain (see its interval)."
+    units = evidence.units if evidence.grouped else None
+    if units is not None and (groups := len(np.unique(units))) < MIN_HOLDOUT_GROUPS:
+        return f"Only {groups} groups were held out, so the score and its interval are uncertain."
     if evidence.labels is None:
         return ""
     counts = np.bincount(evidence.test_target, minlength=len(evidence.labels))

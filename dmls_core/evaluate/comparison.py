@@ -12,7 +12,7 @@ Confidence comes from the bootstrap: rows are drawn with replacement (percentile
 Tibshirani, "An introduction to the bootstrap", 1993). If there are many rows, each resample has fewer rows
 than the data and the spread is scaled by the square root of the share (m out of n bootstrap; Bickel, Götze
 and van Zwet, 1997), which ``scipy.stats.bootstrap`` does not offer: each of its resamples would be as large
-as the holdout.
+as the holdout. Groups, and blocks of time, are drawn as a whole.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.evaluate.resampling import Resampler, Rows
 from dmls_core.models.metrics import METRICS, compute
 from dmls_core.spec.definitions import Direction
 
@@ -43,32 +44,33 @@ PAIRED_ROWS = 2_000
 
 
 def score_interval(
-    metric: str, truth: NDArray[Any], prediction: NDArray[Any], *, seed: int
+    metric: str,
+    truth: NDArray[Any],
+    prediction: NDArray[Any],
+    *,
+    seed: int,
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
 ) -> tuple[float, float] | None:
     """Return the 95 % confidence interval of a score; ``None`` if most resamples leave it undefined.
 
     ``truth``: (n_rows,) class codes or values. ``prediction``: (n_rows, n_classes) probabilities or (n_rows,)
-    values.
+    values. ``weights`` and ``units``: (n_rows,), see ``RowRoles``.
     """
-    generator = np.random.default_rng(seed)
-    rows, drawn = len(truth), min(len(truth), SCORE_ROWS)
     resamples = SCORE_RESAMPLES
     if METRICS[metric].per_class:
         resamples = max(MIN_RESAMPLES, min(SCORE_RESAMPLES, SCORE_CLASSES // prediction.shape[1]))
-    scores = np.array(
-        [
-            compute(metric, truth[picked], prediction[picked])
-            for picked in (generator.integers(0, rows, drawn) for _ in range(resamples))
-        ]
-    )
+
+    def score(rows: Rows) -> float:
+        return compute(metric, truth[rows], prediction[rows], None if weights is None else weights[rows])
+
+    resampler = Resampler(len(truth), SCORE_ROWS, units)
+    scores = np.array([score(rows) for rows in resampler.draws(resamples, seed)])
     scores = scores[np.isfinite(scores)]
     if len(scores) < resamples / 2:
         return None
-    low, high = _percentiles(scores)
-    if drawn < rows:
-        score, scale = compute(metric, truth, prediction), np.sqrt(drawn / rows)
-        low, high = score + (low - score) * scale, score + (high - score) * scale
-    return float(low), float(high)
+    low, high = resampler.scale(_percentiles(scores), score).tolist()
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def paired_bootstrap(
     sign: float,
     margin: float,
     seed: int,
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
 ) -> PairedBootstrap | None:
     """Resample the same rows for both models; return the distribution of the improvement.
 
@@ -99,25 +103,24 @@ def paired_bootstrap(
     depends on single rows, is only a rough indication. ``sign`` is 1 if higher is better, otherwise -1;
     shapes as in ``score_interval``.
     """
-    generator = np.random.default_rng(seed)
-    rows, drawn = len(truth), min(len(truth), PAIRED_ROWS)
     classes = champion.shape[1] if champion.ndim > 1 else 1
     resamples = PAIRED_RESAMPLES
     if METRICS[metric].per_class and classes > 2:
         resamples = max(MIN_RESAMPLES, PAIRED_RESAMPLES // classes)
-    found = np.empty(resamples)
-    for number in range(resamples):
-        picked = generator.integers(0, rows, drawn)
+
+    def improvement(rows: Rows) -> float:
+        weighing = None if weights is None else weights[rows]
         own, others = (
-            compute(metric, truth[picked], prediction[picked]) for prediction in (challenger, champion)
+            compute(metric, truth[rows], prediction[rows], weighing) for prediction in (challenger, champion)
         )
-        found[number] = sign * (own - others)
+        return sign * (own - others)
+
+    resampler = Resampler(len(truth), PAIRED_ROWS, units)
+    found = np.array([improvement(rows) for rows in resampler.draws(resamples, seed)])
     found = found[np.isfinite(found)]
     if len(found) < resamples / 2:
         return None
-    if drawn < rows:
-        whole = sign * (compute(metric, truth, challenger) - compute(metric, truth, champion))
-        found = whole + (found - whole) * np.sqrt(drawn / rows)
+    found = resampler.scale(found, improvement)
     low, high = _percentiles(found)
     return PairedBootstrap((float(low), float(high)), float((found > margin).mean()))
 
@@ -194,13 +197,16 @@ def compare(
     min_improvement: float,
     fresh: Freshness,
     seed: int,
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
 ) -> Comparison:
     """Compare the predictions of two models for the same rows, and apply the rule.
 
     ``truth``: (n_rows,) class codes or values. Predictions: (n_rows, n_classes) probabilities or (n_rows,)
-    values. ``version`` and ``run_key`` identify the champion.
+    values. ``version`` and ``run_key`` identify the champion; ``weights`` and ``units`` as in
+    ``score_interval``.
     """
-    scores = [compute(metric, truth, prediction) for prediction in (champion, challenger)]
+    scores = [compute(metric, truth, prediction, weights) for prediction in (champion, challenger)]
     common: dict[str, Any] = {
         "metric": metric,
         "direction": direction,
@@ -213,7 +219,17 @@ def compare(
     sign = 1.0 if direction == "maximize" else -1.0
     difference = sign * (scores[1] - scores[0])
     paired = (
-        paired_bootstrap(metric, truth, champion, challenger, sign=sign, margin=min_improvement, seed=seed)
+        paired_bootstrap(
+            metric,
+            truth,
+            champion,
+            challenger,
+            sign=sign,
+            margin=min_improvement,
+            seed=seed,
+            weights=weights,
+            units=units,
+        )
         if np.isfinite(difference)
         else None
     )

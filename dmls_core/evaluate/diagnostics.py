@@ -52,8 +52,14 @@ class HoldoutScores:
     residuals: list[float] | None = None
 
 
-def score_holdout(task: Task, metric: str, truth: NDArray[Any], prediction: NDArray[Any]) -> HoldoutScores:
-    """Score a prediction by every metric of the task.
+def score_holdout(
+    task: Task,
+    metric: str,
+    truth: NDArray[Any],
+    prediction: NDArray[Any],
+    weights: NDArray[np.float64] | None = None,
+) -> HoldoutScores:
+    """Score a prediction by every metric of the task; confusion and residuals count rows without weights.
 
     ``truth``: (n_rows,) class codes or values. ``prediction``: (n_rows, n_classes) probabilities or (n_rows,)
     values.
@@ -61,8 +67,8 @@ def score_holdout(task: Task, metric: str, truth: NDArray[Any], prediction: NDAr
     Raises:
         DataError: ``metric`` is not defined for these rows.
     """
-    score = scorer(metric)(truth, prediction)
-    found = {name: compute(name, truth, prediction) for name in metrics_of(task)}
+    score = scorer(metric)(truth, prediction, weights)
+    found = {name: compute(name, truth, prediction, weights) for name in metrics_of(task)}
     defined = {name: value for name, value in found.items() if np.isfinite(value)}
     if task == "regression":
         residuals = np.quantile(np.asarray(prediction, dtype=np.float64) - truth, QUANTILES)
@@ -224,7 +230,14 @@ def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics
     importance.
     """
     truth, prediction = evidence.test_target, np.asarray(evidence.prediction)
-    interval = score_interval(evidence.metric, truth, prediction, seed=evidence.seed)
+    interval = score_interval(
+        evidence.metric,
+        truth,
+        prediction,
+        seed=evidence.seed,
+        weights=evidence.test_weights,
+        units=evidence.units,
+    )
     evidence = replace(evidence, interval=interval)
     losses = permutation_importances(
         evidence.metric,
@@ -235,6 +248,7 @@ def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics
         evidence.ranked[:MAX_FEATURES],
         trees=trees,
         seed=evidence.seed,
+        weights=evidence.test_weights,
     )
     ordered = sorted(losses.items(), key=lambda pair: (-pair[1][0], pair[0]))
     baseline = baseline_score(evidence)
@@ -267,6 +281,7 @@ def permutation_importances(
     *,
     trees: int,
     seed: int,
+    weights: NDArray[np.float64] | None = None,
 ) -> dict[int, tuple[float, float]]:
     """Return how much the score decreases when a column is permuted (Breiman, "Random forests", 2001).
 
@@ -287,8 +302,9 @@ def permutation_importances(
     if len(picked) > most:
         picked = np.sort(generator.choice(len(truth), most, replace=False))
     rows, known = features[picked], truth[picked]
+    weights = None if weights is None else weights[picked]
     sign = 1.0 if direction == "maximize" else -1.0
-    base = compute(metric, known, predict(rows))
+    base = compute(metric, known, predict(rows), weights)
     permutations = [generator.permutation(len(rows)) for _ in range(REPEATS)]
     # One call for all permutations of a feature: a forest's call costs more than a few hundred rows.
     stacked = np.tile(rows, (REPEATS, 1))
@@ -296,7 +312,8 @@ def permutation_importances(
     for column in columns:
         stacked[:, column] = np.concatenate([rows[permutation, column] for permutation in permutations])
         losses = [
-            sign * (base - compute(metric, known, part)) for part in np.split(predict(stacked), REPEATS)
+            sign * (base - compute(metric, known, part, weights))
+            for part in np.split(predict(stacked), REPEATS)
         ]
         stacked[:, column] = np.tile(rows[:, column], REPEATS)
         if np.isfinite(losses).all():

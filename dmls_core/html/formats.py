@@ -41,7 +41,9 @@ def decimals(size: float) -> int:
 
 
 def brief(value: float) -> str:
-    """Return a float with four significant digits; 1.0 stays distinct from the integer 1."""
+    """Return a float with at least four significant digits; 1.0 stays distinct from the integer 1."""
+    if 1e4 <= abs(value) < 1e10:
+        return f"{value:,.0f}"
     text = f"{value:,.4g}"
     return text if "e" in text or "." in text or not math.isfinite(value) else f"{text}.0"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RETIRED = "The spec was deleted, so the job is retired; its history stays. "
+
+CheckSource = Callable[[str, "Spec"], list[ValidationIssue]]
+"""Returns what is wrong with the ``[data.source]`` of a team's spec."""
+
+_SOURCELESS = ValidationIssue(
+    "a source can be checked by Airflow only", hint="start a run of the DAG dmls.intake", key="data.source"
+)
 
 ATTEMPTS = 3
 """Number of checks of a submission that changes meanwhile."""
@@ -52,12 +59,16 @@ def admit(
     *,
     links: Mapping[str, str] | None = None,
     limits: IntakeLimits | None = None,
+    memory: str | None = None,
+    check_source: CheckSource | None = None,
 ) -> Outcome:
     """Admit or reject the submission in ``incoming/<team>/<job>/``, and write its status.
 
     A submission that was checked and has not changed since is left alone; after ``_status.json`` is deleted,
     it is checked again. A job whose spec was deleted is retired. ``team`` and ``job`` may be invalid names;
-    ``links`` (name -> URL) go into the status of an accepted submission.
+    ``links`` (name -> URL) go into the status of an accepted submission. ``memory`` is the memory limit of a
+    trainer, such as ``4g``, for a spec without ``[resources] memory``. ``check_source`` checks
+    ``[data.source]``, which needs Airflow's connections.
 
     Raises:
         StoreError: the store failed, or the status could not be written.
@@ -70,7 +81,11 @@ def admit(
         return _rejected([ValidationIssue(str(error), hint="upload it to incoming/<team>/<job>/")])
     for _ in range(ATTEMPTS):
         submission = _find(store, team, job)
-        outcome = _answer(store, submission, links or {}, limits) if submission else _gone(store, team, job)
+        outcome = (
+            _answer(store, submission, links or {}, limits, memory, check_source)
+            if submission
+            else _gone(store, team, job)
+        )
         # Another intake may have seen a newer version and may have written its status first.
         if _fingerprint(_find(store, team, job)) == _fingerprint(submission):
             break
@@ -92,6 +107,8 @@ def _answer(
     submission: Submission,
     links: Mapping[str, str],
     limits: IntakeLimits,
+    memory: str | None,
+    check_source: CheckSource | None,
 ) -> Outcome:
     team, job = submission.team, submission.job
     before = read_status(store, team, job)
@@ -100,7 +117,7 @@ def _answer(
         current = record if record and record.run_key == before.run_key else None
         return Outcome(before.state, before.message, current, before.errors, known=True)
     try:
-        outcome = _decide(store, submission, limits)
+        outcome = _decide(store, submission, limits, memory, check_source)
     except UserError as error:
         outcome = _rejected(error.issues)
     record, run = outcome.record, ""
@@ -130,7 +147,13 @@ def _answer(
     return outcome
 
 
-def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outcome:
+def _decide(
+    store: Store,
+    submission: Submission,
+    limits: IntakeLimits,
+    memory: str | None,
+    check_source: CheckSource | None,
+) -> Outcome:
     """Return the outcome of a submission; raise ``UserError`` to reject it."""
     if submission.issues:
         return _rejected(submission.issues)
@@ -138,12 +161,18 @@ def _decide(store: Store, submission: Submission, limits: IntakeLimits) -> Outco
         return _without_spec(store, submission)
     try:
         spec = _load(store, submission.spec)
-        data, issues = check_data(store, choose_data(submission, spec), spec, limits)
+        resources = spec.resources.model_copy(update={"memory": spec.resources.memory or memory})
+        limited = spec.model_copy(update={"resources": resources})
+        data: list[ObjectInfo] = []
+        if spec.data.source:
+            issues = check_source(submission.team, spec) if check_source else [_SOURCELESS]
+        else:
+            data, issues = check_data(store, choose_data(submission, spec), limited, limits)
     except ObjectMissingError:
         return Outcome("waiting", "A file was deleted during the check; upload it again.")
     if issues:
         return _rejected(issues)
-    if not data:
+    if not data and not spec.data.source:
         wanted = spec.data.path or "<name>.csv"
         message = f"Waiting for data: upload {wanted} next to {layout.SPEC_FILE}."
         if not spec.partitions and any(is_nested(submission, found) for found in submission.files):
@@ -218,7 +247,8 @@ def _rejected(issues: Sequence[ValidationIssue]) -> Outcome:
 
 def _accepted(store: Store, spec: Spec, record: JobRecord) -> str:
     models = ", ".join(model.name for model in spec.models)
-    files = ", ".join(item.key.rpartition("/")[2] for item in record.data) or spec.data.path or "its data"
+    named = spec.data.source.label if spec.data.source else spec.data.path
+    files = ", ".join(item.key.rpartition("/")[2] for item in record.data) or named or "its data"
     trials = "1 trial" if spec.n_trials == 1 else f"{spec.n_trials} trials"
     what = f"Accepted as version {record.version}: {models}, {trials}, on {files}."
     if store.head(layout.run_folder(record.team, record.name, record.run_key) + layout.RESULT):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dmls_core import sandbox
+from dmls_core.data.compression import UNPACKED
 from dmls_core.data.formats import COMPRESSED
 from dmls_core.errors import DataError, ValidationIssue
 
@@ -82,6 +83,7 @@ def check_columns(
     whole = total <= limits.whole_bytes
     footers = not whole and data_format == "parquet"
     packed = spec.data.encoding != "utf-8" or any(file.key.lower().endswith(COMPRESSED) for file in files)
+    packed |= data_format == "excel"
     if not whole and not footers and packed:
         return []  # no sample can be taken
     if not whole and len(files) > FILES:
@@ -139,30 +141,63 @@ def find_issues(
                     check_memory(replace(size, rows=rows), parse_memory(spec.resources.memory))
                 _check(files, spec, scope)
     except DataError as error:
-        return [issue.as_json() for issue in error.issues]
+        return [issue.as_json() for issue in _explained(error.issues, paths, spec)]
     return []
 
 
+def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Spec) -> list[ValidationIssue]:
+    """Return the issues, or their cause if a file is written otherwise than ``[data]`` says."""
+    from dmls_core.data.detection import NOTATION, explain
+    from dmls_core.data.excel import write_sheet
+
+    first, data = issues[0], spec.data
+    path = next((Path(path) for path in paths if Path(path).name == first.file), None)
+    if path is None or data.format == "parquet":
+        return list(issues)
+    only = None if first.line == data.skip_rows + 1 else NOTATION  # the header's line, or a value's
+    if data.format != "excel":
+        with path.open("rb") as file:
+            return explain(first.file, issues, file.read(UNPACKED), data.model_dump(), only=only)
+    with tempfile.NamedTemporaryFile() as text:
+        try:
+            sheet = write_sheet(path, data.sheet, Path(text.name), decimal=data.decimal, head=UNPACKED)
+        except DataError:  # the cause itself
+            return list(issues)
+        found = explain(first.file, issues, text.read(), data.model_dump() | {"delimiter": ","}, only=only)
+    if found == list(issues) and only is None and len(sheet.names) > 1:
+        listed = ", ".join(repr(name) for name in sheet.names)[:400]
+        hint = f"if the table is in another of the sheets {listed}: set [data] sheet"
+        found = [replace(issue, hint=f"{issue.hint}; {hint}".removeprefix("; ")) for issue in found]
+    return found
+
+
 def _check(files: list[Path], spec: Spec, scope: str) -> None:
+    from dmls_core.data.holdout import hold_out
+    from dmls_core.data.row_roles import read_row_roles
     from dmls_core.data.table import check_row_counts
     from dmls_core.data.table_reader import check_schema, read_table
 
     data_format, evaluation = spec.data.format, spec.evaluation
     if scope == "footer":
-        return check_schema(files, spec.columns, data_format=data_format)
+        check_schema(files, spec.columns, data_format=data_format)
+        return
     large = data_format == "parquet" and _thin(files)
     sample = scope == "sample" or large
     table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
-    if not sample:
-        check_row_counts(
-            table.target,
-            holdout=evaluation.holdout,
-            split=evaluation.split,
-            labels=table.labels,
-            scored=1 if table.labels else 2,  # R² of one row is not defined
-            place=table.place,
-        )
-    return None
+    roles = read_row_roles(files, spec, None if sample else table.kept, sample=sample)
+    if sample:
+        return
+    if not roles.independent or evaluation.group_duplicates:
+        hold_out(table, roles, spec)
+        return
+    check_row_counts(
+        table.target,
+        holdout=evaluation.holdout,
+        split=evaluation.split,
+        labels=table.labels,
+        scored=1 if table.labels else 2,  # R² of one row is not defined
+        place=table.place,
+    )
 
 
 def _thin(files: Sequence[Path]) -> bool:

@@ -177,7 +177,8 @@ def check_columns(file: str, header: Row, spec: Spec) -> list[ValidationIssue]:
     present = set(header.cells)
     columns = spec.columns
     wanted: dict[str, list[str]] = {}
-    for key in ("features", "target", "categorical", "dates", "drop", "sensitive", "id", "time", "weight"):
+    keys = ("features", "target", "categorical", "dates", "drop", "sensitive", "id")
+    for key in (*keys, "time", "group", "weight"):
         value = getattr(columns, key)
         for name in (value,) if isinstance(value, str) else value or ():
             wanted.setdefault(name, []).append(key)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from dmls_core.data.detection import NOTATION, explain
+from dmls_core.data.detection import explain
 from dmls_core.data.formats import format_of, needs_conversion
 from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.column_check import Files, check_columns
@@ -74,7 +74,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         raise SubmissionError(
             ValidationIssue(
                 "the names of the data files do not show their format",
-                hint='set [data] format = "csv", "parquet" or "jsonl"',
+                hint='set [data] format = "csv", "parquet", "jsonl" or "excel"',
                 file=layout.SPEC_FILE,
                 key="data.format",
                 found=", ".join(map(file_name, chosen))[:200],
@@ -104,8 +104,6 @@ def check_data(
         ]
     current: list[ObjectInfo] = []
     issues: list[ValidationIssue] = []
-    given = spec.data.model_dump()
-    heads = {}
     for found in chosen:
         head, info = store.read(found.key, limit=limits.head_bytes)
         current.append(info)
@@ -113,16 +111,13 @@ def check_data(
         if data_format(found, spec) == "parquet":
             issues += _check_parquet_head(name, head)
             continue
-        heads[name] = head
         if not needs_conversion(name, spec.data):
             complete = len(head) >= info.size
             wrong = check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
-            issues += explain(name, wrong, head, given)
+            issues += explain(name, wrong, head, spec.data.model_dump())
     if not issues and current:
         known = data_format(chosen[0], spec) or "csv"
         issues = check_columns(store, current, known, spec, limits)
-        if issues and (first := heads.get(issues[0].file)):
-            issues = explain(issues[0].file, issues, first, given, only=NOTATION)
     return current, issues
 
 

@@ -9,18 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from dmls_core.data.formats import CONVERTED_ENDINGS, DATA_ENDINGS, PLAIN_ENDINGS, naming_hint
 from dmls_core.errors import StoreError, SubmissionError, ValidationIssue
 from dmls_core.store import ObjectInfo, Store, check_key, layout
-
-DATA_ENDINGS = (".csv", ".parquet")
-"""Endings of files that are read as they are."""
-
-CONVERTED = (
-    *(".tsv", ".jsonl", ".ndjson", ".zip"),
-    *(".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz"),
-)
-"""Endings of files that are converted first; they are data only where there is none of ``DATA_ENDINGS``."""
-
 
 _Named = TypeVar("_Named")
 
@@ -66,7 +57,7 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
     return [
         _submission(team, job, files)
         for (team, job), files in sorted(folders.items())
-        if any(name.lower().endswith((".toml", *DATA_ENDINGS, *CONVERTED)) for name in files)
+        if any(name.lower().endswith((".toml", *DATA_ENDINGS)) for name in files)
     ]
 
 
@@ -94,10 +85,10 @@ def is_nested(submission: Submission, found: ObjectInfo) -> bool:
 
 
 def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[_Named]:
-    """Return the files that are data by their names."""
+    """Return the files that are data by their names: if some are read as they are, only those."""
     files = list(files)
-    kept = [file for file in files if name(file).lower().endswith(DATA_ENDINGS)]
-    return kept or [file for file in files if name(file).lower().endswith(CONVERTED)]
+    kept = [file for file in files if name(file).lower().endswith(PLAIN_ENDINGS)]
+    return kept or [file for file in files if name(file).lower().endswith(CONVERTED_ENDINGS)]
 
 
 def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission:
@@ -198,7 +189,7 @@ def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
         visible = [file for file in sorted(path.absolute().rglob("*")) if _is_visible(file, base)]
         files = select_data(visible, lambda file: file.name)
         if not files:
-            hint = f"add files with names that end in {' or '.join(DATA_ENDINGS)}"
+            hint = f"add files with names that end in {', '.join(DATA_ENDINGS)}"
             raise SubmissionError(ValidationIssue("the folder has no data file", hint=hint, file=str(path)))
         found += [(file.relative_to(base).as_posix(), file) for file in files]
     return found
@@ -224,11 +215,6 @@ def check_data_name(name: str, shown: str = "") -> list[ValidationIssue]:
     """Return the issues of a data file's name without folders; ``shown`` replaces it in messages."""
     if name.startswith((".", "_status.")) or not name.isprintable() or "/" in name or "\\" in name:
         return [ValidationIssue("a data file cannot have this name", hint="rename it", file=shown or name)]
-    if not name.lower().endswith((*DATA_ENDINGS, *CONVERTED)):
-        endings = ", ".join((*DATA_ENDINGS, *CONVERTED))
-        return [
-            ValidationIssue(
-                "this is not a data file", hint=f"its name must end in one of {endings}", file=shown or name
-            )
-        ]
+    if not name.lower().endswith(DATA_ENDINGS):
+        return [ValidationIssue("this is not a data file", hint=naming_hint(name), file=shown or name)]
     return []

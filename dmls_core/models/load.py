@@ -9,6 +9,7 @@ from typing import Any
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models.catalogue import CATALOGUE, engine_class
 from dmls_core.models.engines.base import SAME, Argument
+from dmls_core.models.metrics import METRICS, metrics_of
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import Choice, Hyperparameter, IssueCollector, ModelDefinition, Range, Spec, parse_spec
 from dmls_core.spec.definitions import HyperparameterDefinition
@@ -18,7 +19,11 @@ from dmls_core.spec.toml_io import inspect_values
 
 
 def for_engine(
-    model: ModelDefinition, hyperparameters: Mapping[str, Hyperparameter], device: str
+    model: ModelDefinition,
+    hyperparameters: Mapping[str, Hyperparameter],
+    device: str,
+    *,
+    weighted: bool = False,
 ) -> dict[str, Hyperparameter]:
     """Return the space that the model's engine on ``device`` searches.
 
@@ -26,10 +31,11 @@ def for_engine(
     engine lacks are left out if they are fixed at their defaults.
 
     Raises:
-        SpecError: the device has no engine for the model, or the engine does not support a hyperparameter.
+        SpecError: the device has no engine for the model, or the engine does not support a hyperparameter, or
+            rows that are ``weighted``.
     """
     issues = IssueCollector("", None, SpecLimits())
-    note_unsupported(model, hyperparameters, device, issues)
+    note_unsupported(model, hyperparameters, device, issues, weighted=weighted)
     issues.raise_any()
     arguments = engine_class(device, model.name).arguments
     return {
@@ -40,7 +46,12 @@ def for_engine(
 
 
 def note_unsupported(
-    model: ModelDefinition, hyperparameters: Mapping[str, Hyperparameter], device: str, issues: IssueCollector
+    model: ModelDefinition,
+    hyperparameters: Mapping[str, Hyperparameter],
+    device: str,
+    issues: IssueCollector,
+    *,
+    weighted: bool = False,
 ) -> None:
     """Note everything in a search space that the engine on ``device`` does not support."""
     if device not in model.engines:
@@ -51,6 +62,8 @@ def note_unsupported(
             expected=" or ".join((*model.engines, "auto")),
         )
         return
+    if weighted and not engine_class(device, model.name).sample_weights:
+        note_unweighted(model.name, device, issues)
     arguments = engine_class(device, model.name).arguments
     for name, space in hyperparameters.items():
         argument = arguments.get(name, SAME)
@@ -145,8 +158,6 @@ def _check_available(spec: Spec, issues: IssueCollector) -> None:
     """Note valid settings that this release does not support yet."""
     unavailable = (
         (("data", "partition"), spec.data.partition is not None, "partition", "leave it out"),
-        (("columns", "weight"), spec.columns.weight is not None, "weight", "leave it out"),
-        (("evaluation", "split"), spec.evaluation.split == "time", "a split by time", 'split = "random"'),
         (("resources", "gpus"), (spec.resources.gpus or 0) > 1, "more than one GPU", "write 1"),
     )
     for path, present, what, hint in unavailable:
@@ -155,13 +166,15 @@ def _check_available(spec: Spec, issues: IssueCollector) -> None:
 
 
 def _check_retrain(spec: Spec, issues: IssueCollector) -> None:
-    if spec.drift and spec.drift.action == "retrain" and not spec.chosen_by_run:
+    own = spec.chosen_by_run or spec.data.source is not None
+    if spec.drift and spec.drift.action == "retrain" and not own:
         issues.add(
             ("drift", "action"),
             "would train on the same data again: the job's data stays the same until it is uploaded again",
             found="retrain",
             expected="data by interval",
-            hint='[data] path with {date}, or [schedule] cron with [columns] time; otherwise "report"',
+            hint="[data] path with {date}, [data.source], or [schedule] cron with [columns] time; otherwise "
+            '"report"',
         )
 
 
@@ -175,13 +188,40 @@ def _check_trials(spec: Spec, issues: IssueCollector) -> None:
         )
 
 
+def _check_weight(spec: Spec, issues: IssueCollector) -> None:
+    if spec.columns.weight is None:
+        return
+    if not METRICS[spec.search.metric].weighted:
+        known = [name for name, metric in metrics_of(spec.task).items() if metric.weighted]
+        issues.add(
+            ("search", "metric"),
+            "does not support [columns] weight",
+            found=spec.search.metric,
+            expected=", ".join(known),
+        )
+    for search in spec.models if spec.resources.engine == "auto" else ():
+        if not any(
+            engine_class(device, search.name).sample_weights for device in CATALOGUE[search.name].engines
+        ):
+            note_unweighted(search.name, "", issues)
+
+
+def note_unweighted(model: str, device: str, issues: IssueCollector) -> None:
+    """Note that a model, or its engine on ``device``, does not take weights of rows."""
+    where = f" on the {device} engine" if device else ""
+    hint = "leave weight out, or choose another model or engine"
+    issues.add(("columns", "weight"), f"is not supported by {model}{where}", hint=hint)
+
+
 def _check_engine(spec: Spec, issues: IssueCollector) -> None:
     # "auto" chooses an engine that supports the spec.
     if spec.resources.engine == "auto":
         return
+    weighted = spec.columns.weight is not None
     for search in spec.models:
-        note_unsupported(CATALOGUE[search.name], search.hyperparameters, spec.resources.engine, issues)
+        model = CATALOGUE[search.name]
+        note_unsupported(model, search.hyperparameters, spec.resources.engine, issues, weighted=weighted)
 
 
-CHECKS = (_check_available, _check_engine, _check_trials, _check_retrain)
+CHECKS = (_check_available, _check_weight, _check_engine, _check_trials, _check_retrain)
 """Checks of a spec that is valid otherwise."""

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from dmls_core import extensions
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Function = Callable[["NDArray[Any]", "NDArray[Any]"], float]
-"""(truth, prediction) -> score. Truth: (n_rows,) class codes or values."""
+Weights = Optional["NDArray[np.float64]"]
+"""(n_rows,) weights of rows; None if all count the same."""
+
+Function = Callable[..., float]
+"""(truth, prediction) or (truth, prediction, weights) -> score. Truth: (n_rows,) class codes or values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,40 +36,55 @@ class Metric(MetricDefinition):
             prediction of a classification is (n_rows,) class codes, or (n_rows, n_classes) probabilities with
             ``needs_probabilities``; that of a regression is (n_rows,) values.
         per_class: whether its cost grows with the number of classes.
+        weighted: whether ``function`` takes the rows' weights, (n_rows,) above 0, as its third argument; it
+            is left out if all rows count the same. Others cannot be used with ``[columns] weight``.
     """
 
     function: Function
     needs_probabilities: bool = False
     per_class: bool = False
+    weighted: bool = False
 
-    def compute(self, truth: NDArray[Any], prediction: NDArray[Any]) -> float:
+    def compute(
+        self, truth: NDArray[Any], prediction: NDArray[Any], weights: NDArray[np.float64] | None = None
+    ) -> float:
         """Return the score of a prediction; NaN if the metric is not defined for these rows.
 
-        ``truth`` is (n_rows,) class codes or values; for ``prediction``, see ``Fitted.predict``.
+        ``truth`` is (n_rows,) class codes or values; for ``prediction``, see ``Fitted.predict``. Rows with a
+        weight of 0 do not count.
         """
-        if not len(truth):
+        if weights is not None:
+            counted = weights > 0
+            truth, prediction, weights = truth[counted], prediction[counted], weights[counted]
+        if not len(truth) or not (weights is None or self.weighted):
             return float("nan")
         if self.task == "classification" and not self.needs_probabilities:
             prediction = prediction.argmax(axis=1)
         with warnings.catch_warnings():
             # scikit-learn warns if a few rows lack a class; users cannot act on that.
             warnings.simplefilter("ignore")
-            return float(self.function(truth, prediction))
+            if weights is None:
+                return float(self.function(truth, prediction))
+            return float(self.function(truth, prediction, weights))
 
 
-def compute(name: str, truth: NDArray[Any], prediction: NDArray[Any]) -> float:
+def compute(
+    name: str, truth: NDArray[Any], prediction: NDArray[Any], weights: NDArray[np.float64] | None = None
+) -> float:
     """Return the score of a prediction by the metric ``name``; see ``Metric.compute``."""
-    return METRICS[name].compute(truth, prediction)
+    return METRICS[name].compute(truth, prediction, weights)
 
 
 def scorer(name: str) -> Function:
     """Return a metric as a search needs it: it raises ``DataError`` instead of returning NaN."""
     metric = METRICS[name]
 
-    def score(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
+    def score(
+        truth: NDArray[Any], prediction: NDArray[Any], weights: NDArray[np.float64] | None = None
+    ) -> float:
         import numpy as np
 
-        value = metric.compute(truth, prediction)
+        value = metric.compute(truth, prediction, weights)
         if not np.isfinite(value):
             raise DataError(
                 ValidationIssue(
@@ -117,10 +135,11 @@ DEFAULT_METRICS: Mapping[Task, str] = MappingProxyType({"classification": "accur
 def _sklearn(name: str, **options: str | int) -> Function:
     """Return a function of ``sklearn.metrics`` by its name, with ``options``."""
 
-    def function(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
+    def function(truth: NDArray[Any], prediction: NDArray[Any], weights: Weights = None) -> float:
         from sklearn import metrics
 
-        return float(getattr(metrics, name)(truth, prediction, **options))
+        weighing = {} if weights is None else {"sample_weight": weights}
+        return float(getattr(metrics, name)(truth, prediction, **options, **weighing))
 
     return function
 
@@ -131,13 +150,13 @@ def _mean_over_classes(function: Function) -> Function:
     It leaves out classes to which no row, or every row, of ``truth`` belongs.
     """
 
-    def mean(truth: NDArray[Any], probabilities: NDArray[Any]) -> float:
+    def mean(truth: NDArray[Any], probabilities: NDArray[Any], weights: Weights = None) -> float:
         import numpy as np
 
         classes = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
         member = {code: truth == code for code in classes}
         found = [
-            function(rows, probabilities[:, code])
+            function(rows, probabilities[:, code], weights)
             for code, rows in member.items()
             if rows.any() and not rows.all()
         ]
@@ -146,34 +165,47 @@ def _mean_over_classes(function: Function) -> Function:
     return mean
 
 
-def _log_loss(truth: NDArray[Any], probabilities: NDArray[Any]) -> float:
+def _log_loss(truth: NDArray[Any], probabilities: NDArray[Any], weights: Weights = None) -> float:
     import numpy as np
     from sklearn import metrics
 
     # float32 probabilities sum to 1 in float32 only.
     exact = probabilities.astype(np.float64)
     exact /= exact.sum(axis=1, keepdims=True)
-    return float(metrics.log_loss(truth, exact, labels=np.arange(exact.shape[1])))
+    labels = np.arange(exact.shape[1])
+    return float(metrics.log_loss(truth, exact, labels=labels, sample_weight=weights))
 
 
 # A search computes its metric hundreds of times on a few rows, where scikit-learn's checks of its arguments
 # take longer than the rest: the most used metrics do without them.
 
 
-def _accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
-    return float((predicted == truth).mean())
-
-
-def _balanced_accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
+def _accuracy(truth: NDArray[Any], predicted: NDArray[Any], weights: Weights = None) -> float:
     import numpy as np
 
-    return float(np.mean([(predicted[truth == code] == code).mean() for code in np.unique(truth)]))
+    return float(np.average(predicted == truth, weights=weights))
 
 
-def _rank_auc(member: NDArray[np.bool_], score: NDArray[Any]) -> float:
+def _balanced_accuracy(truth: NDArray[Any], predicted: NDArray[Any], weights: Weights = None) -> float:
+    import numpy as np
+
+    members = [truth == code for code in np.unique(truth)]
+    return float(
+        np.mean(
+            [
+                np.average((predicted == truth)[rows], weights=None if weights is None else weights[rows])
+                for rows in members
+            ]
+        )
+    )
+
+
+def _rank_auc(member: NDArray[np.bool_], score: NDArray[Any], weights: Weights = None) -> float:
     """Return the area under the ROC curve by the ranks of the scores (Mann and Whitney, 1947); ties share."""
     import numpy as np
 
+    if weights is not None:
+        return _sklearn("roc_auc_score")(member, score, weights)
     _, places, counts = np.unique(score, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     found = int(member.sum())
@@ -181,27 +213,36 @@ def _rank_auc(member: NDArray[np.bool_], score: NDArray[Any]) -> float:
     return float((ranks[member].sum() - found * (found + 1) / 2) / pairs)
 
 
-def _r2(truth: NDArray[Any], values: NDArray[Any]) -> float:
+def _r2(truth: NDArray[Any], values: NDArray[Any], weights: Weights = None) -> float:
     import numpy as np
 
     if len(truth) < 2:
         return float("nan")
     exact = truth.astype(np.float64)
-    error = float(np.square(exact - values).sum())
-    variance = float(np.square(exact - exact.mean()).sum())
+    if weights is None:
+        error = float(np.square(exact - values).sum())
+        variance = float(np.square(exact - exact.mean()).sum())
+    else:
+        error = float((weights * np.square(exact - values)).sum())
+        variance = float((weights * np.square(exact - np.average(exact, weights=weights))).sum())
     if not variance:
         return 0.0 if error else 1.0
     return 1.0 - error / variance
 
 
-def _explained_variance(truth: NDArray[Any], values: NDArray[Any]) -> float:
+def _explained_variance(truth: NDArray[Any], values: NDArray[Any], weights: Weights = None) -> float:
     if len(truth) < 2:
         return float("nan")
-    return _sklearn("explained_variance_score")(truth, values)
+    return _sklearn("explained_variance_score")(truth, values, weights)
 
 
 ACCURACY = Metric(
-    "accuracy", "classification", "maximize", "Share of correctly predicted rows.", function=_accuracy
+    "accuracy",
+    "classification",
+    "maximize",
+    "Share of correctly predicted rows.",
+    function=_accuracy,
+    weighted=True,
 )
 BALANCED_ACCURACY = Metric(
     "balanced_accuracy",
@@ -209,6 +250,7 @@ BALANCED_ACCURACY = Metric(
     "maximize",
     "Recall, the mean over the classes in the data.",
     function=_balanced_accuracy,
+    weighted=True,
 )
 F1_MACRO = Metric(
     "f1_macro",
@@ -216,6 +258,7 @@ F1_MACRO = Metric(
     "maximize",
     "F1 score, the mean over the classes.",
     function=_sklearn("f1_score", average="macro", zero_division=0),
+    weighted=True,
 )
 F1_WEIGHTED = Metric(
     "f1_weighted",
@@ -223,6 +266,7 @@ F1_WEIGHTED = Metric(
     "maximize",
     "F1 score, the mean weighted by the classes' sizes.",
     function=_sklearn("f1_score", average="weighted", zero_division=0),
+    weighted=True,
 )
 PRECISION_MACRO = Metric(
     "precision_macro",
@@ -230,6 +274,7 @@ PRECISION_MACRO = Metric(
     "maximize",
     "Precision, the mean over the classes.",
     function=_sklearn("precision_score", average="macro", zero_division=0),
+    weighted=True,
 )
 RECALL_MACRO = Metric(
     "recall_macro",
@@ -237,6 +282,7 @@ RECALL_MACRO = Metric(
     "maximize",
     "Recall, the mean over the classes.",
     function=_sklearn("recall_score", average="macro", zero_division=0),
+    weighted=True,
 )
 ROC_AUC = Metric(
     "roc_auc",
@@ -247,6 +293,7 @@ ROC_AUC = Metric(
     function=_mean_over_classes(_rank_auc),
     needs_probabilities=True,
     per_class=True,
+    weighted=True,
 )
 AVERAGE_PRECISION = Metric(
     "average_precision",
@@ -256,6 +303,7 @@ AVERAGE_PRECISION = Metric(
     function=_mean_over_classes(_sklearn("average_precision_score")),
     needs_probabilities=True,
     per_class=True,
+    weighted=True,
 )
 LOG_LOSS = Metric(
     "log_loss",
@@ -265,6 +313,7 @@ LOG_LOSS = Metric(
     ("neg_log_loss",),
     function=_log_loss,
     needs_probabilities=True,
+    weighted=True,
 )
 MATTHEWS_CORRCOEF = Metric(
     "matthews_corrcoef",
@@ -272,8 +321,16 @@ MATTHEWS_CORRCOEF = Metric(
     "maximize",
     "Matthews correlation coefficient of predicted and true classes.",
     function=_sklearn("matthews_corrcoef"),
+    weighted=True,
 )
-R2 = Metric("r2", "regression", "maximize", "Explained share of the variance; 1 is best.", function=_r2)
+R2 = Metric(
+    "r2",
+    "regression",
+    "maximize",
+    "Explained share of the variance; 1 is best.",
+    function=_r2,
+    weighted=True,
+)
 RMSE = Metric(
     "rmse",
     "regression",
@@ -281,6 +338,7 @@ RMSE = Metric(
     "Root mean squared error.",
     ("neg_root_mean_squared_error", "root_mean_squared_error"),
     function=_sklearn("root_mean_squared_error"),
+    weighted=True,
 )
 MAE = Metric(
     "mae",
@@ -289,6 +347,7 @@ MAE = Metric(
     "Mean absolute error.",
     ("neg_mean_absolute_error", "mean_absolute_error"),
     function=_sklearn("mean_absolute_error"),
+    weighted=True,
 )
 MEDIAN_AE = Metric(
     "median_ae",
@@ -297,6 +356,7 @@ MEDIAN_AE = Metric(
     "Median absolute error.",
     ("neg_median_absolute_error", "median_absolute_error"),
     function=_sklearn("median_absolute_error"),
+    weighted=True,
 )
 MAPE = Metric(
     "mape",
@@ -305,6 +365,7 @@ MAPE = Metric(
     "Mean absolute error as a share of the true value.",
     ("neg_mean_absolute_percentage_error", "mean_absolute_percentage_error"),
     function=_sklearn("mean_absolute_percentage_error"),
+    weighted=True,
 )
 MAX_ERROR = Metric(
     "max_error",
@@ -320,4 +381,5 @@ EXPLAINED_VARIANCE = Metric(
     "maximize",
     "Like r2, but not affected by a constant error.",
     function=_explained_variance,
+    weighted=True,
 )

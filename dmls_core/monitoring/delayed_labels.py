@@ -88,10 +88,10 @@ def read_labels(
     """Read a label file, without the rows that have no request id or no target yet.
 
     The result has the columns ``request_id``, ``row`` (0 without one), ``target`` (a text) and ``single``
-    (whether the file has no column ``row``). ``options`` are ``[data]`` as JSON data; its keys on the header
-    do not apply. A file that cannot be read, or lacks a column, raises DataError.
+    (whether the file has no column ``row``). ``options`` are ``[data]`` as JSON data; its keys on the
+    header and the sheet do not apply. A file that cannot be read, or lacks a column, raises DataError.
     """
-    headed = {**(options or {}), "header": True, "skip_rows": 0}
+    headed = {**(options or {}), "header": True, "skip_rows": 0, "sheet": None}
     with converted([path], headed) as paths:
         return _read_labels(paths[0], target, numbers=numbers, data_format=headed.get("format"))
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dmls_core.data.formats import COMPRESSED, format_of
+from dmls_core.data.formats import COMPRESSED, ENDINGS, format_of
 from dmls_core.errors import ObjectMissingError
 from dmls_core.intake import Partition, find_partitions
 from dmls_core.monitoring.inference_log import MAX_BYTES
@@ -70,13 +70,17 @@ class PeriodFiles:
             left -= info.size
             if left < 0 and paths:
                 break
-            suffix = info.key.rpartition(".")[2].lower()
-            packed = f".{suffix}" in COMPRESSED
-            suffix = f"{data_format or format_of(info.key)}.{suffix}" if packed else data_format or suffix
-            path = folder / f"{number}.{suffix}"
+            path = folder / f"{number}{_ending(info.key, data_format)}"
             store.download(info.key, path)
             paths.append(path)
         return paths
+
+
+def _ending(key: str, data_format: str | None) -> str:
+    """Return the ending of a name that shows the format of a file, and whether it is compressed."""
+    ending = f".{key.rpartition('.')[2].lower()}"
+    known = ENDINGS.get(data_format or format_of(key) or "", ending)
+    return f"{known}{ending}" if ending in COMPRESSED else known
 
 
 def list_new_periods(

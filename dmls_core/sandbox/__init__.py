@@ -195,13 +195,17 @@ def start(
     return Call(child)
 
 
-def command(arguments: Sequence[str], memory: int, python: str = sys.executable) -> list[str]:
+def command(
+    arguments: Sequence[str], memory: int, python: str = sys.executable, *, detached: bool = False
+) -> list[str]:
     """Return a command line that runs a program, as a child of this process, with ``memory`` bytes at most.
 
     The interpreter ``python``, with DMLS installed, sets the limit. The program gets SIGTERM when the thread
-    that started it ends.
+    that started it ends, unless it is ``detached``.
     """
-    settings = {"parent": os.getpid(), "signal": int(signal.SIGTERM), "memory": memory}
+    settings: dict[str, int] = {"memory": memory}
+    if not detached:
+        settings |= {"parent": os.getpid(), "signal": int(signal.SIGTERM)}
     return [python, "-m", __name__, json.dumps(settings), *arguments]
 
 

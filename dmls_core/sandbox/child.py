@@ -35,7 +35,8 @@ def ask(question: object) -> Any:  # noqa: ANN401 - JSON
 def main(arguments: list[str]) -> None:
     """Set the limits, given as JSON, and run the program that follows; without one, answer calls."""
     settings = json.loads(arguments[0])
-    _end_with(settings["parent"], settings["signal"])
+    if "parent" in settings:
+        _end_with(settings["parent"], settings["signal"])
     if nice := settings.get("nice", 0):
         _lower_priority(nice)
     _limit_memory(settings["memory"])

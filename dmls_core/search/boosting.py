@@ -34,6 +34,7 @@ def bin_rows(
 ) -> Binned:
     """Bin the training rows ``train`` of a boosted model, and likewise the rows ``test`` to be scored."""
     engine = cast("BoostingEngine", task.engine)
+    weighing = task.weighing(train)
     train, test = engine.place(train), engine.place(test)
     return engine.bin(
         task.model,
@@ -44,6 +45,7 @@ def bin_rows(
         n_classes=task.n_classes,
         seed=task.seed,
         threads=task.threads,
+        **weighing,
     )
 
 
@@ -154,6 +156,7 @@ class BoostingObjective(Objective):
                         ahead.clear()
             yield
         for fold in range(1, len(task.folds)):
+            del growing  # with its histograms, before the next rows are binned
             growing = self._start(fold, settings)
             for rounds in grown:
                 self._score(fold, growing, rounds, curve, stop)
@@ -167,6 +170,7 @@ class BoostingObjective(Objective):
     ) -> None:
         if stop():
             raise _StoppedError
-        truth = self.task.truth[self.task.folds[fold].test]
+        task, rows = self.task, self.task.folds[fold].test
         prediction = growing.grow(rounds)
-        curve.add(fold, rounds, self.task.score(truth, prediction), loss_share(truth, prediction))
+        share = loss_share(task.truth[rows], prediction, None if task.weights is None else task.weights[rows])
+        curve.add(fold, rounds, task.score_rows(rows, prediction), share)

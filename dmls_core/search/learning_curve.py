@@ -74,7 +74,9 @@ TIE_BREAK = 1e-6
 """Weight of the log loss among equal scores: too small to outweigh a better score."""
 
 
-def loss_share(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
+def loss_share(
+    truth: NDArray[Any], prediction: NDArray[Any], weights: NDArray[np.float64] | None = None
+) -> float:
     """Return the log loss mapped to 0 (best) to 1; it ranks models with equal scores.
 
     Scores are often equal if a fold has few rows and the metric counts correct predictions. Values, of shape
@@ -83,7 +85,10 @@ def loss_share(truth: NDArray[Any], prediction: NDArray[Any]) -> float:
     if prediction.ndim == 1:
         return 0.0
     own = prediction[np.arange(len(truth)), truth].astype(np.float64)
-    loss = float(-np.log(np.maximum(own, 1e-15)).mean())
+    losses = -np.log(np.maximum(own, 1e-15))
+    if weights is not None and not weights.any():
+        return 0.0
+    loss = float(np.average(losses, weights=weights))
     return loss / (1.0 + loss)
 
 

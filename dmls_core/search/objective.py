@@ -127,18 +127,9 @@ class CrossValidation(Objective):
                     break
                 if values and stop():
                     return None
-                train, test = engine.place(fold.train), engine.place(fold.test)
-                fitted = engine.fit(
-                    task.model,
-                    {**space.fixed, **params},
-                    task.features[train],
-                    task.target[train],
-                    n_classes=task.n_classes,
-                    seed=task.seed,
-                    threads=task.threads,
-                )
-                prediction = fitted.predict(task.features[test])
-                values.append(task.score(task.truth[fold.test], prediction))
+                fitted = task.fit({**space.fixed, **params}, fold.train)
+                prediction = fitted.predict(task.features[engine.place(fold.test)])
+                values.append(task.score_rows(fold.test, prediction))
                 intermediate_values.append(float(np.mean(values)))
         except DataError as error:
             return self._failed(number, params, started, intermediate_values, error)

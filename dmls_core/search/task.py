@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.data.grouping import assign_groups, time_blocks
+from dmls_core.data.row_roles import RowRoles
 from dmls_core.errors import DataError
 from dmls_core.models.engines import Engine, Fitted
 from dmls_core.search.trial import Trial
@@ -60,8 +62,8 @@ def grid_points(space: Space, seed: int) -> Iterator[dict[str, Scalar]]:
         yield point
 
 
-Score = Callable[[NDArray[Any], NDArray[Any]], float]
-"""(truth, prediction) -> score; raises ``DataError`` if the metric is undefined for these rows."""
+Score = Callable[[NDArray[Any], NDArray[Any], NDArray[np.float64] | None], float]
+"""(truth, prediction, weights) -> score; raises ``DataError`` if the metric is undefined for these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,9 @@ class SearchTask:
         truth: the same target in the CPU's memory.
         n_classes: 0 for a regression.
         threads: maximum number of CPU threads.
+        weights: (n_rows,) weights of the rows in the CPU's memory; ``None`` if all are equal.
+        out_of_bag: whether a tree may be scored on the rows that it has not drawn: not if rows of one group,
+            or later rows, are among those that it has drawn.
     """
 
     model: ModelDefinition
@@ -95,6 +100,35 @@ class SearchTask:
     direction: Direction
     seed: int
     threads: int
+    weights: NDArray[np.float64] | None = None
+    out_of_bag: bool = True
+
+    def fit(self, params: Mapping[str, Scalar], rows: NDArray[Any] | None = None) -> Fitted:
+        """Fit the model on some of the rows, given by position; on all by default."""
+        features, target = self.features, self.target
+        if rows is not None:
+            placed = self.engine.place(rows)
+            features, target = features[placed], target[placed]
+        return self.engine.fit(
+            self.model,
+            params,
+            features,
+            target,
+            n_classes=self.n_classes,
+            seed=self.seed,
+            threads=self.threads,
+            **self.weighing(rows),
+        )
+
+    def weighing(self, rows: NDArray[Any] | None = None) -> dict[str, Any]:
+        """Return the argument ``weights`` of ``Engine.fit``, if rows have weights."""
+        if self.weights is None:
+            return {}
+        return {"weights": self.engine.place(self.weights if rows is None else self.weights[rows])}
+
+    def score_rows(self, rows: NDArray[Any], prediction: NDArray[Any]) -> float:
+        """Return the score of a prediction of some of the rows, given by position."""
+        return self.score(self.truth[rows], prediction, None if self.weights is None else self.weights[rows])
 
     @property
     def sign(self) -> int:
@@ -142,18 +176,31 @@ def best_trial(task: SearchTask, trials: Sequence[Trial]) -> Trial | None:
 
 
 def make_folds(
-    target: NDArray[Any], folds: int, *, n_classes: int, seed: int, most: int | None = None
+    target: NDArray[Any],
+    folds: int,
+    *,
+    n_classes: int,
+    seed: int,
+    most: int | None = None,
+    roles: RowRoles | None = None,
 ) -> tuple[Fold, ...]:
-    """Assign rows to folds at random, stratified by class.
+    """Assign rows to folds: at random and stratified by class, by group, or by time.
 
     ``target`` holds class codes from 0, or values if ``n_classes`` is 0. There are fewer folds, but at least
     two, if the smallest class has fewer rows, or a fold would have a single row with a value. A class with a
     single row is in the training rows of every fold and scored in none. The same seed gives the same folds.
-    Of these, the first ``most`` are returned.
+    Of these, the first ``most`` are returned. ``roles`` are those of the rows: groups stay whole; with times,
+    a fold scores a block of rows and trains on all earlier ones, and the first fold scores the latest block.
 
     Raises:
         DataError: there are fewer than two rows to score on.
     """
+    if roles is not None and roles.times is not None:
+        return _time_folds(roles.times, folds)[:most]
+    if roles is not None and roles.groups is not None:
+        shares = [1 / folds] * folds
+        parts = assign_groups(roles.groups, target, shares, n_classes=n_classes, seed=seed)
+        return _folds_of(parts, folds)[:most]
     generator = np.random.default_rng(seed)
     groups = (
         [np.flatnonzero(target == code) for code in range(n_classes)]
@@ -171,7 +218,19 @@ def make_folds(
     for rows in groups:
         assigned[generator.permutation(rows)] = (start + np.arange(len(rows))) % count
         start += len(rows)
+    return _folds_of(assigned, count)[:most]
+
+
+def _folds_of(assigned: NDArray[np.int64], count: int) -> tuple[Fold, ...]:
     return tuple(
         Fold(train=np.flatnonzero(assigned != number), test=np.flatnonzero(assigned == number))
-        for number in range(count if most is None else min(count, most))
+        for number in range(count)
+    )
+
+
+def _time_folds(times: NDArray[np.int64], count: int) -> tuple[Fold, ...]:
+    blocks = time_blocks(times, count + 1)
+    return tuple(
+        Fold(train=np.flatnonzero(blocks < number), test=np.flatnonzero(blocks == number))
+        for number in range(count, 0, -1)
     )

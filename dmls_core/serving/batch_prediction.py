@@ -147,14 +147,13 @@ def predict_file(
         ServingError: Triton does not answer, or the model's labels changed meanwhile.
     """
     labels = predictor.encoder.target.labels or ()
-    first = [MODEL_VERSION] if with_version else []
-    added = [*first, PREDICTION, *(PROBABILITY + label for label in labels)]
+    added = added_columns(predictor.encoder, with_version=with_version)
     with _opened(source) as file, _writing(target, _origin(predictor, file)) as parts:
         size = os.fstat(file.fileno()).st_size if file.seekable() else 0
         rows = _rows(source, file)
         header = next(rows, [])
         names = [name.strip() for name in header]  # as the training reads a header
-        _check_header(source, names, predictor.encoder.feature_names, added)
+        check_header(source, names, predictor.encoder.feature_names, added)
         writer = csv.writer(parts.out, lineterminator="\n")
         if parts.rows:
             say(f"resuming after row {parts.rows:,}, where an earlier call was interrupted")
@@ -228,7 +227,14 @@ def _rows(source: Path, file: io.TextIOWrapper) -> Iterator[list[str]]:
         raise _wrong(source, reader.line_num, str(error), "CSV") from error
 
 
-def _check_header(source: Path, header: list[str], features: Sequence[str], added: list[str]) -> None:
+def added_columns(encoder: Encoder, *, with_version: bool = False) -> list[str]:
+    """Return the names of the columns that ``predict_file`` adds."""
+    probabilities = [PROBABILITY + label for label in encoder.target.labels or ()]
+    return [*([MODEL_VERSION] if with_version else []), PREDICTION, *probabilities]
+
+
+def check_header(source: Path, header: Sequence[str], features: Sequence[str], added: Sequence[str]) -> None:
+    """Raise ``DataError`` if rows with this header cannot be predicted; ``added`` are the columns to add."""
     if not header:
         raise _wrong(source, 1, "nothing", "a header and rows")
     if missing := [name for name in features if name not in header]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,10 +30,12 @@ from dmls_core.settings import IntakeLimits
 from dmls_core.spec.tables import Data
 from dmls_core.store import Store, layout
 
+T = TypeVar("T")
+
 TABLE = ".toml"
 REQUEST_BYTES = 64 << 10
 
-PROGRESS_SECONDS = 5.0
+PROGRESS_SECONDS = 1.0
 """Shortest interval between two updates of a file's record."""
 
 LIMITS = Limits(memory=2 << 30, seconds=3600, cpu_seconds=3600)
@@ -52,8 +54,8 @@ class TableRequest(BaseModel):
     table: str = Field(min_length=1, max_length=250)
 
 
-ReadTable = Callable[[TableRequest, Path], None]
-"""Writes the rows of a table as a CSV with a header."""
+ReadTable = Callable[[TableRequest, Path, Callable[[int], None]], None]
+"""Writes the rows of a table as a CSV with a header, and reports how many it has read."""
 
 
 def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
@@ -134,7 +136,7 @@ class FileScoring:
 
     def _check(self) -> None:
         if not self._is_table and format_of(self._file) is None:
-            hint = "name it .csv, .tsv, .jsonl or .parquet, or .toml for a table of a database"
+            hint = "name it .csv, .tsv, .jsonl, .xlsx or .parquet, or .toml for a table of a database"
             raise DataError(ValidationIssue("this is not a file of rows", hint=hint))
         most = REQUEST_BYTES if self._is_table else IntakeLimits.from_environment().data_bytes
         if self._info.size > most:
@@ -150,14 +152,14 @@ class FileScoring:
     ) -> ScoringRecord:
         source = scratch / Path(self._file).name
         rows = scratch / "rows.csv"
+        before = read_record(self._store, self._team, self._job, self._file)
         if self._is_table:
-            read_table(self._request(), rows)
+            read_table(self._request(), rows, self._reporter(say, self._report_rows))
             with rows.open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
         else:
             content = self._info.etag
         self._record = replace(self._record, content=content, version=predictor.version)
-        before = read_record(self._store, self._team, self._job, self._file)
         if before and self._is_done(before):
             say(f"{self._file} was scored by version {before.version} before")
             self._record = replace(before, uploaded=self._record.uploaded)
@@ -175,16 +177,9 @@ class FileScoring:
     def _predict(
         self, predictor: Predictor, source: Path, rows: Path, scratch: Path, say: Callable[[str], None]
     ) -> ScoringRecord:
-        result, last = scratch / "result.csv", time.monotonic()
-
-        def progress(share: float) -> None:
-            nonlocal last
-            if time.monotonic() - last >= PROGRESS_SECONDS:
-                last = time.monotonic()
-                self._write(progress=round(share, 3))
-                say(f"{self._file}: {share:.0%}")
-
+        result = scratch / "result.csv"
         with original_lines(self._file, self._data):
+            progress = self._reporter(say, self._report_share)
             n_rows = predict_file(predictor, rows, result, progress, with_version=True)
         if predictor.version != self._record.version:
             raise ServingError(f"another version of {predictor.model} went live: the file is scored again")
@@ -199,6 +194,26 @@ class FileScoring:
         message = f"{n_rows:,} rows scored by version {predictor.version}"
         say(f"{self._file}: {message}")
         return self._write(state="scored", result=key, rows=n_rows, progress=1.0, message=message)
+
+    def _reporter(
+        self, say: Callable[[str], None], report: Callable[[T], ScoringRecord]
+    ) -> Callable[[T], None]:
+        """Return a function that writes the progress into the record and the log, if it is time for it."""
+        last = time.monotonic()
+
+        def progress(value: T) -> None:
+            nonlocal last
+            if time.monotonic() - last >= PROGRESS_SECONDS:
+                last = time.monotonic()
+                say(f"{self._file}: {report(value).message}")
+
+        return progress
+
+    def _report_rows(self, rows: int) -> ScoringRecord:
+        return self._write(message=f"{rows:,} rows of the table are read")
+
+    def _report_share(self, share: float) -> ScoringRecord:
+        return self._write(progress=round(share, 3), message=f"{share:.0%} of the rows are predicted")
 
     def _request(self) -> TableRequest:
         content = self._store.read(self._info.key, limit=REQUEST_BYTES)[0]
@@ -246,12 +261,12 @@ class FileScoring:
         try:
             yield
         except UserError as error:
-            text = format_of(self._file) in ("csv", "jsonl")
+            text = format_of(self._file) not in ("parquet", None)
             raise type(error)(
                 [replace(i, file=self._file, line=i.line if text else None) for i in error.issues]
             ) from error
 
     def _write(self, **changes: Any) -> ScoringRecord:  # noqa: ANN401 - fields of the record
-        self._record = replace(self._record, **changes)
-        write_record(self._store, self._team, self._job, self._record)
+        record = replace(self._record, **changes)
+        self._record = write_record(self._store, self._team, self._job, record)
         return self._record

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, Feature, NumberFeature, day_of
+from dmls_core.data.split import describe_split
 from dmls_core.html import Table, render_fragment, render_page
 from dmls_core.serving.model_config import MAX_BATCH_SIZE
 from dmls_core.serving.tensors import forest_request, table_request
@@ -94,6 +95,7 @@ def render_card(
         "Trained": result.get("finished", ""),
         "Run": result["run_key"],
         "Rows": rows,
+        **({"Held out": describe_split(data["split"])} if "split" in data else {}),
         "Data hash": data["hash"],
         "Spec hash": result.get("spec_sha256", ""),
         **{f"Tag {key}": value for key, value in (spec.get("tags") or {}).items()},
@@ -104,6 +106,8 @@ def render_card(
         f"{result['metric']} (metric of the search), in the search": result["cv_score"],
         **{f"{name}, on the held-out rows": value for name, value in result["holdout"]["metrics"].items()},
     }
+    parameters = dict(sorted(result["best_params"].items()))
+    tuned = set(result.get("tuned") or parameters)
     return render_page(
         "card.html",
         model,
@@ -117,7 +121,8 @@ def render_card(
         calls=_calls(model, encoder, example, encoded),
         limits=LIMITS,
         sizes=_sizes(result.get("compact")),
-        parameters=_table(result["best_params"]),
+        tuned=_table({name: value for name, value in parameters.items() if name in tuned}),
+        others=_table({name: value for name, value in parameters.items() if name not in tuned}),
         versions=_table(result["versions"]),
     )
 

@@ -72,7 +72,7 @@ class TritonClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; the next request opens new ones."""
         for name in ("_http", "_grpc"):
             if client := self.__dict__.pop(name, None):
                 client.close()
@@ -217,9 +217,12 @@ class TritonClient:
             return True
         if status != "StatusCode.UNAVAILABLE":
             return False
+        # A channel that failed to connect fails all requests for a while, even if the server is back.
+        self.close()
         try:
             return not self._grpc.is_server_live(client_timeout=self.timeout)
         except Exception:  # noqa: BLE001  any error means no answer
+            self.close()
             return True
 
 

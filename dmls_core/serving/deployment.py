@@ -20,6 +20,7 @@ from dmls_core.serving.intents import Intent, clear_intent, write_intent
 from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.options import Canary, ServingOptions
 from dmls_core.serving.repository import Repository
+from dmls_core.serving.signed_models import check_signature, signers
 from dmls_core.serving.triton_loading import load_candidate, load_version, serve_again, unload
 from dmls_core.serving.verification import GoldenRows, Proof
 
@@ -83,6 +84,7 @@ class Deployment:
         check_size(self.model, folder)
         with self.repository.lock(self.model):
             try:
+                check_signature(folder, self.model, self.model)
                 check_checkpoint(folder, self.model)
             except ServingError as error:
                 raise ServingError(f"{error}. {self._serve_again()}") from error
@@ -158,8 +160,10 @@ class Deployment:
     def check_version(self, version: int) -> None:
         """Check a version's files, its checkpoint in a child process; raise ServingError for damage."""
         self.repository.check(self.model, version)
+        model = f"{self.model} version {version}"
         with self.repository.local_copy(self.model, version) as folder:
-            check_checkpoint(folder, f"{self.model} version {version}")
+            check_signature(folder, self.model, model)
+            check_checkpoint(folder, model)
 
     def take_down(self, begin: Callable[[], None] | None = None) -> int | None:
         """Stop serving the model and its challenger; return the version that was served.
@@ -320,6 +324,9 @@ class Deployment:
         try:
             self.repository.check(self.model, version)
             self.repository.check_copy(self.model, version, CANDIDATE)
+            if signers():
+                with self.repository.local_copy(self.model, version) as folder:
+                    check_signature(folder, self.model, f"{self.model} version {version}")
             golden = GoldenRows.read(self.repository, self.model, version)
             proofs = []
             for client in self.servers:

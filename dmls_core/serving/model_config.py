@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature
+from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, NumberFeature
 from dmls_core.errors import ServingError
 from dmls_core.store import layout
 
@@ -194,13 +194,17 @@ def table_code() -> dict[str, str]:
 
 
 def matrices(encoder: Encoder) -> dict[str, list[str]]:
-    """Return the inputs that hold several columns: all numbers, and all categories, in the encoder's order.
+    """Return the inputs that hold several columns: all numbers, all categories, and all dates.
 
-    The name has a checksum of the columns: a client that knows other columns, or another order, gets an error
-    and no wrong answer.
+    Columns are in the encoder's order. The name has a checksum of them: a client that knows other columns, or
+    another order, gets an error and no wrong answer.
     """
     found: dict[str, list[str]] = {}
-    for kind, feature_type in (("numbers", NumberFeature), ("texts", CategoryFeature)):
+    for kind, feature_type in (
+        ("numbers", NumberFeature),
+        ("texts", CategoryFeature),
+        ("dates", DateFeature),  # not in "texts": its name stays as before for clients that know it
+    ):
         if names := [f.name for f in encoder.features if isinstance(f, feature_type)]:
             checksum = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:8]
             found[f"{kind}-{checksum}"] = names

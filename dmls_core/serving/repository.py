@@ -52,7 +52,8 @@ from dmls_core.serving.options import (
     write_options,
     write_scaling_choice,
 )
-from dmls_core.serving.repository_files import RepositoryFiles, failing, sha256
+from dmls_core.serving.repository_files import RepositoryFiles, checksums, failing
+from dmls_core.serving.signature import SIGNATURE_FILE
 from dmls_core.serving.table_files import TableFiles
 from dmls_core.store import Store, open_store
 from dmls_core.store.local import LocalStore
@@ -157,16 +158,16 @@ class Repository:
         used for other files again. A missing file, or a copy that differs, raises ServingError.
         """
         with failing(f"write a version of {name}"):
-            sums = {file: sha256(folder / file) for file in MODEL_FILES}
+            sums = checksums(folder, MODEL_FILES)
             versions = self.versions(name)
-            for version in reversed(versions):
-                if self._sums(name, version) == sums:
-                    return version
-            number = max((0, *versions, *self.verified(name))) + 1
-            for file in sums:
+            same = (version for version in reversed(versions) if self._sums(name, version) == sums)
+            number = next(same, None) or max((0, *versions, *self.verified(name))) + 1
+            for file in sums if number not in versions else ():
                 self._files.copy(folder / file, f"{name}/{number}/{file}", sums[file])
-            about = {"schema": 1, "version": number, "sha256": sums}
-            self.store.put(f"{name}/{number}/{VERSION_FILE}", json.dumps(about).encode())
+            if (signature := folder / SIGNATURE_FILE).is_file():
+                self.store.upload(f"{name}/{number}/{SIGNATURE_FILE}", signature)
+            about = json.dumps({"schema": 1, "version": number, "sha256": sums})
+            self.store.put(f"{name}/{number}/{VERSION_FILE}", about.encode())
         return number
 
     def check(self, name: str, version: int) -> None:
@@ -184,13 +185,13 @@ class Repository:
 
     @contextmanager
     def local_copy(self, name: str, version: int) -> Iterator[Path]:
-        """Yield a folder on this machine with the version's checkpoint and ``model.json``."""
+        """Yield a folder on this machine with the version's files."""
         if isinstance(self.store, LocalStore):
             yield self.store.root / name / str(version)
             return
         with tempfile.TemporaryDirectory(prefix="dmls-version-") as scratch:
             with failing(f"read version {version} of {name}"):
-                for file in (CHECKPOINT_FILE, MODEL_JSON):
+                for file in self._folders(name).get(version, ()):
                     self.store.download(f"{name}/{version}/{file}", Path(scratch) / file)
             yield Path(scratch)
 
@@ -347,8 +348,7 @@ class Repository:
         others = [v for v in self.verified(name) if v != version]
         verified = [*others[-REMEMBERED + 1 :], version]
         with failing(f"write the record of {name}"):
-            content = json.dumps({"schema": 1, "verified": verified})
-            self.store.put(self._record(name), content.encode())
+            self.store.put(self._record(name), json.dumps({"schema": 1, "verified": verified}).encode())
 
     def prune(self, name: str, keep: int) -> tuple[int, ...]:
         """Remove all versions but the served one and the last ``keep`` verified ones; return the removed."""

@@ -6,12 +6,13 @@ import hashlib
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from dmls_core.errors import ObjectMissingError, ServingError, StoreError
 from dmls_core.serving.model_config import CONFIG_FILE
+from dmls_core.serving.signature import UNSIGNED
 from dmls_core.store import Store
 from dmls_core.store.base import file_sha256
 from dmls_core.store.local import LocalStore
@@ -21,6 +22,12 @@ def sha256(path: Path) -> str:
     """Return the hex SHA-256 of a file."""
     with path.open("rb") as reading:
         return hashlib.file_digest(reading, "sha256").hexdigest()
+
+
+def checksums(folder: Path, needed: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file of a model by its name; the ``needed`` ones must be there."""
+    names = {*needed, *(path.name for path in folder.iterdir())} - {*UNSIGNED}
+    return {name: sha256(folder / name) for name in sorted(names)}
 
 
 @contextmanager

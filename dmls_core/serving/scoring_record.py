@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -45,10 +45,12 @@ class ScoringRecord:
     updated: str = ""
 
 
-def write_record(store: Store, team: str, job: str, record: ScoringRecord) -> None:
-    """Write a file's record with the current time."""
-    content = {"schema": SCHEMA, **asdict(record), "updated": datetime.now(UTC).isoformat(timespec="seconds")}
+def write_record(store: Store, team: str, job: str, record: ScoringRecord) -> ScoringRecord:
+    """Write a file's record, and return it with the time of this update."""
+    written = replace(record, updated=datetime.now(UTC).isoformat(timespec="seconds"))
+    content = {"schema": SCHEMA, **asdict(written)}
     store.put(layout.scored_file(team, job, record.file) + ENDING, json.dumps(content, indent=1).encode())
+    return written
 
 
 def read_record(store: Store, team: str, job: str, file: str) -> ScoringRecord | None:

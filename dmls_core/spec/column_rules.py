@@ -15,7 +15,7 @@ from dmls_core.spec.tables import (
     Drift,
 )
 
-_ONE_COLUMN = ("target", "id", "time", "weight")
+_ONE_COLUMN = ("target", "id", "time", "group", "weight")
 REQUEST, ROW = "request_id", "row"
 """Columns of a label file that join it with predictions."""
 
@@ -33,10 +33,11 @@ def check_columns(
         _check_names(getattr(columns, key), ("columns", key), issues, limits)
     if table.get("features") == []:
         issues.add(("columns", "features"), "is empty", found=[], hint="remove it to use all other columns")
-    _check_roles("features", columns.features, roles, issues)
+    features = {name: role for name, role in roles.items() if role != "time" or name not in columns.dates}
+    _check_roles("features", columns.features, features, issues)
     _check_roles("drop", columns.drop, roles | dict.fromkeys(columns.features, "feature"), issues)
     _check_features("categorical", columns, roles, issues)
-    _check_features("dates", columns, roles, issues)
+    _check_features("dates", columns, features, issues)
     _check_features("sensitive", columns, roles, issues)
     for index, name in enumerate(columns.dates):
         if name in columns.categorical:

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dmls_core.spec.tables import Number, Table, Value
+from dmls_core.spec.tables import Table
+from dmls_core.spec.values import Number, Value
 
 Scalar = bool | int | float | str
 """A hyperparameter's value in a spec. TOML has no null: the word ``"none"`` stands for it."""

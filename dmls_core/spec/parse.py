@@ -36,9 +36,9 @@ from dmls_core.spec.tables import (
     Schedule,
     Search,
     Table,
-    Window,
 )
 from dmls_core.spec.toml_io import read_document
+from dmls_core.spec.values import Window
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
@@ -61,6 +61,8 @@ _EXPECTED = {
 
 _PATTERNS = {
     "email": "an address such as ml-team@example.com",
+    "connection": "the id of an Airflow connection",
+    "path": "an address such as s3://bucket/folder/",
     "memory": _EXPECTED["memory"],
 }
 """Key -> description of its pattern; the other patterns are for names of columns."""
@@ -277,11 +279,11 @@ def _check_with_model(
     """Check the tables that depend on the model, and add the model's defaults."""
     search, evaluation = tables.get("search", Search()), tables.get("evaluation", Evaluation())
     columns = tables.get("columns")
-    has_time = not isinstance(columns, Columns) or columns.time is not None
     if isinstance(search, Search):
         tables["search"] = check_search(search, model, searches, issues, limits)
     if isinstance(evaluation, Evaluation):
-        tables["evaluation"] = check_evaluation(evaluation, model, has_time, issues)
+        known = columns if isinstance(columns, Columns) else None
+        tables["evaluation"] = check_evaluation(evaluation, known, model, issues)
 
 
 class DataChanges(Table):

@@ -13,6 +13,7 @@ from dmls_core.spec.definitions import ModelDefinition, Range, space_size
 from dmls_core.spec.issues import IssueCollector, looks_bare
 from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
+from dmls_core.spec.source_rules import check_source, check_source_intervals
 from dmls_core.spec.spec import ModelSearch
 from dmls_core.spec.tables import (
     Columns,
@@ -37,6 +38,8 @@ def check_data(data: Data, issues: IssueCollector) -> None:
     for key, path in (("path", data.path), ("labels", data.labels)):
         if path is not None:
             _check_place(key, path, issues)
+    if data.source is not None:
+        check_source(data.source, data, issues)
     if data.decimal == data.thousands:
         issues.add(("data", "thousands"), "is also the decimal mark", found=data.thousands)
     if data.format == "parquet" and not data.is_plain:
@@ -127,10 +130,15 @@ def check_schedule(schedule: Schedule, issues: IssueCollector) -> None:
 
 def check_intervals(columns: Columns, data: Data, schedule: Schedule | None, issues: IssueCollector) -> None:
     """Check that a scheduled run can select its rows."""
-    partitioned = data.path is not None and has_fields(data.path)
-    if schedule is None or partitioned:
+    if data.source is not None:
+        check_source_intervals(data.source, columns, schedule, issues)
+    partitioned = data.pattern is not None and has_fields(data.pattern)
+    bound = data.source is not None and data.source.bound
+    if schedule is None or partitioned or bound:
         return
     hint = 'name the files by date, such as [data] path = "data/{date}.csv"'
+    if data.source is not None:
+        hint = "write a query with :end, or a path with {date}"
     if schedule.on == "data":
         issues.add(("schedule", "on"), "needs a path with {date} or other fields", hint=hint)
     elif columns.time is None:
@@ -292,17 +300,24 @@ def _check_cma_es(searches: Sequence[ModelSearch], issues: IssueCollector) -> No
 
 
 def check_evaluation(
-    evaluation: Evaluation, model: ModelDefinition, has_time: bool, issues: IssueCollector
+    evaluation: Evaluation, columns: Columns | None, model: ModelDefinition, issues: IssueCollector
 ) -> Evaluation:
-    """Return the evaluation with the default split of the task."""
+    """Return the evaluation with the default split; ``columns`` are ``None`` if they are not valid."""
     path = ("evaluation", "split")
-    regression = model.task == "regression"
+    regression, split = model.task == "regression", evaluation.split
+    group = columns.group if columns else None
     if "split" not in evaluation.model_fields_set:
-        return evaluation.model_copy(update={"split": "random" if regression else "stratified"})
-    if regression and evaluation.split == "stratified":
+        random = regression or group is not None or evaluation.group_duplicates
+        return evaluation.model_copy(update={"split": "random" if random else "stratified"})
+    if regression and split == "stratified":
         right = '"random" or "time"'
         issues.add(path, "cannot be stratified for a regressor", found="stratified", expected=right)
-    if evaluation.split == "time" and not has_time:
+    if split == "time" and columns and columns.time is None:
         hint = 'write time = "…" in [columns]'
         issues.add(path, "requires a time column", found="time", hint=hint)
+    grouped = {"columns.group": group, "evaluation.group_duplicates": evaluation.group_duplicates}
+    for key, given in grouped.items():
+        if given and split != "random":
+            hint = f"remove {key} or the split; a random split of groups keeps the classes' shares if it can"
+            issues.add(path, f"cannot be combined with {key}", found=split, expected='"random"', hint=hint)
     return evaluation

@@ -31,8 +31,15 @@ SCHEMA = 1
 
 ADDED = (
     ("deploy", "compact"),
-    *(("columns", key) for key in ("dates", "date_order")),
-    *(("data", key) for key in ("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows")),
+    *(("columns", key) for key in ("dates", "date_order", "group")),
+    ("evaluation", "group_duplicates"),
+    *(
+        ("data", key)
+        for key in (
+            *("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"),
+            "source",
+        )
+    ),
 )
 """Keys that were added without a new ``SCHEMA``: a spec that does not set them keeps its hash."""
 
@@ -86,8 +93,8 @@ class Spec(Table):
 
     @property
     def partitions(self) -> PartitionPattern | None:
-        """The pattern of ``[data] path``, if it has fields."""
-        path = self.data.path
+        """The pattern of ``[data] path``, or of its source, if it has fields."""
+        path = self.data.pattern
         return parse_pattern(path) if path is not None and has_fields(path) else None
 
     def means_labels(self, name: str) -> bool:
@@ -97,7 +104,7 @@ class Spec(Table):
 
     @property
     def chosen_by_run(self) -> bool:
-        """Whether each run selects its data itself, instead of using the admitted files."""
+        """Whether each run selects its data by an interval, instead of using the admitted files."""
         on = self.schedule.on if self.schedule else None
         return on is None and (self.partitions is not None or self.schedule is not None)
 

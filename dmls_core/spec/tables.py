@@ -7,101 +7,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from dmls_core.spec.values import Channel, Memory, Name, Names, Number, Value, Window
 
 
 class Table(BaseModel):
     """A table of the spec: immutable, strict about types, and closed to unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-def _number(value: object) -> int | float:
-    if type(value) is int:
-        if -(2**63) <= value < 2**63:
-            return value
-    elif type(value) is float and value - value == 0.0:  # neither NaN nor infinite
-        return value
-    raise PydanticCustomError("number_type", "must be a number")
-
-
-def _scalar(value: object) -> bool | int | float | str:
-    if isinstance(value, bool | str):
-        return value
-    try:
-        return _number(value)
-    except PydanticCustomError:
-        raise PydanticCustomError("scalar_type", "must be a number, a string, true or false") from None
-
-
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([kmgt]?)i?b?", re.IGNORECASE)
-_LEAST_MEMORY = 64 * 2**20
-
-
-def _memory(value: str) -> str:
-    match = _MEMORY.fullmatch(value)
-    if match is None or float(match[1]) * _UNITS[match[2].lower()] < _LEAST_MEMORY:
-        raise PydanticCustomError("memory", "must be a size of at least 64 MiB")
-    return value
-
-
-def _window(value: object) -> int | str:
-    if value == "all" or (type(value) is int and 1 <= value <= MAX_WINDOW):
-        return value
-    raise PydanticCustomError("window_type", "must be a number of intervals")
-
-
-MAX_WINDOW = 1000
-
-Window = Annotated[
-    Any,
-    PlainValidator(_window),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW}, {"const": "all"}]}),
-]
-"""Number of intervals that a run trains on, or ``"all"``."""
-
-Number = Annotated[Any, PlainValidator(_number), WithJsonSchema({"type": "number"})]
-"""An integer that stays an integer, or a float; pydantic's union would not distinguish 1 and 1.0."""
-
-Value = Annotated[Any, PlainValidator(_scalar), WithJsonSchema({"type": ["number", "string", "boolean"]})]
-"""One value of a hyperparameter or a cell; 1, 1.0 and true stay distinct."""
-
-Memory = Annotated[
-    str, AfterValidator(_memory), Field(pattern="^[0-9.]+ ?[kmgtKMGT]?i?[bB]?$", examples=["8 GiB", "512m"])
-]
-"""An amount of memory: ``"8 GiB"``, or ``"8g"`` as Docker writes it."""
-
-CHANNEL = r"[a-z0-9][a-z0-9_-]{0,62}(:[a-z0-9][a-z0-9_-]{0,62})?"
-
-
-def _channel(value: str) -> str:
-    if re.fullmatch(CHANNEL, value) is None:
-        raise PydanticCustomError("channel", "must be a channel")
-    return value
-
-
-Channel = Annotated[
-    str,
-    AfterValidator(_channel),
-    WithJsonSchema({"type": "string", "pattern": f"^{CHANNEL}$", "examples": ["email", "webhook:alerts"]}),
-]
-"""A notifier, such as ``"email"``, and after a colon the name of its connection: ``"webhook:alerts"``."""
-
-Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
-
-Names = Annotated[tuple[Name, ...], Field(strict=False)]
-"""Names of columns; TOML and JSON have lists, not tuples."""
 
 
 class Columns(Table):
@@ -117,8 +32,64 @@ class Columns(Table):
     drop: Names = Field((), description="Columns to ignore.")
     sensitive: Names = Field((), description="Features that are never written into the inference log.")
     id: Name | None = Field(None, description="The column that identifies a row; never a feature.")
-    time: Name | None = Field(None, description="The column with the time of a row.")
-    weight: Name | None = Field(None, description="The column with the weight of a row.")
+    time: Name | None = Field(
+        None, description="The column with the time of a row; a feature only if dates lists it."
+    )
+    group: Name | None = Field(
+        None,
+        description="The column with the group of a row, such as a customer; the rows of a group stay on one "
+        "side of every split.",
+    )
+    weight: Name | None = Field(
+        None, description="The column with the weight of a row, 0 or more, in the fit and in every metric."
+    )
+
+
+class Source(Table):
+    """Data that is not next to the spec: a table, a query, or files, through an Airflow connection."""
+
+    connection: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9_.-]+$",
+        description="Id of an Airflow connection that the platform lets the team use.",
+    )
+    table: str | None = Field(
+        None,
+        min_length=1,
+        max_length=250,
+        description="A table or view of a database.",
+        examples=["orders", "sales.orders"],
+    )
+    query: str | None = Field(
+        None,
+        min_length=1,
+        max_length=20_000,
+        description="A SELECT of a database; :start and :end stand for the times of the run's interval.",
+        examples=["SELECT * FROM orders WHERE day >= :start AND day < :end"],
+    )
+    path: str | None = Field(
+        None,
+        max_length=900,
+        pattern=r"^[a-z][a-z0-9+]*://[^/]+/",
+        description="Files of an object store: all below a folder with a slash at its end, or those that "
+        "match a pattern. Fields as in path of [data]; folders such as dt=2026-01-31 are columns.",
+        examples=["s3://lake/orders/", "s3://lake/orders/dt={date}/*.parquet"],
+    )
+
+    @property
+    def label(self) -> str:
+        """The source in messages: the connection, and what is read through it."""
+        return f"{self.connection}: {self.table or self.path or 'the query'}"
+
+    @property
+    def bound(self) -> bool:
+        """Whether the query has parameters for the run's interval."""
+        return self.query is not None and bool(PARAMETER.findall(self.query))
+
+
+PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
+"""A parameter of a query, as SQLAlchemy finds it."""
 
 
 class Data(Table):
@@ -132,7 +103,10 @@ class Data(Table):
         "{date}, {year}, {month}, {day} and {hour} make it a pattern of partitions.",
         examples=["train.csv", "part-*.parquet", "data/{date}.csv", "data/dt={date}/*.parquet"],
     )
-    format: Literal["csv", "parquet", "jsonl"] | None = Field(
+    source: Source | None = Field(
+        None, description="A table that says where the data is, if it is not next to the spec."
+    )
+    format: Literal["csv", "parquet", "jsonl", "excel"] | None = Field(
         None, description="Format of the files; by default it follows from their names."
     )
     delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="What separates the columns of a CSV.")
@@ -141,6 +115,12 @@ class Data(Table):
     encoding: Literal["utf-8", "utf-16", "windows-1252"] = Field("utf-8", description="Encoding of the text.")
     header: bool = Field(True, description="Whether the first line has the names of the columns.")
     skip_rows: int = Field(0, ge=0, le=1_000, description="Lines above the header, or above the first row.")
+    sheet: str | None = Field(
+        None,
+        min_length=1,
+        max_length=31,
+        description="The sheet of an Excel workbook; by default the first visible one with a table.",
+    )
     partition: Name | None = Field(
         None, description="The column, or part of the path, that data is partitioned by."
     )
@@ -160,6 +140,17 @@ class Data(Table):
         "request_id, row (if requests have several rows) and the target. Fields as in path.",
         examples=["labels.csv", "labels/{date}.csv"],
     )
+
+    @property
+    def pattern(self) -> str | None:
+        """The path of the files, next to the spec or in the object store of the source."""
+        return self.source.path if self.source else self.path
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The keys on how a file is written that differ from their defaults."""
+        keys = {"format", "delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"}
+        return self.model_dump(include=keys, exclude_defaults=True)
 
     @property
     def is_plain(self) -> bool:
@@ -232,7 +223,10 @@ class Evaluation(Table):
     split: Literal["stratified", "random", "time"] = Field(
         "stratified",
         description="How the held-out rows are chosen; by default stratified for classifiers and random for "
-        "regressors.",
+        "regressors and with [columns] group. time holds out the latest rows, by [columns] time.",
+    )
+    group_duplicates: bool = Field(
+        False, description="Whether rows with the same features stay on one side of every split."
     )
 
 

@@ -17,6 +17,7 @@ VERSIONS = "registry/versions/"
 SNAPSHOTS = "registry/snapshots/"
 SERVED = "registry/served/"
 RUNS = "runs/"
+SOURCES = "sources/"
 INFERENCE = "inference/"
 MONITOR = "monitor/"
 METRICS = "metrics/"
@@ -137,13 +138,28 @@ def spec(sha256: str) -> str:
 
 
 def snapshot(version: str) -> str:
-    """Return the key of one version of the whole registry, immutable."""
+    """Return the key of one version of the whole registry, or of a part of it, immutable."""
     return f"{SNAPSHOTS}{version}.json"
 
 
 def run_folder(team: str, job: str, run_key: str) -> str:
     """Return the folder with all files of a run."""
     return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
+
+
+def source_folder(team: str, job: str) -> str:
+    """Return the folder with the snapshots of the source that a job's spec names."""
+    return f"{SOURCES}{check_name('team', team)}/{check_name('job', job)}/"
+
+
+def source_snapshot(team: str, job: str, sha256: str) -> str:
+    """Return the key of a snapshot, immutable; ``sha256`` is that of its content."""
+    return f"{source_folder(team, job)}{sha256}.parquet"
+
+
+def source_files(team: str, job: str, listing: str) -> str:
+    """Return the key of the record which snapshot a listing of files became; ``listing`` is its hash."""
+    return f"{source_folder(team, job)}{listing}.json"
 
 
 def queue_folder(engine: str) -> str:
@@ -214,3 +230,14 @@ def model_name(team: str, job: str) -> str:
 def dag_id(team: str, job: str) -> str:
     """Return the id of the job's DAG."""
     return f"dmls.{model_name(team, job)}"
+
+
+def team_prefix(team: str) -> str:
+    """Return what the ids of the DAGs of a team's jobs begin with, and those of no other DAG."""
+    return f"dmls.{check_name('team', team)}."
+
+
+def parse_dag_id(dag_id: str) -> tuple[str, str]:
+    """Return team and name of the job of a DAG; inverse of ``dag_id``."""
+    _, team, job = dag_id.split(".")
+    return team, job

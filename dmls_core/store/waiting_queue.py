@@ -30,7 +30,20 @@ def dequeue(store: Store, engine: str, team: str, job: str, run_key: str) -> Non
     store.delete(layout.waiting(engine, team, job, run_key))
 
 
-def has_waiting_run(queue: Store, *, min_wait: float = MIN_WAIT_SECONDS) -> bool:
-    """Return whether a run has waited ``min_wait`` seconds in ``queue``, the store at ``queue_folder``."""
+def has_waiting_run(
+    queue: Store, folder: str = "", *, min_wait: float = MIN_WAIT_SECONDS, other_than: str = ""
+) -> bool:
+    """Return whether a run has waited ``min_wait`` seconds in a queue.
+
+    Args:
+        queue: a store with the queue in ``folder``: that of the platform, or one with the queue as its root.
+        folder: ``queue_folder`` of the engine.
+        min_wait: in seconds.
+        other_than: key of a run that does not count.
+    """
     now = datetime.now(UTC)
-    return any(min_wait <= (now - info.modified).total_seconds() < EXPIRY_SECONDS for info in queue.list(""))
+    return any(
+        min_wait <= (now - info.modified).total_seconds() < EXPIRY_SECONDS
+        for info in queue.list(folder)
+        if not (other_than and info.key.endswith(f".{other_than}.json"))
+    )

@@ -236,6 +236,20 @@ class EngineSuite(EngineDefinitionSuite):
         assert np.array_equal(engine.fetch(y), data.y)
         assert params == self.fast
 
+    def test_a_row_without_weight_does_not_count(self, engine: Engine, model: ModelDefinition) -> None:
+        """Every row is repeated with a wrong target."""
+        if not engine.sample_weights:
+            pytest.skip("the engine takes no weights")
+        data = make_data("binary" if model.task == "classification" else "regression")
+        wrong = 1 - data.y if data.n_classes else -data.y
+        x, y = engine.place(np.tile(data.x, (2, 1))), engine.place(np.concatenate([data.y, wrong]))
+        weights = engine.place(np.repeat([2.0, 0.0], len(data.x)))
+        fitted = engine.fit(
+            model, self.strong, x, y, n_classes=data.n_classes, seed=0, threads=1, weights=weights
+        )
+        found = fitted.predict(engine.place(data.x))
+        assert np.corrcoef(found[:, 1] if data.n_classes else found, data.y)[0, 1] > 0.8
+
     def test_a_class_without_rows_keeps_its_column(self, engine: Engine, model: ModelDefinition) -> None:
         """A fold may lack a class."""
         if model.task == "regression":

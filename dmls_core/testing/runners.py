@@ -12,114 +12,47 @@ fixture ``settings``, and ``trainers`` so that the suite can see which of its pr
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
 from dmls_core.errors import PlatformError, RunnerError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
-from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store import Registry, Store, layout
+from dmls_core.store.waiting_queue import enqueue, has_waiting_run
+from dmls_core.testing.trainer_program import (
+    PROGRAM,
+    SECONDS,
+    STATES,
+    Launch,
+    LogRecorder,
+    Watch,
+    first_event,
+    wait_for,
+)
 
 if TYPE_CHECKING:
-    from dmls_core.airflow.runners import Runner, TrainerOperator
+    from dmls_core.airflow.runners import Runner
     from dmls_core.airflow.settings import AirflowSettings
 
 if "airflow" not in sys.modules:
     os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="dmls-airflow-"))
 
-SECONDS = 60.0
-
 SECRET = "suite-secret"  # noqa: S105 - no real one
 STUDY = "postgres://optuna:study-secret@db.example.com:5432/studies"
 
 SPEC = 'model = "random-forest-classifier"\nn_trials = 3\ncolumns.target = "y"\nsearch.workers = 2\n'
-
-PROGRAM = r'''#!{python}
-"""Stands for the trainer: it answers as the job's name asks, and needs Python alone."""
-import json, os, signal, subprocess, sys, time, urllib.parse, urllib.request
-
-if "train" not in sys.argv:
-    sys.exit()  # the runner's check()
-arguments = sys.argv[sys.argv.index("train"):]
-out = arguments[arguments.index("--out") + 1]
-mode = arguments[arguments.index("--name") + 1]
-
-
-def put(name, content):
-    data = json.dumps(content).encode()
-    if out.startswith("s3://"):
-        url = os.environ["AWS_ENDPOINT_URL"] + "/" + out.removeprefix("s3://").rstrip("/") + "/" + name
-        headers = {"Content-Type": "application/json"}
-        urllib.request.urlopen(urllib.request.Request(url, data=data, headers=headers, method="PUT"))
-        return
-    path = os.path.join(urllib.parse.unquote(urllib.parse.urlsplit(out).path), name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path + ".part", "wb") as file:
-        file.write(data)
-    os.replace(path + ".part", path)
-
-
-print("a line of standard output", flush=True)
-print("a line of standard error", file=sys.stderr, flush=True)
-put("environment.json", dict(os.environ))
-if mode == "succeed":
-    put("progress.json", {"state": "searching", "finished": 1, "total": 3, "best": 0.9})
-    time.sleep(1)
-    put("result.json", {"score": 0.95, "metric": "accuracy", "model": "m", "engine": "cpu", "artifacts": []})
-elif mode == "reject":
-    put("error.json", {"exit_code": 1, "message": "data.csv: too many rows", "issues": []})
-    sys.exit(1)
-elif mode == "crash":
-    sys.exit(3)
-elif mode == "hang":
-    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    subprocess.Popen([sys.executable, "-c", child, out])
-    time.sleep(600)
-'''
-
-
-@dataclass
-class LogRecorder:
-    """Record the lines of a task's log."""
-
-    lines: list[str] = field(default_factory=list)
-
-    def info(self, message: str, *arguments: object, **_: object) -> None:
-        self.lines.append(message % arguments if arguments else message)
-
-    debug = warning = error = exception = info
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
-
-@dataclass
-class Launch:
-    """One task ``search`` that the suite can start."""
-
-    operator: TrainerOperator
-    context: Any
-    log: LogRecorder
-    record: JobRecord
-
-    def run(self) -> dict[str, Any]:
-        return self.operator.execute(self.context)
-
-    def run_file(self, name: str) -> str:
-        return layout.run_folder(self.record.team, self.record.name, self.record.run_key) + name
 
 
 class RunnerSuite:
@@ -161,7 +94,7 @@ class RunnerSuite:
         self, settings: AirflowSettings, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[AirflowSettings]:
         """Make Airflow read ``settings`` as its bundle entry, in an environment with secrets."""
-        from dmls_core.airflow import runners
+        from dmls_core.airflow.runners import trainer_trigger
         from dmls_core.airflow.settings import BUNDLE_CLASSPATH, airflow_settings
 
         entry = {"name": "dmls", "classpath": BUNDLE_CLASSPATH, "kwargs": settings.model_dump()}
@@ -169,7 +102,7 @@ class RunnerSuite:
         monkeypatch.setenv("AIRFLOW_CONN_DMLS_STUDY", STUDY)
         monkeypatch.setenv("DMLS_TRITON_KEY", SECRET)
         monkeypatch.setenv("DMLS_DATA_CLASSES", "2000")
-        monkeypatch.setattr(runners, "PROGRESS_SECONDS", 0.1)
+        monkeypatch.setattr(trainer_trigger, "PROGRESS_SECONDS", 0.1)
         airflow_settings.cache_clear()
         yield settings
         airflow_settings.cache_clear()
@@ -192,8 +125,9 @@ class RunnerSuite:
     ) -> Callable[..., Launch]:
         """Return a function that prepares a job's search; the job's name selects the program's behavior."""
         from dmls_core.airflow.bundle import shard_file, write_dag_files
+        from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 
-        def _launch(mode: str, *, worker: int = 0, last_try: bool = False) -> Launch:
+        def _launch(mode: str, *, worker: int = 0, last_try: bool = False, try_number: int = 1) -> Launch:
             data = store.put(f"incoming/suite/{mode}/data.csv", b"x,y\n1,a\n2,b\n")
             spec = load_spec(SPEC.encode())
             record = Registry(store).accept(spec, "suite", mode, [data], datetime.now(UTC))
@@ -205,43 +139,37 @@ class RunnerSuite:
                 run_id="run",
                 task_id="search",
                 map_index=0,
-                try_number=4 if last_try else 1,
+                try_number=4 if last_try else try_number,
                 max_tries=3,
                 xcom_pull=lambda **_: None,
-                get_task_states=lambda **_: {"run": {"search_0": "failed"}},
+                get_task_states=lambda **_: STATES,
             )
             context = {
                 "dag": SimpleNamespace(dag_id=dag_id, fileloc=str(shard_file(folder, dag_id, 1))),
                 "dag_run": SimpleNamespace(run_type="manual", conf={}),
                 "run_id": "manual__1",
                 "task_instance": task,
+                "ti": task,
             }
             log, plan = LogRecorder(), {"worker": worker, "engine": "cpu"}
             operator = runner.operator_class(task_id="search", plan=plan)
             monkeypatch.setattr(type(operator), "log", log)
+            monkeypatch.setattr(TrainerTrigger, "log", log)
             return Launch(operator, context, log, record)
 
         return _launch
 
     @pytest.fixture
     def hanging(
-        self, launch: Callable[..., Launch], platform: AirflowSettings
-    ) -> Iterator[tuple[Launch, threading.Thread]]:
-        """Start a trainer that hangs, in a thread; end it after the test."""
+        self, launch: Callable[..., Launch], platform: AirflowSettings, runner: Runner
+    ) -> Iterator[tuple[Launch, Watch]]:
+        """Start a trainer that hangs, and watch it; end it after the test."""
         search = launch("hang")
-
-        def work() -> None:
-            try:
-                search.run()
-            except Exception as error:  # noqa: BLE001 - the suite reads the log
-                search.log.info("ended by %s: %s", type(error).__name__, error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
+        watch = Watch(search.start())
         wait_for(lambda: "a line of standard output" in search.log.text and len(self.trainers(platform)) > 0)
-        yield search, thread
-        search.operator.cancel()
-        thread.join(SECONDS)
+        yield search, watch
+        runner.stop(watch.trigger.key)
+        watch.join(SECONDS)
 
     # -- the tests -------------------------------------------------------------------------------------
 
@@ -253,10 +181,12 @@ class RunnerSuite:
     ) -> None:
         """The task returns the summary of ``result.json``; ``runner.json`` names the runner."""
         search = launch("succeed")
+        enqueue(store, "cpu", "suite", "succeed", search.record.run_key)
         assert search.run() == {"score": 0.95, "metric": "accuracy", "model": "m", "engine": "cpu"}
         record = json.loads(store.get(search.run_file("runner.json")))
         assert (record["schema"], record["runner"], record["exit_code"]) == (1, self.name, 0)
         assert self.trainers(platform) == []
+        assert not has_waiting_run(store, layout.queue_folder("cpu"), min_wait=0)
 
     def test_output_and_progress_are_forwarded_while_the_trainer_runs(
         self, launch: Callable[..., Launch], store: Store
@@ -314,30 +244,87 @@ class RunnerSuite:
         assert "study-secret" not in search.log.text
         assert "study-secret" not in store.get(search.run_file("runner.json")).decode()
 
+    @pytest.mark.parametrize("deferred", [True, False])
     def test_a_cancelled_task_leaves_nothing_running(
-        self, hanging: tuple[Launch, threading.Thread], platform: AirflowSettings, store: Store
+        self, hanging: tuple[Launch, Watch], platform: AirflowSettings, store: Store, deferred: bool
     ) -> None:
         """``on_kill`` ends the trainer and its child processes, within the time that Airflow leaves."""
-        search, thread = hanging
+        search, watch = hanging
         begin = time.monotonic()
-        search.operator.on_kill()
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+        if deferred:
+            watch.end()
+            asyncio.run(watch.trigger.on_kill())
+        else:  # the worker is about to defer
+            search.operator.on_kill()
         wait_for(lambda: self.trainers(platform) == [])
         assert time.monotonic() - begin < SECONDS / 2
+        watch.join(SECONDS)
+        assert not watch.is_alive()
         status = read_status(store, "suite", "hang")
         assert status is not None
         assert status.message.startswith("The training was stopped")
 
+    def test_a_trainer_survives_the_triggerer_and_is_not_started_twice(
+        self, hanging: tuple[Launch, Watch], launch: Callable[..., Launch], platform: AirflowSettings
+    ) -> None:
+        """Another triggerer goes on; the same try, started again by another worker, adopts the trainer."""
+        _, watch = hanging
+        running = sorted(self.trainers(platform))
+        watch.end()
+        assert sorted(self.trainers(platform)) == running
+        again = launch("hang")
+        adopted = again.start()
+        assert adopted.key == watch.trigger.key
+        assert sorted(self.trainers(platform)) == running
+        other = Watch(adopted)
+        wait_for(lambda: "a line of standard output" in again.log.text)
+        other.end()
+        assert sorted(self.trainers(platform)) == running
+
+    def test_a_result_is_found_after_an_outage_of_the_triggerer(
+        self, launch: Callable[..., Launch], store: Store, platform: AirflowSettings, runner: Runner
+    ) -> None:
+        """A trainer that ended meanwhile is not lost, even if the triggerer died after its record."""
+        search = launch("succeed")
+        trigger = search.start()
+        wait_for(lambda: runner.exit_of(trigger.key) is not None)
+        first, second = (asyncio.run(first_event(search.restore(trigger))) for _ in range(2))
+        assert search.finish(first) == search.finish(second)
+        assert self.trainers(platform) == []
+        assert json.loads(store.get(search.run_file("runner.json")))["exit_code"] == 0
+
+    def test_a_lost_trainer_may_be_retried(
+        self, hanging: tuple[Launch, Watch], runner: Runner, platform: AirflowSettings
+    ) -> None:
+        """Whatever removes a trainer, its task fails and says so."""
+        search, watch = hanging
+        runner.stop(watch.trigger.key)
+        watch.join(SECONDS)
+        assert watch.event is not None
+        with pytest.raises(RunnerError, match=r"the trainer ((was )?lost|exited with code)"):
+            search.finish(watch.event)
+        assert self.trainers(platform) == []
+
+    def test_a_new_try_ends_what_the_earlier_one_left(
+        self, hanging: tuple[Launch, Watch], launch: Callable[..., Launch], runner: Runner
+    ) -> None:
+        """As after a task that was cleared while no triggerer ran."""
+        _, watch = hanging
+        trigger = launch("hang", try_number=2).start()
+        assert trigger.key != watch.trigger.key
+        assert not runner.exists(watch.trigger.key)
+        assert runner.exit_of(trigger.key) is None
+        runner.stop(trigger.key)
+
     def test_only_orphans_of_this_platform_are_reaped(
         self,
-        hanging: tuple[Launch, threading.Thread],
+        hanging: tuple[Launch, Watch],
         runner: Runner,
         platform: AirflowSettings,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """``reap`` spares the young, the active, and trainers of another platform."""
-        _, thread = hanging
+        _, watch = hanging
         assert runner.reap(lambda *_: False) == []  # all are young
         monkeypatch.setattr(runner, "min_age_seconds", -SECONDS)
         other = type(runner)(platform.model_copy(update={"root": f"{platform.root}-other"}))
@@ -351,22 +338,14 @@ class RunnerSuite:
 
         assert runner.reap(is_active) == []
         assert set(asked) == {("dmls.suite.hang", "manual__1")}
-        assert thread.is_alive()
+        assert watch.is_alive()
         assert runner.reap(lambda *_: False) != []
         wait_for(lambda: self.trainers(platform) == [])
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+        watch.join(SECONDS)
+        assert not watch.is_alive()
 
     def test_an_unknown_runner_is_refused_with_a_suggestion(self) -> None:
         from dmls_core.airflow.settings import split_kwargs
 
         with pytest.raises(PlatformError, match=rf"did you mean '{self.name}'"):
             split_kwargs({"root": "s3://bucket", "runner": f"{self.name}x"})
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until ``condition`` holds; fail after a minute."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "timed out"
-        time.sleep(0.1)

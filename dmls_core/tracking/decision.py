@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dmls_core.spec import Deploy
     from dmls_core.tracking.registry import Champion
 
-DecidedBy = Literal["rule", "request", "person", "deadline"]
+DecidedBy = Literal["rule", "request", "person", "deadline", "retirement"]
 
 DECISION_TAG, REASON_TAG = "dmls.decision", "dmls.decision_reason"
 
@@ -43,7 +43,8 @@ class Decision:
 
     Attributes:
         deploy: whether it becomes the champion.
-        by: the spec's rule, a user's request at the run's start, a person in Airflow, or the deadline.
+        by: the spec's rule, a user's request at the run's start, a person in Airflow, the deadline, or the
+            retirement of the job.
         reason: for users.
         champion_version: the champion of that time; ``None``: there was none.
     """

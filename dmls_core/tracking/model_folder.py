@@ -32,8 +32,12 @@ ARTIFACTS = {
     "encoder": "encoder.json",
     "model": "model.json",
     "card": "card.html",
+    "golden": "golden.json",
+    "baseline": "baseline.json",
+    "size": "size.json",
+    "signature": "model.sig",
 }
-"""Files of a run's ``model/`` folder in the MLflow model; runs of earlier releases have no card."""
+"""Files of a run's ``model/`` folder in the MLflow model, if they are there: all that are signed."""
 
 
 def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[str, str]) -> str:
@@ -80,7 +84,8 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
         code.mkdir()
         (code / "__init__.py").touch()
         shutil.copyfile(dmls_core.data.encoder.__file__, code / "encoder.py")
-        (code / "gtil.py").write_bytes((resources.files("dmls_core.serving") / "gtil.py").read_bytes())
+        for module in ("gtil.py", "signature.py"):
+            (code / module).write_bytes((resources.files("dmls_core.serving") / module).read_bytes())
         mlflow.pyfunc.save_model(
             path=Path(scratch) / "model",
             mlflow_model=about,

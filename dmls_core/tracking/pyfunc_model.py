@@ -7,6 +7,8 @@ encoder and the prediction are in ``dmls_model/`` next to it.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,19 @@ class TableModel(PythonModel):
     """A Treelite checkpoint behind its encoder."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Read the checkpoint and the encoder that was fitted with it."""
+        """Read the checkpoint and the encoder that was fitted with it.
+
+        Raises:
+            ValueError: ``DMLS_SIGNERS`` is set, and none of its keys signed these files.
+        """
+        # Another model's code, perhaps of another release, may be imported under the same name.
+        for name in [name for name in sys.modules if name.partition(".")[0] == "dmls_model"]:
+            del sys.modules[name]
+        if signers := os.environ.get("DMLS_SIGNERS"):
+            signature = import_module("dmls_model.signature")
+            folder = Path(context.artifacts["checkpoint"]).parent
+            if problem := signature.problem(folder, "", signature.public_keys(signers)):
+                raise ValueError(f"the model is not as a trainer signed it: {problem}")
         # The model's own code is on the path only now.
         encoder = import_module("dmls_model.encoder").Encoder
         self.encoder = encoder.from_json(json.loads(Path(context.artifacts["encoder"]).read_bytes()))

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder
 from dmls_core.data.sources import content_hash
+from dmls_core.data.split import split_settings
 from dmls_core.data.table import Table, encode_table
 from dmls_core.data.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
@@ -197,6 +198,7 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
 
     * The same content, split in the same way: the same rows were held out, and none of them was trained on.
       (Returns true for all rows: callers use held-out rows only.)
+    * Both split by the same time: the rows from the beginning of the other run's holdout on.
     * Both of an interval, with ``[columns] time``: the rows from the end of the other run's interval on.
     * Both of an interval, in files: the rows of files that the other run did not read.
 
@@ -204,8 +206,14 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
     """
     request, spec = job.request, job.spec
     if seen.hash == content_hash([file.path for file in job.files]):
-        split = {**spec.evaluation.model_dump(), "seed": spec.search.seed}
-        return np.full(table.n_rows, fill_value=seen.split == split)
+        same = _held_out_by(seen.split) == _held_out_by(split_settings(spec))
+        return np.full(table.n_rows, fill_value=same)
+    if spec.evaluation.split == "time" and seen.split.get("time") == spec.columns.time:
+        since = datetime.fromisoformat(seen.split["since"])
+        cut = TimeFilter(str(spec.columns.time), since, datetime.max.replace(tzinfo=UTC), spec.timezone)
+        parts = [rows_within(file.path, cut, data_format=spec.data.format) for file in job.files]
+        rows = np.concatenate(parts)
+        return rows if table.kept is None else rows[table.kept]
     if request.until is None or seen.until is None:
         return None
     if spec.columns.time:
@@ -218,6 +226,11 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
     return rows if table.kept is None else rows[table.kept]
 
 
+def _held_out_by(split: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide which rows are held out."""
+    return {key: value for key, value in split.items() if key not in ("since", "weight")}
+
+
 def compare_with_champion(
     spec: Spec, data: Prepared, served: NDArray[Any], predicted: ChampionPredictions | None
 ) -> dict[str, Any] | None:
@@ -228,7 +241,7 @@ def compare_with_champion(
     """
     if predicted is None:
         return None
-    metric = spec.search.metric
+    metric, roles = spec.search.metric, data.test_roles
     direction = METRICS[metric].direction
     if predicted.values is None or predicted.rows is None:
         reason = f"not comparable: {predicted.problem}"
@@ -251,6 +264,8 @@ def compare_with_champion(
         min_improvement=spec.deploy.min_improvement,
         fresh=predicted.fresh,
         seed=spec.search.seed,
+        weights=None if roles.weights is None else roles.weights[predicted.rows],
+        units=None if (units := roles.units()) is None else units[predicted.rows],
     ).as_json()
 
 

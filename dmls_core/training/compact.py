@@ -145,32 +145,21 @@ def _forest_sizes(task: SearchTask, fitted: FittedForest, params: Mapping[str, S
     estimators = fitted.forest.estimators_
     counts, depths = tree_counts(len(estimators)), tree_depths(max(one.tree_.max_depth for one in estimators))
     each = len(counts) * len(depths) * max(1, task.n_classes)
-    if fitted.forest.bootstrap:
+    if fitted.forest.bootstrap and task.out_of_bag:
         rows = _some(np.arange(len(task.truth)), each, task.seed)
         parts = [_add_up(task, fitted, rows, counts, depths, out_of_bag=True)]
     else:
         parts = []
         for fold in task.folds:
             rows = _some(fold.test, each * len(task.folds), task.seed)
-            forest = _fit_fold(task, params, fold.train)
+            forest = cast("FittedForest", task.fit(params, fold.train))
             parts.append(_add_up(task, forest, rows, counts, depths, out_of_bag=False))
     nodes = np.sum([part.nodes for part in parts], axis=0)
     predictions = np.concatenate([part.predictions for part in parts], axis=2)
     truth = np.concatenate([part.truth for part in parts])
-    return NestedSizes(counts, depths, nodes, predictions, truth) if len(truth) >= FEWEST_ROWS else None
-
-
-def _fit_fold(task: SearchTask, params: Mapping[str, Scalar], train: NDArray[np.int64]) -> FittedForest:
-    fitted = task.engine.fit(
-        task.model,
-        params,
-        task.features[train],
-        task.target[train],
-        n_classes=task.n_classes,
-        seed=task.seed,
-        threads=task.threads,
-    )
-    return cast("FittedForest", fitted)
+    weights = None if task.weights is None else np.concatenate([cast("Any", part.weights) for part in parts])
+    sizes = NestedSizes(counts, depths, nodes, predictions, truth, weights)
+    return sizes if len(truth) >= FEWEST_ROWS else None
 
 
 def _add_up(
@@ -207,7 +196,9 @@ def _add_up(
             voted &= votes > 0
             costs[at] = nodes
     # With ten trees, about one row in a hundred has been drawn by all of them.
-    return NestedSizes(counts, depths, costs, kept[:, :, voted], task.truth[rows[voted]])
+    rows = rows[voted]
+    weights = None if task.weights is None else task.weights[rows]
+    return NestedSizes(counts, depths, costs, kept[:, :, voted], task.truth[rows], weights)
 
 
 def _trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
@@ -224,7 +215,8 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
     each = task.n_classes if task.n_classes > 2 else 1
     counts = tree_counts(fitted.to_treelite().num_tree // each)
     rows = [_some(fold.test, len(counts) * outputs * len(task.folds), task.seed) for fold in task.folds]
-    truth = task.truth[np.concatenate(rows)]
+    scored = np.concatenate(rows)
+    truth, weights = task.truth[scored], None if task.weights is None else task.weights[scored]
     if len(truth) < FEWEST_ROWS:
         return None
     found = [
@@ -234,7 +226,8 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
             for fold, test in zip(task.folds, rows, strict=True)
         )
     ]
-    return NestedSizes(counts, (0,), np.array(counts)[:, None], np.concatenate(found, axis=1)[:, None], truth)
+    predictions = np.concatenate(found, axis=1)[:, None]
+    return NestedSizes(counts, (0,), np.array(counts)[:, None], predictions, truth, weights)
 
 
 def _some(rows: NDArray[np.int64], each: int, seed: int) -> NDArray[np.int64]:

@@ -1,23 +1,132 @@
-"""Decide whether a run's data fits in its memory, before the data is read."""
+"""The memory of a run by phase, and whether its data must be read from disk; before the data is read.
+
+``tests/bench/plan_memory.py`` compares the estimates with the peaks of control groups.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from dmls_core.data.memory import measure_table
-from dmls_core.hardware import memory_limit, parse_memory
+from dmls_core.data.memory import MIB, TableSize, measure_table
+from dmls_core.data.validation import LARGE
+from dmls_core.hardware import available_cpus, memory_limit, parse_memory
+from dmls_core.models import CATALOGUE, engine_class
+from dmls_core.models.engines import BoostingEngine
+from dmls_core.search.task import Space
 from dmls_core.spec import Spec
+from dmls_core.spec.definitions import Choice, Scalar
+from dmls_core.spec.spec import ModelSearch
 
-MATRICES = 3.1
-"""Maximum memory of loading and searching, in sizes of the matrix (``tests/bench/scaling.py``, XGBoost)."""
+LOADED, REPORTED = 142 * MIB, 190 * MIB
+"""Memory of a trainer without data, after it has read some, and after its report."""
 
-BASE_BYTES = 640 << 20
-"""Memory of the trainer and of the validation beside it, without data (``tests/bench/plan_memory.py``)."""
+VALIDATION, DATA_DOCS = 62 * MIB, 135 * MIB
+"""Memory of the validation without data, and while it writes the Data Docs."""
+
+READER = 90 * MIB
+"""Text that Polars holds for each thread, and once more, while it reads a CSV file in parts."""
+
+READ = 1.95
+"""Copies of the matrix while a table is read: the columns, and the matrix made of them."""
+
+ROW, COLUMN = 65, 8 << 10
+"""Bytes for each row (target, row numbers of split and folds, gradients) and each column."""
+
+STORING, BLOCKS = 112 * MIB, 64 * MIB
+"""Columns of a table on disk that are checked and encoded at a time, and rows that are binned at a time."""
+
+STORED_ROW = 100
+"""Bytes for each row of a table on disk."""
 
 FEWEST = 0.25
 """Share of the memory that the data may take in any case."""
+
+MATRICES = 3.1
+"""Copies of the matrix that such data counts for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunMemory:
+    """Peak memory of a run's phases in bytes: of the trainer, and of the validation beside it."""
+
+    load: int
+    search: int
+    refit: int
+    report: int
+
+    @property
+    def peak(self) -> int:
+        """Return the most memory of all phases."""
+        return max(self.load, self.search, self.refit, self.report)
+
+
+def estimate_memory(
+    spec: Spec,
+    size: TableSize,
+    *,
+    disk_limit: int | None = None,
+    model_bytes: int = 0,
+) -> RunMemory:
+    """Estimate the memory of a run on a table of this size.
+
+    Args:
+        spec: its model that needs most counts.
+        size: the table.
+        disk_limit: memory of the run in bytes if the table is read from disk, else None.
+        model_bytes: size of the largest model.
+    """
+    stored = disk_limit is not None
+    models = [_model_memory(spec, model, size, disk_limit) for model in spec.models]
+    columns = size.features * COLUMN
+    beside_search = VALIDATION if size.rows * size.features > LARGE else DATA_DOCS
+    reader = min(size.text_bytes, READER * (available_cpus() + 1))
+    validation = VALIDATION + 3 * columns + min(size.text_bytes, 2 * READER)
+    rows = size.rows * (STORED_ROW if stored else ROW)
+    own = max(STORING, reader + BLOCKS // 2) if stored else int(READ * size.matrix_bytes)
+    held = BLOCKS if stored else size.matrix_bytes
+    return RunMemory(
+        load=LOADED + columns + rows + own + validation,
+        search=max(search for search, _ in models) + 2 * model_bytes + beside_search,
+        refit=max(refit for _, refit in models) + 2 * model_bytes + DATA_DOCS,
+        report=REPORTED + columns + rows + held + 3 * model_bytes + DATA_DOCS,
+    )
+
+
+def _model_memory(spec: Spec, model: ModelSearch, size: TableSize, disk_limit: int | None) -> tuple[int, int]:
+    """Return the memory of search and refit, without models and validation."""
+    engine = engine_class(CATALOGUE[model.name].engines[0], model.name)
+    params, columns = _largest(model), size.features
+    train = int(size.rows * (1 - spec.evaluation.holdout))
+    base = LOADED + columns * COLUMN + size.rows * (ROW if disk_limit is None else STORED_ROW)
+    if disk_limit is not None and engine.external_memory:
+        fit = engine.fit_bytes(train, columns, params, stored=True)
+        return base + BLOCKS + fit, base + BLOCKS + fit
+    held = size.rows
+    if disk_limit is not None:  # other models are fitted on some of the rows
+        held = train = min(train, sampled_rows(spec, size, disk_limit))
+    base += 4 * held * columns
+    refit = engine.fit_bytes(train, columns, params)
+    if not issubclass(engine, BoostingEngine):
+        return base + refit, base + refit
+    fold = train * (spec.search.folds - 1) // spec.search.folds
+    binned = 2 * train * columns * (spec.search.folds - 1)
+    return base + 4 * fold * columns + engine.fit_bytes(fold, columns, params) + binned, base + refit
+
+
+def _largest(model: ModelSearch) -> dict[str, Scalar]:
+    """Return the largest value of each number among the hyperparameters, their defaults included."""
+    space = Space.of(model.hyperparameters)
+    found: dict[str, Scalar] = {
+        name: definition.default for name, definition in CATALOGUE[model.name].hyperparameters.items()
+    }
+    for name, wanted in space.searched.items():
+        values = wanted.values if isinstance(wanted, Choice) else (wanted.max,)
+        numbers = [value for value in values if isinstance(value, int | float)]
+        found[name] = max(numbers) if len(numbers) == len(values) else "none"
+    return found | space.fixed
 
 
 def run_memory(spec: Spec) -> int:
@@ -27,25 +136,34 @@ def run_memory(spec: Spec) -> int:
     return min(available, parse_memory(spec.resources.memory)) if spec.resources.memory else available
 
 
-def data_memory(spec: Spec) -> int:
-    """Return the size of the largest float32 matrix that the run can hold in memory, in bytes."""
-    limit = run_memory(spec)
-    return int(max(limit - BASE_BYTES, FEWEST * limit) / MATRICES)
+def fits(spec: Spec, size: TableSize, limit: int) -> bool:
+    """Return whether a run on a table of this size can hold its matrix in ``limit`` bytes."""
+    return size.matrix_bytes * MATRICES <= FEWEST * limit or estimate_memory(spec, size).peak <= limit
 
 
-def describe_stored(spec: Spec) -> str:
-    """Return the message about data that is read from disk."""
+def sampled_rows(spec: Spec, size: TableSize, limit: int) -> int:
+    """Return the number of training rows of a table on disk that fit in ``limit`` bytes with all columns."""
+    limit -= STORED_ROW * size.rows
+    low, high = 1, size.rows
+    while low < high:
+        middle = (low + high + 1) // 2
+        part = TableSize(middle, size.features)
+        low, high = (middle, high) if fits(spec, part, limit) else (low, middle - 1)
+    return low
+
+
+def describe_stored(limit: int) -> str:
+    """Return the message about data that does not fit in ``limit`` bytes and is read from disk."""
     return (
-        f"the data does not fit in {run_memory(spec) / 2**30:.3g} GiB of memory: it is read from disk, and "
+        f"the data does not fit in {limit / 2**30:.3g} GiB of memory: it is read from disk, and "
         "the search scores trials on one fold"
     )
 
 
 def exceeds_memory(spec: Spec, paths: Sequence[Path]) -> bool:
-    """Return whether the data must be read from disk: its matrix, by its rows and columns, is too large.
+    """Return whether the data must be read from disk: by its rows and columns, it is too large.
 
     Raises:
         DataError: a file cannot be opened, or lacks a column.
     """
-    size = measure_table(paths, spec)
-    return 4 * size.rows * size.features > data_memory(spec)
+    return not fits(spec, measure_table(paths, spec), run_memory(spec))

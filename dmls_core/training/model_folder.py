@@ -218,11 +218,20 @@ def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: 
     answers = [depth if data.labels else depth[:, 0] for depth in found]
     truth = data.test_target[: len(answers[-1])]
     sign = 1.0 if task.direction == "maximize" else -1.0
-    scores = [compute(metric, truth, depth) for depth in answers]
+    roles = data.test_roles.take(np.arange(len(truth)))
+    scores = [compute(metric, truth, depth, roles.weights) for depth in answers]
 
     def loses_nothing(depth: int) -> bool:
         paired = paired_bootstrap(
-            metric, truth, answers[-1], answers[depth], sign=sign, margin=0.0, seed=task.seed
+            metric,
+            truth,
+            answers[-1],
+            answers[depth],
+            sign=sign,
+            margin=0.0,
+            seed=task.seed,
+            weights=roles.weights,
+            units=roles.units(),
         )
         if paired is None or not np.isfinite(scores[depth]):
             return False

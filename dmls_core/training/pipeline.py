@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.sources import content_hash
+from dmls_core.data.split import split_settings
 from dmls_core.evaluate import Diagnostics, Evidence, HoldoutScores, diagnose, score_holdout
 from dmls_core.evaluate.insight import describe_insight
 from dmls_core.evaluate.report import render_report, search_insight
@@ -23,12 +24,13 @@ from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
 from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.serving.card import write_card
+from dmls_core.serving.signed_models import sign_model
 from dmls_core.spec import Spec
 from dmls_core.store import layout
 from dmls_core.stored_matrix import StoredMatrix, predict_rows
 from dmls_core.training.champion import compare_with_champion
 from dmls_core.training.compact import compact_model, describe_compaction
-from dmls_core.training.memory import describe_stored
+from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
 from dmls_core.training.prepare import Prepared, describe_search, prepare_models, sample_rows
 from dmls_core.training.progress import Progress, format_score
@@ -60,7 +62,7 @@ def run_pipeline(
     with progress.phase("load"):
         models = prepare_models(job)
     if isinstance(models[0].data.test, StoredMatrix):
-        progress.note(describe_stored(spec))
+        progress.note(describe_stored(run_memory(spec)))
     for warning in models[0].data.warnings:
         progress.warn(warning)
     with progress.phase("search"):
@@ -70,6 +72,7 @@ def run_pipeline(
         finally:
             # A failed validation stops the search: report that failure, not the stopped search.
             validation.check()
+    validation.search_ended()
     task, data, champion = winner.task, winner.data, models[0].data.champion
     engine = task.engine
     # The objectives hold bins, folds and forests, and other models their own matrices.
@@ -92,7 +95,8 @@ def run_pipeline(
         served = exported.predictions
     trim_heap()
     with progress.phase("score"):
-        scores = score_holdout(spec.task, spec.search.metric, data.test_target, served)
+        weights = data.test_roles.weights
+        scores = score_holdout(spec.task, spec.search.metric, data.test_target, served, weights)
         write_companions(data, exported, task, spec.search.metric, scores.score, model_folder)
         result = describe_run(job, data, task, outcome, fitted, scores)
         if spec.deploy.compact:
@@ -105,6 +109,7 @@ def run_pipeline(
     for warning in insight.warnings:
         progress.warn(warning)
     progress.seconds["validate"] = validation.finish()
+    sign_model(model_folder, layout.model_name(job.request.team, job.request.name))
     write_card(model_folder, result, spec.as_json())
     write_report(job.out / layout.REPORT, result | {"seconds": progress.rounded()}, spec, outcome, insight)
     write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)
@@ -124,15 +129,7 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
     """Return the search's model, or fit the best trial's hyperparameters on all training rows."""
     if outcome.fitted is not None:
         return outcome.fitted
-    return task.engine.fit(
-        task.model,
-        outcome.params,
-        task.features,
-        task.target,
-        n_classes=task.n_classes,
-        seed=task.seed,
-        threads=task.threads,
-    )
+    return task.fit(outcome.params)
 
 
 NOT_COMPACTED = "the model stays as large as it is: its engine or its few rows allow no smaller size"
@@ -145,9 +142,8 @@ def compact_fitted(
     metric, place = spec.search.metric, task.engine.place
 
     def score(model: Fitted) -> float:
-        return compute(
-            metric, data.test_target, predict_rows(lambda rows: model.predict(place(rows)), data.test)
-        )
+        found = predict_rows(lambda rows: model.predict(place(rows)), data.test)
+        return compute(metric, data.test_target, found, data.test_roles.weights)
 
     whole = score(fitted)
     smaller, found = compact_model(task, fitted, outcome.params, metric, data.test[:1])
@@ -165,7 +161,7 @@ def examine_model(
     ``served`` holds the predictions of the written files for the held-out rows. The function adds
     ``holdout.interval``, ``permutation`` and ``warnings`` to ``result``.
     """
-    train, train_target = sample_rows(data)
+    train, train_target, train_roles = sample_rows(data)
     evidence = Evidence(
         task=spec.task,
         metric=spec.search.metric,
@@ -181,6 +177,10 @@ def examine_model(
         cv_score=result["cv_score"],
         interval=None,
         seed=task.seed,
+        train_weights=train_roles.weights,
+        test_weights=data.test_roles.weights,
+        units=data.test_roles.units(),
+        grouped=data.test_roles.times is None,
     )
     trees = result["best_params"].get("n_estimators") or 1
     insight = diagnose(
@@ -270,7 +270,7 @@ def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
         "objects": [file.as_json() for file in job.files],
         "since": _iso(job.request.since),
         "until": _iso(job.request.until),
-        "split": {**job.spec.evaluation.model_dump(), "seed": job.spec.search.seed},
+        "split": split_settings(job.spec, data.since),
     }
 
 

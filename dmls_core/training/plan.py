@@ -7,8 +7,6 @@ estimated as a number of fits of its largest model.
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core.data.conversion import convert
-from dmls_core.data.memory import STORED_ROW
+from dmls_core.data.memory import TableSize, measure_table
 from dmls_core.hardware import available_cpus, parse_memory
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
@@ -27,7 +25,7 @@ from dmls_core.search.task import Space
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
 from dmls_core.spec.spec import ModelSearch
-from dmls_core.training.memory import MATRICES, describe_stored, exceeds_memory
+from dmls_core.training.memory import RunMemory, describe_stored, estimate_memory, fits, run_memory
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import choose_engine, missing_for_gpu
 
@@ -121,10 +119,6 @@ def _middle(wanted: Hyperparameter) -> Scalar:
     return round(middle) if wanted.integer else middle
 
 
-BESIDE = 170 << 20
-"""Memory of the validation's process, and of the libraries that only a trainer loads
-(``tests/bench/plan_memory.py``)."""
-
 NESTED_FITS = 2.5
 """Cost of a nested search of a forest, in fits of its largest forest (``tests/bench/search.py``)."""
 
@@ -164,6 +158,7 @@ class RunPlan:
         trials: number of trials in the spec.
         matrix_bytes: the features as float32.
         memory_bytes: maximum memory of the trainer and of the validation beside it, without cached files.
+        memory: the same of each phase.
         load_seconds: to read the data (measured).
         seconds: for the whole run, with the mean model if several compete.
         warnings: reasons against running it with this spec.
@@ -174,6 +169,7 @@ class RunPlan:
     trials: int
     matrix_bytes: int
     memory_bytes: int
+    memory: RunMemory
     load_seconds: float
     seconds: float
     models: tuple[ModelPlan, ...]
@@ -184,8 +180,14 @@ class RunPlan:
         return {"schema": 1, **asdict(self)}
 
 
-def plan_run(spec: Spec, paths: Sequence[Path]) -> RunPlan:
+def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: int | None = None) -> RunPlan:
     """Estimate what ``dmls train`` needs for this spec and data on this machine.
+
+    Args:
+        spec: the run's spec.
+        paths: the data files, or the beginning of one.
+        factor: size of the data, in sizes of these files. Times and models grow in proportion.
+        limit: memory of the trainer in bytes; what it is on this machine if None.
 
     Raises:
         UserError: the spec or the data is wrong.
@@ -194,48 +196,70 @@ def plan_run(spec: Spec, paths: Sequence[Path]) -> RunPlan:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         found = [convert(path, spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
-        stored = Path(folder) / "stored" if exceeds_memory(spec, found) else None
+        given = measure_table(found, spec)
+        stored = None if fits(spec, given, run_memory(spec)) else Path(folder) / "stored"
         data = prepare(spec, CATALOGUE[spec.models[0].name], found, folder=stored)
-    load = time.monotonic() - begun
-    models = tuple(_plan_model(spec, search, data) for search in spec.models)
+    load = factor * (time.monotonic() - begun)
+    models = tuple(_plan_model(spec, search, data, factor) for search in spec.models)
     rows, features = len(data.train) + len(data.test) + data.left_out, data.train.shape[1]
-    matrix = 4 * rows * features
-    added = STORED_ROW * rows if stored else int((MATRICES - 1) * matrix)
-    memory = _own_bytes() + BESIDE + added + 2 * max(m.model_bytes for m in models)
-    warnings = [describe_stored(spec)] if stored else []
+    size = TableSize(round(rows * factor), features, round(given.text_bytes * factor))
+    limit = run_memory(spec) if limit is None else limit
+    from_disk = not fits(spec, size, limit)
     search = sum(model.search_seconds for model in models) / len(models)
     spent = search if spec.search.timeout is None else min(search, spec.search.timeout)
+    phases = estimate_memory(
+        spec,
+        size,
+        disk_limit=limit if from_disk else None,
+        model_bytes=max(model.model_bytes for model in models),
+    )
+    warnings = [describe_stored(limit)] if from_disk else []
     return RunPlan(
-        rows=rows,
+        rows=size.rows,
         features=features,
         trials=spec.n_trials,
-        matrix_bytes=matrix,
-        memory_bytes=memory,
+        matrix_bytes=size.matrix_bytes,
+        memory_bytes=phases.peak,
+        memory=phases,
         load_seconds=load,
         seconds=load + spent + max(model.fit_seconds for model in models),
         models=models,
-        warnings=(*warnings, *data.warnings, *_warnings(spec, memory, search)),
+        warnings=(*warnings, *data.warnings, *_warnings(spec, phases.peak, search)),
     )
 
 
-def _plan_model(spec: Spec, search: ModelSearch, data: Prepared) -> ModelPlan:
+def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) -> ModelPlan:
     model = CATALOGUE[search.name]
-    engine, hyperparameters = choose_engine(spec.resources.engine, model, search.hyperparameters)
+    weighted = spec.columns.weight is not None
+    engine, hyperparameters = choose_engine(
+        spec.resources.engine, model, search.hyperparameters, weighted=weighted
+    )
     space = Space.of(hyperparameters)
     fitter = load_engine(engine, model.name)
     if fitter.native_categories:
         fitter.categories = data.categories
     cost = estimate_largest_fit(fitter, model, space, data, spec.search.seed)
-    fits = _fits(fitter, spec, sizes_of(model, space))
+    cost_of_search = _fits(fitter, spec, sizes_of(model, space))
     return ModelPlan(
         name=model.name,
         engine=engine,
         why=missing_for_gpu(model) if engine == "cpu" and "gpu" in model.engines else "",
         searched=tuple(space.searched),
-        fit_seconds=cost.seconds,
-        search_seconds=cost.seconds * (fits if space.searched else 1),
-        model_bytes=cost.model_bytes,
+        fit_seconds=cost.seconds * factor,
+        search_seconds=cost.seconds * factor * (cost_of_search if space.searched else 1),
+        model_bytes=round(min(cost.model_bytes * factor, _full_trees(sizes_of(model, space), space))),
     )
+
+
+NODE_BYTES = 80
+"""Maximum size of a node of a checkpoint, with few classes."""
+
+
+def _full_trees(sizes: tuple[int, ...], space: Space) -> float:
+    """Return the size of a model whose trees have all nodes of their largest depth, in bytes."""
+    wanted = space.searched.get("max_depth")
+    depth = space.fixed.get("max_depth") if wanted is None else getattr(wanted, "max", None)
+    return max(sizes) * 2.0 ** (depth + 1) * NODE_BYTES if isinstance(depth, int | float) else math.inf
 
 
 def _fits(engine: Engine, spec: Spec, sizes: tuple[int, ...]) -> float:
@@ -245,16 +269,6 @@ def _fits(engine: Engine, spec: Spec, sizes: tuple[int, ...]) -> float:
     mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
     share = BOOSTED_SHARE if isinstance(engine, BoostingEngine) else 1.0
     return share * spec.n_trials * (spec.search.folds - 1) * mean
-
-
-def _own_bytes() -> int:
-    """Return the peak memory of this process, which includes data and timed fits, without pages of files."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if sys.platform == "darwin":
-        return peak
-    with Path("/proc/self/statm").open() as figures:
-        shared = int(figures.read().split()[2])
-    return peak * 1024 - shared * resource.getpagesize()
 
 
 def _warnings(spec: Spec, memory: int, search: float) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 
 from dmls_core.data.conversion import original_lines
 from dmls_core.data.encoder import CategoryFeature, Encoder
-from dmls_core.data.memory import check_memory, measure_table
+from dmls_core.data.holdout import hold_out, order_warning
+from dmls_core.data.memory import TableSize, check_memory, measure_table
+from dmls_core.data.row_roles import RowRoles, read_row_roles
 from dmls_core.data.stored_table import store_table
-from dmls_core.data.table import encode_in_place, encode_matrix, fit_encoder, split_holdout
+from dmls_core.data.table import encode_in_place, encode_matrix, fit_encoder
 from dmls_core.data.table_reader import read_table
 from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus, memory_limit
@@ -27,7 +30,7 @@ from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix
 from dmls_core.training.champion import Champion, ChampionPredictions, fetch_champion
-from dmls_core.training.memory import data_memory, exceeds_memory
+from dmls_core.training.memory import exceeds_memory, run_memory, sampled_rows
 from dmls_core.training.request import Job
 
 GOLDEN_ROWS = 100
@@ -55,6 +58,9 @@ class Prepared:
         profile: of all rows, for drift detection.
         champion: the champion's predictions of the held-out rows, if there is one.
         left_out: training rows that are not in ``train``, since they do not fit in memory.
+        train_roles: times, groups and weights of the rows of ``train``.
+        test_roles: of the held-out rows.
+        since: the earliest time of the held-out rows in a split by time.
     """
 
     encoder: Encoder
@@ -69,6 +75,9 @@ class Prepared:
     profile: Profile
     champion: ChampionPredictions | None = None
     left_out: int = 0
+    train_roles: RowRoles = field(default_factory=RowRoles)
+    test_roles: RowRoles = field(default_factory=RowRoles)
+    since: datetime | None = None
 
     @property
     def n_classes(self) -> int:
@@ -106,17 +115,8 @@ def prepare(
             table = read_table(
                 paths, spec.columns, spec.task, data_format=spec.data.format, reader=fitter.reader()
             )
-        train, test = split_holdout(
-            table.target,
-            holdout=spec.evaluation.holdout,
-            split=spec.evaluation.split,
-            seed=spec.search.seed,
-            task=spec.task,
-            labels=table.labels,
-            scored=1 if table.labels else 2,  # R² of one row is not defined
-            place=table.place,
-        )
-    train.sort()
+        held = hold_out(table, read_row_roles(paths, spec, table.kept), spec)
+    train, test = np.sort(held.train), held.test
     encoder = fit_encoder(
         table,
         train,
@@ -130,7 +130,7 @@ def prepare(
     # Of a matrix in a file, the champion predicts as many rows as a block has: they are in random order.
     asked = test[: _block_rows(len(table.columns))] if folder else test
     answers = champion.ask(table, asked) if champion else None
-    warnings = [*table.warnings, unlucky] if unlucky else [*table.warnings]
+    warnings = [*table.warnings, *filter(None, (unlucky, held.warning, order_warning(table, held.roles)))]
     fitted: Matrix
     held_out: Matrix
     left_out = 0
@@ -141,7 +141,7 @@ def prepare(
         encode_matrix(encoder, table, table.matrix)
         fitted, held_out = StoredMatrix(table.matrix, train), StoredMatrix(table.matrix, test)
         if not fitter.external_memory:
-            most = max(1, data_memory(spec) // (4 * len(table.columns)))
+            most = sampled_rows(spec, TableSize(table.n_rows, len(table.columns)), run_memory(spec))
             left_out, train = max(0, len(train) - most), _draw(train, most, spec.search.seed)
             fitted = table.matrix[train]
     if left_out:
@@ -163,15 +163,18 @@ def prepare(
         profile=profile,
         champion=answers,
         left_out=left_out,
+        train_roles=held.roles.take(train),
+        test_roles=held.roles.take(test),
+        since=held.since,
     )
 
 
-def sample_rows(data: Prepared) -> tuple[NDArray[np.float32], NDArray[Any]]:
-    """Return training rows in memory and their targets: all, or a random block if they are in a file."""
+def sample_rows(data: Prepared) -> tuple[NDArray[np.float32], NDArray[Any], RowRoles]:
+    """Return training rows in memory, targets and roles: all, or a random block if they are in a file."""
     if not isinstance(data.train, StoredMatrix):
-        return data.train, data.train_target
+        return data.train, data.train_target, data.train_roles
     rows = _draw(np.arange(len(data.train)), _block_rows(data.train.shape[1]), 0)
-    return data.train[rows], data.train_target[rows]
+    return data.train[rows], data.train_target[rows], data.train_roles.take(rows)
 
 
 def _block_rows(columns: int) -> int:
@@ -301,9 +304,12 @@ def make_task(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared
             n_classes=data.n_classes,
             seed=spec.search.seed,
             most=1 if stored else None,
+            roles=data.train_roles,
         ),
         score=scorer(spec.search.metric),
         direction=METRICS[spec.search.metric].direction,
         seed=spec.search.seed,
         threads=available_cpus(),
+        weights=data.train_roles.weights,
+        out_of_bag=data.train_roles.independent,
     )

@@ -219,26 +219,30 @@ class Job:
 
 
 def choose_engine(
-    wanted: EngineChoice, model: ModelDefinition, hyperparameters: Mapping[str, Hyperparameter]
+    wanted: EngineChoice,
+    model: ModelDefinition,
+    hyperparameters: Mapping[str, Hyperparameter],
+    *,
+    weighted: bool = False,
 ) -> tuple[str, dict[str, Hyperparameter]]:
     """Return the engine and its search space; ``auto`` prefers the GPU if it supports the whole spec.
 
     Raises:
-        SpecError: the requested engine does not support the model or a hyperparameter.
+        SpecError: the requested engine does not support the model, a hyperparameter or ``weighted`` rows.
         EngineUnavailableError: it does, but not on this machine; the message says what is missing.
     """
     if wanted == "cpu":
-        return "cpu", for_engine(model, hyperparameters, "cpu")
+        return "cpu", for_engine(model, hyperparameters, "cpu", weighted=weighted)
     try:
-        space = for_engine(model, hyperparameters, "gpu")
+        space = for_engine(model, hyperparameters, "gpu", weighted=weighted)
     except SpecError:
         if wanted == "gpu":
             raise
-        return "cpu", for_engine(model, hyperparameters, "cpu")
+        return "cpu", for_engine(model, hyperparameters, "cpu", weighted=weighted)
     if reason := missing_for_gpu(model):
         if wanted == "gpu":
             raise EngineUnavailableError(f"the gpu engine cannot run here: {reason}")
-        return "cpu", for_engine(model, hyperparameters, "cpu")
+        return "cpu", for_engine(model, hyperparameters, "cpu", weighted=weighted)
     return "gpu", space
 
 

@@ -123,10 +123,11 @@ def _train(
 
 def _requested_models(request: TrainRequest, spec: Spec) -> tuple[RequestedModel, ...]:
     wanted = request.engine if request.engine != "auto" else spec.resources.engine
-    models = []
+    models, weighted = [], spec.columns.weight is not None
     for asked in spec.models:
         model = CATALOGUE[asked.name]
-        models.append(RequestedModel(model, *choose_engine(wanted, model, asked.hyperparameters)))
+        chosen = choose_engine(wanted, model, asked.hyperparameters, weighted=weighted)
+        models.append(RequestedModel(model, *chosen))
     return tuple(models)
 
 
@@ -223,6 +224,10 @@ class BackgroundValidation:
         """Raise the validation's failure, as ``finish`` does, if it has already failed."""
         if self._process.finished or ((verdict := self._process.verdict) and not verdict.success):
             self.finish()
+
+    def search_ended(self) -> None:
+        """Let the validation of a large table write its Data Docs."""
+        self._process.search_ended()
 
     def finish(self) -> float:
         """Wait for the validation and return its duration in seconds.

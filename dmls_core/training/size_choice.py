@@ -40,6 +40,7 @@ class NestedSizes:
         nodes: (n_trees, n_depths), the cost of each size.
         predictions: (n_trees, n_depths, n_rows, n_outputs) float32: probabilities, or one value.
         truth: (n_rows,) class codes or values.
+        weights: (n_rows,) weights of the rows; None if all are equal.
     """
 
     trees: tuple[int, ...]
@@ -47,6 +48,7 @@ class NestedSizes:
     nodes: NDArray[np.int64]
     predictions: NDArray[np.float32]
     truth: NDArray[Any]
+    weights: NDArray[np.float64] | None = None
 
 
 def choose_size(
@@ -74,33 +76,40 @@ def _test(
     sizes: NestedSizes, metric: str, *, sign: float, classifier: bool, seed: int
 ) -> Callable[[NDArray[np.float32]], bool]:
     """Return the test of a size's predictions."""
-    truth, whole = sizes.truth, _answers(sizes.predictions[-1, -1], classifier=classifier)
+    truth, weights = sizes.truth, sizes.weights
+    whole = _answers(sizes.predictions[-1, -1], classifier=classifier)
     drawn = min(len(truth), RESAMPLED_ROWS)
     picks = np.random.default_rng(seed).integers(0, len(truth), (RESAMPLES, drawn))
     scale = float(np.sqrt(drawn / len(truth)))
 
     def scores(found: NDArray[np.float32]) -> NDArray[np.float64]:
-        return np.array([compute(metric, truth[pick], found[pick]) for pick in picks])
+        return np.array([compute(metric, truth[pick], found[pick], _picked(weights, pick)) for pick in picks])
 
-    score, resampled = compute(metric, truth, whole), scores(whole)
+    score, resampled = compute(metric, truth, whole, weights), scores(whole)
     if not np.isfinite(score):
         return lambda _: False
     margin = MARGIN * scale * float(np.nanstd(resampled))
-    errors = _squared_errors(truth, whole) if classifier else np.zeros(0)
+    # Weighted errors have the mean of the weighted rows, and its standard error.
+    factor = 1.0 if weights is None else weights / weights.mean()
+    errors = _squared_errors(truth, whole) * factor if classifier else np.zeros(0)
 
     def loses_nothing(predictions: NDArray[np.float32]) -> bool:
         found = _answers(predictions, classifier=classifier)
         if classifier:
-            worse = _squared_errors(truth, found) - errors
+            worse = _squared_errors(truth, found) * factor - errors
             if np.sqrt(len(truth)) * worse.mean() + ONE_SIDED * worse.std() > MARGIN * errors.std():
                 return False
-        loss = sign * (score - compute(metric, truth, found))
+        loss = sign * (score - compute(metric, truth, found, weights))
         # Most sizes fail here, where the test is cheap. An undefined score is a failure.
         if not loss <= margin:
             return False
         return bool(loss + ONE_SIDED * scale * np.nanstd(scores(found) - resampled) <= margin)
 
     return loses_nothing
+
+
+def _picked(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray[np.float64] | None:
+    return None if weights is None else weights[rows]
 
 
 def _answers(predictions: NDArray[np.float32], *, classifier: bool) -> NDArray[np.float32]:

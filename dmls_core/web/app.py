@@ -16,7 +16,7 @@ from dmls_core.web.middleware import (
     SecurityHeaders,
     allowed_origins,
 )
-from dmls_core.web.routers import commands, jobs, keys, platform, predictions, submissions
+from dmls_core.web.routers import commands, jobs, keys, platform, predictions, scoring, submissions
 
 API = "/api/v1"
 
@@ -27,6 +27,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     commands.router,
     predictions.router,
     predictions.rows_router,
+    scoring.router,
     keys.router,
     submissions.router,
     platform.router,

@@ -63,6 +63,7 @@ LARGER_BODIES: tuple[tuple[str, int], ...] = (
     ("/api/v1/drops/", 32 * MIB),
     (PREDICTIONS, 32 * MIB),
     ("/api/v1/scores/", 512 * MIB),
+    ("/api/v1/scoring/", 512 * MIB),
 )
 """(Prefix of the path below the app, bytes) of routes that accept more."""
 

@@ -11,9 +11,10 @@ from fastapi.responses import FileResponse, HTMLResponse
 
 from dmls_core.airflow.api_keys import list_keys
 from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
-from dmls_core.airflow.metadata import Session, SessionDep
+from dmls_core.airflow.metadata import Session, SessionDep, team_dags
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.models.metrics import METRICS
+from dmls_core.store import layout
 from dmls_core.web.dependencies import (
     Caller,
     ClusterViewer,
@@ -23,6 +24,7 @@ from dmls_core.web.dependencies import (
     JobViewer,
     OpenApi,
     RunId,
+    TeamEditor,
     job_access,
     may_change_team,
 )
@@ -39,7 +41,8 @@ from dmls_core.web.services.job_index import JobQuery, Page, find_jobs, job_inde
 from dmls_core.web.services.platform_overview import read_platform
 from dmls_core.web.services.result_view import NO_INSIGHT, describe_result
 from dmls_core.web.services.run_comparison import compare_runs
-from dmls_core.web.services.runs import RunDetails, read_run_details, read_runs
+from dmls_core.web.services.runs import MAX_RUNS, RunDetails, read_run_details, read_runs
+from dmls_core.web.services.scored_files import list_scored_files
 from dmls_core.web.templating import STATIC, base_path, render
 
 router = APIRouter()
@@ -164,7 +167,16 @@ def versions_page(caller: JobViewer, session: SessionDep, request: Request) -> H
 def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
     """Show the user actions on the job."""
     events = [(event, *describe_event(event)) for event in read_events(session, caller.dag_id)]
-    return _job_page(request, session, caller, "job_history.html", "history", events=events)
+    names = {run.run_id: run.name for run in read_runs(session, caller.team, caller.name, limit=MAX_RUNS)}
+    return _job_page(request, session, caller, "job_history.html", "history", events=events, run_names=names)
+
+
+@job_router.get("/files")
+def files_page(caller: JobViewer, session: SessionDep, request: Request, part: str = "") -> HTMLResponse:
+    """Show the scored files of the job; with ``part``, only their table."""
+    template = "job_files_table.html" if part else "job_files.html"
+    scored = list_scored_files(caller.team, caller.name)
+    return _job_page(request, session, caller, template, "files", scored=scored)
 
 
 @job_router.get("/keys")
@@ -172,7 +184,26 @@ def keys_page(caller: Editor, session: SessionDep, request: Request) -> HTMLResp
     """Show the API keys that open the job, and the form that creates one."""
     keys = list_keys(caller.team, caller.name)
     may_team = may_change_team(session, caller.user, caller.team)
-    return _job_page(request, session, caller, "job_keys.html", "keys", keys=keys, may_team=may_team)
+    choices = [(caller.name, f"{caller.team}/{caller.name}")]
+    values = {"team": caller.team, "choices": choices + _all_jobs(caller.team) * may_team}
+    return _job_page(
+        request, session, caller, "job_keys.html", "keys", keys=keys, may_team=may_team, **values
+    )
+
+
+@router.get("/teams/{team}/keys")
+def team_keys_page(caller: TeamEditor, session: SessionDep, request: Request) -> HTMLResponse:
+    """Show the API keys of a team and of its jobs, and the form that creates one."""
+    prefix = layout.dag_id(caller.team, "a").removesuffix("a")
+    jobs = sorted(dag_id.removeprefix(prefix) for dag_id in team_dags(session, caller.team))
+    choices = _all_jobs(caller.team) + [(job, f"{caller.team}/{job}") for job in jobs]
+    keys = list_keys(caller.team)
+    return render(request, "team_keys.html", team=caller.team, keys=keys, choices=choices, may_team=True)
+
+
+def _all_jobs(team: str) -> list[tuple[str, str]]:
+    """Return the choice of a key that opens all jobs of a team."""
+    return [("", f"all jobs of {team}")]
 
 
 @job_router.get("/edit")
@@ -216,6 +247,7 @@ def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
         "result": describe_result(result, insight) if result else None,
         "insight": insight,
         "metric": metric,
+        "metric_description": METRICS[metric].description if metric in METRICS else "",
         "steps": [(task, state_of(task)) for task in TaskId],
         "trials": rank_trials(view.trials, direction)[:MAX_TRIALS],
         "chart": trial_chart(view.trials, direction),

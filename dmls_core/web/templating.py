@@ -14,8 +14,9 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from dmls_core.html import create_environment
-from dmls_core.html.formats import ago, duration, file_size
+from dmls_core.html.formats import ago, decimals, duration, file_size
 from dmls_core.web.services.charts import sparkline
+from dmls_core.web.services.submissions import mark_floats
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
@@ -63,11 +64,11 @@ def _digest(name: str) -> str:
 STATE_KINDS = {
     state: kind
     for kind, states in {
-        "good": ("deployed", "success", "finished", "complete", "steady", "ok"),
+        "good": ("deployed", "success", "finished", "complete", "steady", "ok", "scored"),
         "bad": ("rejected", "failed", "upstream_failed", "drifted", "broken"),
         "warn": ("stopped", "waiting", "queued", "scheduled", "up_for_retry", "missing", "slow"),
         "wait": ("awaiting approval", "deferred", "awaiting_input"),
-        "busy": ("running",),
+        "busy": ("running", "scoring"),
     }.items()
     for state in states
 }
@@ -88,12 +89,15 @@ def timestamp(value: str | datetime | None) -> str:
 
 
 def number(value: object) -> str:
-    """Return a number with four decimals, or with four significant digits if it is very large or small."""
+    """Return a number with four decimals, fewer from 1,000 up; tiny and huge ones with an exponent."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{value:.4g}"
+    size = abs(value)
+    if 1e3 <= size < 1e10:
+        return f"{value:,.{decimals(size)}f}"
+    return f"{value:.4f}" if 1e-3 <= size < 1e3 or value == 0 else f"{value:.4g}"
 
 
 def parameter(value: object) -> str:
@@ -112,5 +116,5 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 FILTERS = {
     function.__name__: function
-    for function in (ago, as_json, duration, file_size, number, parameter, state_kind, timestamp)
+    for function in (ago, as_json, duration, file_size, mark_floats, number, parameter, state_kind, timestamp)
 }

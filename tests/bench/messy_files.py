@@ -80,6 +80,9 @@ class InThisProcess:
         """Return the result."""
         return self.verdict
 
+    def search_ended(self) -> None:
+        """Do nothing."""
+
     def kill(self) -> None:
         """Do nothing."""
 

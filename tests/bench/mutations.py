@@ -14,6 +14,9 @@ import numpy as np
 import pandas as pd
 import plotly.data
 import polars as pl
+import xlsxwriter
+
+from dmls_core.data.compression import load_zstd
 
 ROWS = 600
 """Rows of a table at most."""
@@ -311,4 +314,65 @@ def parquet_damaged(frame: pd.DataFrame, random: random.Random) -> Made:
 @mutation
 def parquet_cut(frame: pd.DataFrame, random: random.Random) -> Made:
     name, content = parquet(frame, random)
+    return name, content[: len(content) // 2]
+
+
+def _workbook(
+    frame: pd.DataFrame, change: Callable[[list[list[Any]]], list[list[Any]]], notes: bool = False
+) -> Made:
+    """Return a workbook with the changed rows, and dates as dates; ``notes`` are in a sheet before."""
+    table = [list(map(str, frame.columns)), *map(list, frame.itertuples(index=False))]
+    out = io.BytesIO()
+    with xlsxwriter.Workbook(out, {"nan_inf_to_errors": True}) as book:
+        form = book.add_format({"num_format": "dd.mm.yyyy"})
+        if notes:
+            book.add_worksheet("Notes").write(0, 0, "Data of 2024")
+        sheet = book.add_worksheet("Data")
+        for at, row in enumerate(change(table)):
+            for column, value in enumerate(row):
+                if isinstance(value, pd.Timestamp):
+                    sheet.write_datetime(at, column, value.to_pydatetime(), form)
+                elif value is not None:
+                    sheet.write(at, column, value.item() if isinstance(value, np.generic) else value)
+    return "data.xlsx", out.getvalue()
+
+
+for _name, _table in {
+    "workbook": lambda t: t,
+    "workbook with a title": lambda t: [["Report"], [], *t],
+    "workbook below empty rows": lambda t: [[], [], *t],
+    "workbook without a header": lambda t: t[1:],
+    "workbook with a text": lambda t: [
+        *t[:7],
+        [*t[7][:2], "unknown", *t[7][3:]],
+        *t[8:],
+    ],
+    "workbook with texts for numbers": lambda t: [
+        t[0],
+        *([*row[:2], f"{row[2]:.2f}".replace(".", ","), *row[3:]] for row in t[1:]),
+    ],
+    "workbook with a total": lambda t: [*t, [], ["Total", None, sum(row[2] for row in t[1:])]],
+}.items():
+    MUTATIONS[_name] = lambda frame, _, table=_table: _workbook(frame, table)
+
+
+@mutation
+def workbook_with_notes(frame: pd.DataFrame, random: random.Random) -> Made:
+    return _workbook(frame, lambda table: table, notes=True)
+
+
+@mutation
+def workbook_cut(frame: pd.DataFrame, random: random.Random) -> Made:
+    name, content = _workbook(frame, lambda table: table)
+    return name, content[: len(content) // 2]
+
+
+@mutation
+def zstd(frame: pd.DataFrame, random: random.Random) -> Made:
+    return "data.csv.zst", load_zstd().compress(text(_plain(frame)).encode())
+
+
+@mutation
+def zstd_cut(frame: pd.DataFrame, random: random.Random) -> Made:
+    name, content = zstd(frame, random)
     return name, content[: len(content) // 2]

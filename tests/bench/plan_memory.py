@@ -2,8 +2,8 @@
 
 Run it as root with ``python tests/bench/plan_memory.py``: each training runs in a control group of its own,
 so the validation beside the trainer counts too. ``peak MB`` is the most memory that no file backs (the kernel
-gives the cache of files back before it ends a process), read every 10 ms. ``plan / peak`` is 1 where the plan
-is exact, and below 1 where a run needs more than its plan.
+gives the cache of files back before it ends a process), read every 10 ms. ``peak / plan`` is 1 where the plan
+is exact, and above 1 where a run needs more than its plan.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle, product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -26,52 +26,96 @@ from tests.bench.report import Row, run
 from tests.bench.scaling import write_data
 
 DMLS = str(Path(sys.executable).with_name("dmls"))
-CELLS = 20_000_000
-"""Most values of one shape: 80 MB as float32."""
-
 SPEC = """model = "{model}-{task}"
 n_trials = {trials}
 [columns]
 target = "y"
+[n_estimators]
+value = 20
+{depth}
+{resources}
 """
+
+DEPTH = "[max_depth]\nmin = 4\nmax = 8"
+
+FOREST, XGBOOST, LIGHTGBM = "random-forest", "xgboost", "lightgbm"
+
+SHAPES = (
+    (300, 5, FOREST, 2, "csv", 0),
+    (300, 50, XGBOOST, 0, "parquet", 0),
+    (300, 2_000, LIGHTGBM, 2, "csv", 0),
+    (3_000, 5, XGBOOST, 7, "csv", 0),
+    (3_000, 20, FOREST, 0, "parquet", 0),
+    (3_000, 300, LIGHTGBM, 2, "csv", 0),
+    (3_000, 300, XGBOOST, 0, "parquet", 0),
+    (3_000, 2_000, FOREST, 7, "parquet", 0),
+    (3_000, 2_000, XGBOOST, 2, "csv", 0),
+    (3_000, 2_000, LIGHTGBM, 0, "parquet", 0),
+    (30_000, 5, LIGHTGBM, 0, "csv", 0),
+    (30_000, 20, FOREST, 7, "csv", 0),
+    (30_000, 20, XGBOOST, 0, "csv", 0),
+    (30_000, 60, XGBOOST, 2, "parquet", 0),
+    (30_000, 300, FOREST, 0, "csv", 0),
+    (30_000, 300, LIGHTGBM, 2, "parquet", 0),
+    (30_000, 300, XGBOOST, 2, "csv", 0),
+    (100_000, 20, FOREST, 2, "csv", 0),
+    (100_000, 54, FOREST, 2, "csv", 0),
+    (100_000, 54, XGBOOST, 7, "csv", 0),
+    (100_000, 54, LIGHTGBM, 0, "parquet", 0),
+    (300_000, 5, FOREST, 2, "csv", 0),
+    (300_000, 20, XGBOOST, 0, "parquet", 0),
+    (300_000, 20, LIGHTGBM, 2, "csv", 0),
+    (1_000_000, 5, XGBOOST, 2, "csv", 0),
+    (1_000_000, 5, FOREST, 0, "parquet", 0),
+    (1_000_000, 10, LIGHTGBM, 2, "csv", 0),
+    (200_000, 54, XGBOOST, 2, "csv", 400),
+    (200_000, 54, FOREST, 2, "csv", 400),
+    (200_000, 54, LIGHTGBM, 0, "parquet", 400),
+)
+"""Rows, columns, model, classes (0: a regression), format, and ``[resources] memory`` in MiB (0: none)."""
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """Plan and train each shape."""
-    sizes = product(
-        map(int, arguments.rows.split(",")), map(int, arguments.columns.split(",")), ("csv", "parquet")
-    )
-    kinds = cycle(product(("random-forest", "xgboost", "lightgbm"), ("classifier", "regressor")))
-    shapes = [size for size in sizes if size[0] * size[1] <= CELLS]
+    chosen = [int(number) for number in arguments.only.split(",") if number] or range(len(SHAPES))
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
         found = []
-        for (rows, columns, suffix), (model, task) in zip(shapes, kinds, strict=False):
-            found.append(_one(Path(folder), rows, columns, suffix, model, task, arguments.trials))
+        for number in chosen:
+            found.append(_one(Path(folder), *SHAPES[number], trials=arguments.trials))
             print(json.dumps(found[-1]), file=sys.stderr, flush=True)
     return found
 
 
-def _one(folder: Path, rows: int, columns: int, suffix: str, model: str, task: str, trials: int) -> Row:
-    data, spec, out = (
-        folder / f"data.{suffix}",
-        folder / "spec.toml",
-        folder / f"out-{rows}-{columns}-{suffix}",
+def _one(
+    folder: Path, rows: int, columns: int, model: str, classes: int, suffix: str, memory: int, *, trials: int
+) -> Row:
+    data, spec, out = folder / f"data.{suffix}", folder / "spec.toml", folder / "out"
+    write_data(data, rows, columns, classes=classes)
+    spec.write_text(
+        SPEC.format(
+            model=model,
+            task="classifier" if classes else "regressor",
+            trials=trials,
+            depth=DEPTH if model != LIGHTGBM else "",
+            resources=f'[resources]\nmemory = "{memory} MiB"' if memory else "",
+        )
     )
-    write_data(data, rows, columns, classes=task == "classifier")
-    spec.write_text(SPEC.format(model=model, task=task, trials=trials))
     plan = json.loads(_output(DMLS, "plan", "--json", str(spec), str(data)))
     with control_group() as group:
         peak = peak_memory([DMLS, "train", str(spec), str(data), "--out", str(out)], group)
-    planned = plan["memory_bytes"] / 2**20
+    shutil.rmtree(out)
+    phases = plan["memory"]
     return {
         "rows": rows,
         "columns": columns,
         "format": suffix,
-        "model": f"{model}-{task}",
+        "model": f"{model}, {classes} classes" if classes else f"{model}, regression",
+        "from disk": "yes" if any("from disk" in warning for warning in plan["warnings"]) else "no",
         "matrix MB": plan["matrix_bytes"] / 2**20,
-        "plan MB": planned,
+        "largest phase": max(phases, key=phases.get),
+        "plan MB": plan["memory_bytes"] / 2**20,
         "peak MB": peak / 2**20,
-        "plan / peak": planned / (peak / 2**20),
+        "peak / plan": peak / plan["memory_bytes"],
     }
 
 
@@ -115,7 +159,6 @@ if __name__ == "__main__":
     run(
         __doc__,
         measure,
-        ("--rows", "300,3000,30000,300000", "numbers of rows, separated by commas"),
-        ("--columns", "4,20,60,300,2000", "numbers of columns, separated by commas"),
-        ("--trials", 3, "trials of each search"),
+        ("--only", "", "positions of shapes, from 0, separated by commas; all by default"),
+        ("--trials", 2, "trials of each search"),
     )

@@ -111,17 +111,18 @@ def _peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def write_data(path: Path, rows: int, columns: int = COLUMNS, *, classes: bool = True) -> None:
-    """Write numbers and a target of two classes or of numbers, as CSV or Parquet by the file's name."""
+def write_data(path: Path, rows: int, columns: int = COLUMNS, *, classes: int = 2) -> None:
+    """Write numbers and a target of classes or (0) of numbers, as CSV or Parquet by the file's name."""
     import numpy as np
     import polars as pl
 
     draw = np.random.default_rng(1)
     values = draw.normal(size=(rows, columns)).astype(np.float32)
     target = values[:, :5].sum(axis=1) + draw.normal(size=rows)
+    codes = np.digitize(target, np.quantile(target, np.arange(1, classes) / max(1, classes)))
     frame = pl.DataFrame({f"x{column}": values[:, column] for column in range(columns)})
     frame = frame.with_columns(
-        y=pl.Series([f"class {code}" for code in (target > 0).astype(int)] if classes else target)
+        y=pl.Series(codes).cast(pl.String).str.replace("^", "class ") if classes else pl.Series(target)
     )
     if path.suffix == ".csv":
         frame.write_csv(path, float_precision=4)

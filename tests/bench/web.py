@@ -30,7 +30,6 @@ from tests.services.seaweed import Seaweed
 
 THREADS = 16
 READ_SECONDS = 600
-VERSION = "bench"
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
@@ -42,8 +41,8 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         try:
             root = f"s3://{server.bucket()}"
             configure(home, root, server.environment)
-            fill_store(root, arguments.jobs)
-            fill_database(arguments.jobs)
+            version = fill_store(root, arguments.jobs)
+            fill_database(arguments.jobs, version)
             return ask(arguments.jobs, arguments.requests)
         finally:
             seaweed.kill()
@@ -85,10 +84,14 @@ def places(jobs: int) -> list[tuple[str, str]]:
     return [(f"team{number % 50:02d}", f"job{number:05d}") for number in range(jobs)]
 
 
-def fill_store(root: str, jobs: int) -> None:
-    """Write what accepted jobs leave in S3: records, specs, answers, and the registry's snapshot."""
+def fill_store(root: str, jobs: int) -> str:
+    """Write what accepted jobs leave in S3: records, specs, answers, and the registry's snapshot.
+
+    Return the snapshot's version.
+    """
     from dmls_core.models import load_spec
     from dmls_core.store import DataObject, JobRecord, open_store
+    from dmls_core.store.snapshots import Snapshots
 
     store = open_store(root)
     models = ("random-forest-classifier", "xgboost-classifier", "lightgbm-classifier")
@@ -120,11 +123,10 @@ def fill_store(root: str, jobs: int) -> None:
 
     with ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(write, records))
-    snapshot = {"schema": 1, "jobs": [record.as_json() for record in records]}
-    store.put(f"registry/snapshots/{VERSION}.json", json.dumps(snapshot).encode())
+    return Snapshots(store).write(records)
 
 
-def fill_database(jobs: int) -> None:
+def fill_database(jobs: int, version: str) -> None:
     """Write what Airflow's DAG processor leaves of as many DAGs."""
     from airflow.models.dag import DagModel
     from airflow.models.dagbundle import DagBundleModel
@@ -147,7 +149,7 @@ def fill_database(jobs: int) -> None:
     ]
     with create_session() as session:
         bundle = DagBundleModel(name="dmls")
-        bundle.version = VERSION
+        bundle.version = version
         session.add(bundle)
         session.flush()
         session.execute(insert(DagModel), dags)

@@ -58,7 +58,7 @@ def test_a_container_is_locked_down_and_dies_when_its_task_is_cancelled(
     docked: PlatformClient, docker_engine: DockerEngine
 ):
     docked.drop("lab", "caged", SLOW, data.iris())
-    docked.wait_task("lab", "caged", "search", "running")
+    docked.wait_task("lab", "caged", "search", "deferred")
     end = time.monotonic() + 90
     while not docked.status("lab", "caged")["message"].startswith("training"):
         assert time.monotonic() < end, docked.status("lab", "caged")

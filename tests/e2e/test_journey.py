@@ -12,6 +12,7 @@ import sys
 import time
 from datetime import datetime
 from html import escape
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import polars as pl
@@ -27,6 +28,7 @@ AHEAD = {
     ("city", "flats"): data.flats(),
     ("lab", "declined"): (data.SMALL_IRIS, data.iris()),
     ("lab", "late"): (data.SMALL_IRIS + "[deploy]\napproval_timeout = 2\n", data.iris()),
+    ("lab", "withdrawn"): (data.SMALL_IRIS, data.iris()),
     ("lab", "brief"): (data.SMALL_IRIS + '[deploy]\nmode = "never"\n', data.iris()),
 }
 
@@ -56,6 +58,27 @@ def test_the_demo_job_is_recorded_from_end_to_end(platform: PlatformClient):
     assert any(
         key.endswith(".html") for key in platform.keys(f"runs/{team}/{job}/{status['run_key']}/validation")
     )
+
+
+def test_the_served_model_is_signed_and_no_secret_is_told(demo: Demo, tmp_path):
+    state = json.loads((demo.home / "platform.json").read_text())
+    version = Path(state["settings"]["triton_repository"]) / "demo.iris/1"
+    key = tmp_path / "public.pem"
+    key.write_text(state["environment"]["DMLS_SIGNERS"])
+    verify = [sys.executable, "-m", "model_signing", "verify", "key", "--public_key", str(key)]
+    checked = subprocess.run(
+        [*verify, "--signature", str(version / "model.sig"), str(version)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    private = json.loads((demo.home / "identity.json").read_text())["credentials"]["signing_key"]
+    secret = private.splitlines()[1]
+    logs = [path for path in (demo.home / "logs").rglob("*") if path.is_file()]
+    assert logs
+    assert [path for path in logs if secret in path.read_text(errors="replace")] == []
+    assert [p for p in psutil.process_iter(["cmdline"]) if secret in " ".join(p.info["cmdline"] or ())] == []
 
 
 def test_a_plain_boto3_drop_of_wine_needs_no_restart(platform: PlatformClient):
@@ -213,6 +236,20 @@ def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClie
     assert "the approval was not answered by its deadline; the champion stays" in status["message"]
     decision = json.loads(platform.get(f"runs/lab/late/{status['run_key']}/decision.json") or b"{}")
     assert (decision["decision"], decision["by"]) == ("keep", "deadline")
+
+
+def test_deleting_the_spec_withdraws_the_approval(platform: PlatformClient):
+    status = platform.wait_status("lab", "withdrawn", "awaiting approval")
+
+    platform.delete("incoming/lab/withdrawn/spec.toml")
+
+    platform.wait_run("lab", "withdrawn", "success")
+    (run,) = platform.runs("lab", "withdrawn")
+    states = {t["task_id"]: t["state"] for t in platform.tasks("lab", "withdrawn", run["dag_run_id"])}
+    assert (states["stage"], states["promote"]) == ("skipped", "skipped")
+    decision = json.loads(platform.get(f"runs/lab/withdrawn/{status['run_key']}/decision.json") or b"{}")
+    assert (decision["decision"], decision["by"]) == ("keep", "retirement")
+    assert decision["reason"] == "the job was retired"
 
 
 def test_removing_the_drop_retires_the_dag_and_keeps_its_history(platform: PlatformClient):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.demo_platform import NO_ENGINE, Demo
+from tests.services.demo_platform import NO_ENGINE, SETTINGS, Demo
 from tests.services.platform_client import PlatformClient
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
 PROOFS = {
     "README": ["178 predictions by shop.wine version 1"],
     "data-scientist": ["tutorial/wine", "prediction,probability_0"],
-    "analyst": ["setosa", "virginica", '"name":"label"', "probability_setosa"],
+    "analyst": ["prediction,probability_setosa", "2 predictions by version", '"name":"label"', "virginica"],
     "platform-engineer": ["tutorial/iris", "1 of 3", "version 1"],
 }
 """Page -> what its commands print when they work."""
@@ -54,6 +54,7 @@ def test_its_commands_work_as_written(demo: Demo, platform: PlatformClient, tmp_
             "COLUMNS": "160",
             "DMLS_HOME": str(demo.home),
             "DOCKER_HOST": NO_ENGINE,
+            **SETTINGS.get(demo.home, {}),
         },
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -251,16 +252,24 @@ def test_no_input_breaks_the_api(platform: PlatformClient, admin: httpx.Client, 
     assert fuzzed > 20
 
 
+def signed_in(browser: Browser, platform: PlatformClient, url: str, **options: Any) -> Page:
+    """Return a page of a browser that has signed in."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(120_000)
+    context.add_cookies([{"name": "_token", "value": platform.token, "url": url}])
+    return context.new_page()
+
+
+WIDTHS = (390, 1280, 1920)
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_in_a_browser(
     browser: Browser, platform: PlatformClient, admin: httpx.Client, url: str, scheme: Any
 ):
     run = done(admin.get(f"{JOB}/runs"))[-1]["run_id"]
-    width = 1400 if scheme == "light" else 420
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    context.set_default_timeout(120_000)
-    context.add_cookies([{"name": "_token", "value": platform.token, "url": url}])
-    page = context.new_page()
+    page = signed_in(browser, platform, url, color_scheme=scheme)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
@@ -270,27 +279,34 @@ def test_pages_in_a_browser(
         (JOB, "Leaderboard"),
         (f"{JOB}/runs", "Compare"),
         (f"{JOB}/runs/{run}", "Tuned parameters"),
+        (f"{JOB}/compare?run={run}&run={run}", "Which one is better?"),
         (f"{JOB}/try", "sepal_length"),
         (f"{JOB}/versions", "Version 1"),
+        (f"{JOB}/files", "Score the file"),
         (f"{JOB}/history", "approved the model"),
+        (f"{JOB}/keys", "New key"),
+        (f"{JOB}/edit", "Hyperparameters"),
+        ("/teams/demo/keys", "New key"),
+        ("/submit", "Submit a job"),
         ("/platform", "dmls_cpu"),
         ("/api", "List jobs"),
+        (f"/api/v1{JOB}/runs/{run}/report", "demo/iris"),
     ):
         page.goto(url + path, wait_until="domcontentloaded")
         page.get_by_text(sign).first.wait_for()
-        too_wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert too_wide <= 0, (path, too_wide)
-        violations = axe.run(page).response["violations"]
-        serious = [
-            (violation["id"], [node["target"] for node in violation["nodes"]])
-            for violation in violations
-            if violation["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], path
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            too_wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert too_wide <= 0, (path, width, too_wide)
+            violations = [
+                (violation["id"], [node["target"] for node in violation["nodes"]])
+                for violation in axe.run(page).response["violations"]
+            ]
+            assert violations == [], (path, width)
     if scheme == "light":
         works_with_a_keyboard(page, url)
     assert errors == []
-    context.close()
+    page.context.close()
 
 
 def works_with_a_keyboard(page: Page, url: str) -> None:
@@ -314,6 +330,43 @@ def works_with_a_keyboard(page: Page, url: str) -> None:
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
     expect(opener).to_be_focused()
+
+
+def test_a_file_is_scored_on_the_page(
+    browser: Browser, platform: PlatformClient, viewer: httpx.Client, url: str, tmp_path: Path
+):
+    rows = data.iris().splitlines()
+    file, wrong = tmp_path / "on-the-page.csv", tmp_path / "wrong.csv"
+    file.write_text("\n".join(rows) + "\n")
+    wrong.write_text("sepal_length\n5.1\n")
+    page = signed_in(browser, platform, url, accept_downloads=True)
+    page.goto(f"{url}{JOB}/files")
+    page.set_input_files("input[type=file]", wrong)
+    page.get_by_text("no column 'sepal_width'").wait_for()
+    page.set_input_files("input[type=file]", file)
+    page.get_by_text("has all 4 columns of the model").wait_for()
+    page.get_by_role("button", name="Score the file").click()
+    page.locator('tr[data-file="on-the-page.csv"][data-state=scored]').wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the predictions of on-the-page.csv").click()
+    predictions = Path(download.value.path()).read_text().splitlines()
+    assert len(predictions) == len(rows)
+    assert predictions[0].startswith(f"{rows[0]},model_version,prediction,probability_setosa")
+    files = "/scoring/demo/iris"
+    (first,) = [found for found in done(viewer.get(files))["files"] if found["file"] == "on-the-page.csv"]
+    page.get_by_role("button", name="Score on-the-page.csv again").click()
+    wait_for(lambda: done(viewer.get(f"{files}/file?file=on-the-page.csv"))["uploaded"] > first["uploaded"])
+    page.locator('tr[data-file="on-the-page.csv"][data-state=scored]').wait_for()
+    for method, action in (("POST", "again"), ("DELETE", "file")):
+        assert viewer.request(method, f"{files}/{action}?file=on-the-page.csv").status_code == 403
+    page.get_by_role("button", name="Delete on-the-page.csv").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator('tr[data-file="on-the-page.csv"]')).to_have_count(0)
+    assert [key for key in platform.keys("scored/demo/iris/") if "on-the-page" in key] == []
+    page.context.close()
+
+    assert viewer.put(f"{files}/file?file=other.csv", content=b"x").status_code == 403
+    assert viewer.get(f"{files}/result?file=flowers.csv").status_code == 403
 
 
 def test_airflows_navigation_leads_to_the_page(browser: Browser, platform: PlatformClient, url: str):

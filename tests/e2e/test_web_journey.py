@@ -8,7 +8,10 @@ import json
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import httpx
 import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, expect
 
 from dmls_core.web.services.snippets import KEY
 from tests.e2e.data import iris
@@ -24,6 +27,7 @@ from tests.e2e.test_web import viewer_token
 from tests.services.demo_platform import Demo
 from tests.services.newcomer import PATIENCE, Newcomer, arrive
 from tests.services.platform_client import PlatformClient
+from tests.unit.data.test_excel import workbook
 
 SETOSA = {"sepal_length": "5.0", "sepal_width": "3.4", "petal_length": "1.5", "petal_width": "0.2"}
 PARQUET = "application/vnd.apache.parquet"
@@ -129,7 +133,10 @@ def test_from_a_csv_to_an_answer_and_back_without_writing_a_line(
     assert sum(row["prediction"] == row["species"] for row in rows) > 120
 
     page.get_by_role("link", name="The job").click()
-    newcomer.run_again(seed=11)
+    newcomer.run_again(11, "n_estimators", 5, 15)
+    (changes,) = [run["conf"]["run"] for run in platform.runs("web", "iris") if run["conf"]]
+    ranges = {"random-forest-classifier": {"n_estimators": {"min": 5, "max": 15}}}
+    assert changes == {"seed": 11, "hyperparameters": ranges}
     newcomer.deploy(version=2)
     newcomer.roll_back(1)
     page.get_by_role("link", name="Runs", exact=True).click()
@@ -229,6 +236,33 @@ def test_a_file_that_is_no_table_is_refused_before_it_is_sent(newcomer: Newcomer
     expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
 
 
+def test_a_workbook_is_read_again_as_the_form_says(newcomer: Newcomer, tmp_path: Path):
+    page = newcomer.page
+    newcomer.log_in()
+    header, *rows = [line.split(",") for line in iris().splitlines()]
+    flowers = [header, *([*map(float, row[:-1]), row[-1]] for row in rows)]
+    notes = [
+        ["colour", "count"],
+        *(["red" if number % 3 else "blue", number % 7 + 0.5] for number in range(40)),
+    ]
+    book = workbook(tmp_path / "flowers.xlsx", {"Notes": notes, "Measured": flowers})
+
+    page.set_input_files("#file", book)
+    sheet = page.get_by_label("Sheet")
+    expect(sheet.locator("option")).to_have_text(["Notes", "Measured"])
+    expect(sheet).to_have_value("Notes")
+    expect(page.locator("#columns tr")).to_have_count(2)
+    sheet.select_option("Measured")
+
+    expect(page.locator("#data-note")).to_contain_text("was read again: 5 columns")
+    expect(page.locator("#columns tr")).to_have_count(5)
+    expect(page.locator("#schema-summary")).to_contain_text("species")
+    expect(page.locator("#toml")).to_have_value(re.compile('^sheet = "Measured"$', re.MULTILINE))
+    expect(page.locator("#verdict")).to_have_text("valid")
+    assert serious(page) == []
+    assert newcomer.errors == []
+
+
 def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: PlatformClient):
     url = platform.settings["airflow_url"].rstrip("/") + "/dmls/api/v1"
     headers = {"Authorization": f"Bearer {viewer_token(demo)}"}
@@ -290,6 +324,47 @@ def test_a_key_from_the_command_line_predicts_and_does_nothing_else(demo: Demo, 
     logs = [path.read_text(errors="replace") for path in (demo.home / "logs").glob("*.log")]
     assert logs
     assert not any(key.rpartition("_")[2] in log for log in logs)
+
+
+ASK = """async ([url, key]) => {
+  const headers = { Authorization: `Bearer ${key}`, "Content-Type": "application/json" };
+  const row = { sepal_length: 5, sepal_width: 3.4, petal_length: 1.5, petal_width: 0.2 };
+  const answer = await fetch(url, { method: "POST", headers, body: JSON.stringify([row]) });
+  return [answer.status, (await answer.json())[0]?.prediction];
+}"""
+"""What a page of a shop does to predict."""
+
+
+def test_pages_of_listed_origins_predict_and_others_do_not(
+    browser: Browser, demo: Demo, platform: PlatformClient, tmp_path: Path
+):
+    key = demo.dmls("keys", "create", "demo/iris", "--name", "a shop").stdout.strip()
+    api = platform.settings["airflow_url"].rstrip("/") + "/dmls/api/v1"
+    listed = demo.airflow_environment["DMLS_CORS_ORIGINS"]
+    assert listed, "start the platform that you keep with DMLS_CORS_ORIGINS=http://127.0.0.1:PORT"
+    port = int(listed.rpartition(":")[2])
+    (tmp_path / "index.html").write_text("<!doctype html><title>Shop</title>")
+    handler = partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as shop, browser.new_context() as context:
+        threading.Thread(target=shop.serve_forever, daemon=True).start()
+        page = context.new_page()
+        page.goto(listed)
+        assert page.evaluate(ASK, [f"{api}/predictions/demo/iris", key]) == [200, "setosa"]
+        assert page.evaluate(ASK, [f"{api}/predictions/demo/iris", "dmls_wrong"])[0] == 401
+        with pytest.raises(Error, match="Failed to fetch"):  # only predictions are open to other origins
+            page.evaluate(ASK, [f"{api}/jobs/demo/iris/predict", key])
+        page.goto(f"http://localhost:{port}")  # the same server, another origin
+        with pytest.raises(Error, match="Failed to fetch"):
+            page.evaluate(ASK, [f"{api}/predictions/demo/iris", key])
+        shop.shutdown()
+    assert demo.dmls("keys", "revoke", "demo/iris", key.split("_")[1]).returncode == 0
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files, and logs nothing."""
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def lines(*wanted: str) -> Any:

@@ -33,7 +33,7 @@ def service(platform: PlatformClient, word: str) -> list[psutil.Process]:
 
 def drop_and_wait_for_trials(platform: PlatformClient, name: str) -> set[str]:
     platform.drop("faults", name, SPEC, data.iris())
-    platform.wait_task("faults", name, "search", "running")
+    platform.wait_task("faults", name, "search", "deferred")
     end = time.monotonic() + 90
     trials: list[str] = []
     while len(trials) < 2:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from dmls_core.airflow import database_tables
+from dmls_core.airflow import connections
 from dmls_core.airflow.database_tables import read_table
 from dmls_core.devstack.postgres import STUDY
 from dmls_core.errors import DataError, PlatformError
@@ -35,9 +35,11 @@ def test_rows_stream_from_postgresql_and_names_are_quoted(postgres: PostgresServ
             "AIRFLOW_CONN_CLOSED", json.dumps(connection | about | {"password": "hidden-word"})
         )
         allowed = SimpleNamespace(connections={"sales": ["lab"], "closed": ["lab"]})
-        monkeypatch.setattr(database_tables, "airflow_settings", lambda: allowed)
+        monkeypatch.setattr(connections, "airflow_settings", lambda: allowed)
 
-        read_table("lab", TableRequest(connection="sales", table="Sales 1.orders"), target)
+        read: list[int] = []
+        read_table("lab", TableRequest(connection="sales", table="Sales 1.orders"), target, read.append)
+        assert read == [5_000, 10_000, 15_000, 20_000]
         rows = list(csv.reader(target.open()))
         assert rows[0] == ["id", "size", "colour", "big", "day"]
         assert rows[1][0] == "1"

@@ -12,6 +12,8 @@ import pytest
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DataError
 from dmls_core.serving import Deployment, checkpoint, connect
+from dmls_core.serving.model_config import matrices, table_name
+from dmls_core.serving.tensors import table_tensors
 from dmls_core.training import TrainRequest, train
 
 SPEC = """model = "{model}"
@@ -51,6 +53,13 @@ def test_dates_are_served_as_they_were_trained(triton, tmp_path, model):
 
     with triton.client(timeout=20.0) as client:
         Deployment(triton.repository, client, name).deploy(folder)
+        # The dates may come by name, or in one matrix.
+        columns = table_tensors(encoder, rows)
+        joined = {key: np.hstack([columns[c] for c in names]) for key, names in matrices(encoder).items()}
+        assert [key.partition("-")[0] for key in joined] == ["numbers", "dates"]
+        for tensors in (columns, joined):
+            answer = client.infer_tensors(table_name(name), tensors)
+            assert np.array_equal(answer.as_numpy("probabilities"), expected.astype(np.float32))
         with connect(name, grpc=client.addresses["grpc"]) as endpoint:
             frame = pd.DataFrame(rows)
             named = [f"probability_{label}" for label in endpoint.labels]

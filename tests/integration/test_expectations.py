@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.data.validation import ValidationProcess
+from dmls_core.data.validation import LARGE, ValidationProcess
 from dmls_core.errors import PlatformError
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 
@@ -248,7 +248,7 @@ def test_data_docs_are_written_at_low_priority_and_end_with_the_process_that_sta
     parent = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from dmls_core.data.validation import ValidationProcess\n"
+        "from dmls_core.data.validation import LARGE, ValidationProcess\n"
         "from dmls_core.spec import Spec\n"
         "import json\n"
         "spec = Spec.from_json(json.loads(sys.argv[1]))\n"
@@ -278,3 +278,24 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_data_docs_of_a_large_table_are_written_after_the_search(tmp_path):
+    numbers = ",".join(["1.5"] * 40)
+    header = ",".join(f"x{at}" for at in range(40)) + ",target\n"
+    data = _data(tmp_path, header + f"{numbers},a\n{numbers},b\n" * (LARGE // 80))
+    process = ValidationProcess(_spec(), [data], tmp_path / "out")
+    deadline = time.monotonic() + PATIENCE
+    while process.verdict is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+
+    assert process.result(PATIENCE).success
+
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "data_docs",
+        "validation.json",
+        "validation.log",
+    }

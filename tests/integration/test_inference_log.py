@@ -70,11 +70,11 @@ def metric(triton, name, model):
 
 def test_requests_reach_the_store_with_their_answers_and_drift_is_seen(triton, client, store, tmp_path):
     """What users ask, and nothing else: no golden row, no sensitive column."""
+    model = tmp_path / "run/model"
+    trained_run(tmp_path / "run")
+    write_baseline(model, user_rows(400))
     served = Served(triton.repository, client, tmp_path / "run")
     deployment = Deployment(triton.repository, client, served.name)
-    model = tmp_path / "run/model"
-    write_baseline(model, user_rows(400))
-    deployment.deploy(model)
     options = ServingOptions(log_share=1.0, log_leave_out=("colour",))
     trained_run(tmp_path / "second", seed=1)
     version = deployment.deploy(tmp_path / "second/model", options=options)

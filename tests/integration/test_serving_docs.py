@@ -1,4 +1,4 @@
-"""Every example of docs/how-to/call-a-model.md runs against a real Triton server."""
+"""Every example of docs/how-to/call-triton.md runs against a real Triton server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.table_endpoint import Served
 from tests.support.trained_run import user_rows
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/how-to/call-a-model.md"
+PAGE = ROOT / "docs/how-to/call-triton.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 CURL = [code for language, code in BLOCKS if language == "bash" and code.startswith("curl")]
 

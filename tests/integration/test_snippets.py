@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dmls_core.devstack.postgres import superuser
-from dmls_core.web.services.snippets import KEY, KEY_FILE, make_snippets
+from dmls_core.web.services.snippets import KEY, KEY_FILE, ROW_FILE, make_snippets
 from tests.services.postgres_server import PostgresServer
 from tests.unit.web.services.test_snippets import PATH, ROW
 
@@ -59,8 +59,11 @@ def address(received: list[dict[str, Any]]) -> Iterator[str]:
     thread.join()
 
 
-def snippet(language: str, address: str) -> str:
-    found = make_snippets(f"http://{address}{PATH}", ROW)
+WIDE = {f"column {number}": number / 7 for number in range(2_000)}
+
+
+def snippet(language: str, address: str, row: dict[str, Any] = ROW) -> str:
+    found = make_snippets(f"http://{address}{PATH}", row)
     return next(each.code for each in found if each.language == language)
 
 
@@ -75,14 +78,14 @@ def run(command: list[str], tmp_path: Path) -> str:
     return done.stdout
 
 
-def check(received: list[dict[str, Any]]) -> None:
+def check(received: list[dict[str, Any]], row: dict[str, Any] = ROW) -> None:
     (request,) = received
-    assert (request["path"], request["rows"]) == (PATH, [ROW])
+    assert (request["path"], request["rows"]) == (PATH, [row])
     assert request["Authorization"] == f"Bearer {API_KEY}"
     assert request["Content-Type"] == "application/json"
 
 
-@pytest.mark.parametrize(
+LANGUAGES = pytest.mark.parametrize(
     ("language", "file", "command"),
     [
         ("curl", "request.sh", ["bash"]),
@@ -93,6 +96,9 @@ def check(received: list[dict[str, Any]]) -> None:
         ("R", "request.R", ["Rscript"]),
     ],
 )
+
+
+@LANGUAGES
 def test_a_snippet_sends_the_row_and_prints_the_prediction(
     language: str, file: str, command: list[str], address: str, received: list[dict[str, Any]], tmp_path: Path
 ):
@@ -101,6 +107,16 @@ def test_a_snippet_sends_the_row_and_prints_the_prediction(
     assert "prediction" in out
     assert "yes" in out
     check(received)
+
+
+@LANGUAGES
+def test_a_snippet_sends_a_long_row_from_its_file(
+    language: str, file: str, command: list[str], address: str, received: list[dict[str, Any]], tmp_path: Path
+):
+    (tmp_path / file).write_text(snippet(language, address, WIDE), encoding="ascii")
+    (tmp_path / ROW_FILE).write_text(json.dumps([WIDE]))
+    assert "yes" in run([*command, file], tmp_path)
+    check(received, WIDE)
 
 
 def test_the_sql_snippet_runs_in_postgresql(

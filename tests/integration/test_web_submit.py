@@ -27,6 +27,7 @@ from dmls_core.web.routers import submissions as router
 from dmls_core.web.services import estimates, submissions
 from tests.e2e.data import iris
 from tests.services.seaweed import S3Server
+from tests.unit.data.test_excel import workbook
 
 IRIS = iris().encode()
 BINARY = {"Content-Type": "application/octet-stream"}
@@ -200,11 +201,32 @@ def test_the_schema_of_a_large_parquet_file_comes_from_its_end(api: TestClient, 
     assert (found["rows"], found["seen"], found["target"]) == (5000, 0, "y")
 
 
+def test_how_a_file_is_written_is_detected_and_can_be_corrected(api: TestClient, tmp_path: Path):
+    rows = [["a", "y"], *([n + 0.5, "uv"[n % 2]] for n in range(30))]
+    content = workbook(
+        tmp_path / "d.xlsx", {"Old": [["b", "y"], [1, "u"], [2, "v"]], "Data": rows}
+    ).read_bytes()
+    found = infer(api, "d.xlsx", content).json()
+    assert (found["data"], found["sheets"]) == ({"sheet": "Old"}, ["Old", "Data"])
+
+    def read(**data: Any) -> Any:
+        query = {"file": "d.xlsx", "size": len(content), "data": json.dumps(data)}
+        return api.post("/sniff", params=query, content=content, headers=BINARY)
+
+    found = read(sheet="Data", skip_rows=1, header=False).json()
+    assert ([column["name"] for column in found["columns"]], found["rows"]) == (["column_1", "column_2"], 30)
+    assert found["document"]["data"] == {"sheet": "Data", "skip_rows": 1, "header": False}
+    refused = read(sheet="Nope")
+    assert refused.status_code == 422
+    assert refused.json()["problems"][0]["expected"] == "'Old', 'Data'"
+    assert read(delimiter=7).json()["problems"][0]["key"] == "data.delimiter"
+
+
 def test_a_file_that_is_not_a_table_is_refused_with_a_hint(api: TestClient):
     refused = infer(api, "a.csv", b"PK\x03\x04" + bytes(50))
 
     assert refused.status_code == 422
-    assert refused.json()["problems"][0]["hint"] == "save it as CSV, or unpack it"
+    assert refused.json()["problems"][0]["hint"] == "give it a name that ends in .zip or .xlsx"
 
 
 def test_a_document_survives_the_way_to_toml_and_back(api: TestClient):

@@ -50,9 +50,13 @@ def install_chromium() -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser without a window."""
+    """A browser without a window.
+
+    It ends with its module, as Playwright keeps an event loop running in the thread of the tests: until
+    then, ``asyncio.run`` of other tests would fail.
+    """
     from playwright.sync_api import sync_playwright
 
     path = install_chromium()

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.services.platform_client import PlatformClient
+from tests.services.seaweed import free_ports
 
 NO_ENGINE = "unix:///nonexistent.sock"
 
@@ -29,13 +30,18 @@ class Demo:
     def dmls(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         return dmls(self.home, *arguments, timeout=timeout)
 
-    def airflow(self, *arguments: str, timeout: float = 180) -> str:
-        """Run the ``airflow`` command as whoever runs Airflow does, with its configuration."""
+    @property
+    def airflow_environment(self) -> dict[str, str]:
+        """The environment of Airflow's processes."""
         platform_id = json.loads((self.home / "identity.json").read_text())["id"]
         environments = map(environment_of, marked_processes(platform_id))
+        return next(found for found in environments if "AIRFLOW_HOME" in found)
+
+    def airflow(self, *arguments: str, timeout: float = 180) -> str:
+        """Run the ``airflow`` command as whoever runs Airflow does, with its configuration."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
-            env=next(found for found in environments if "AIRFLOW_HOME" in found),
+            env=self.airflow_environment,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -44,13 +50,20 @@ class Demo:
         return done.stdout
 
 
+SETTINGS: dict[Path, dict[str, str]] = {}
+"""Variables of the platforms in these folders: with others, ``dmls up`` restarts Airflow."""
+
+
 def dmls(
     home: Path, *arguments: str, timeout: float = 180, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the ``dmls`` command with a state folder of its own."""
     return subprocess.run(
         [sys.executable, "-m", "dmls_core.cli", *arguments],
-        env=os.environ | {"DMLS_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "160"} | variables,
+        env=os.environ
+        | {"DMLS_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "160"}
+        | SETTINGS.get(home, {})
+        | variables,
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -88,6 +101,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     home = tmp_path_factory.mktemp("demo") / ".dmls"
     try:
         # No Docker engine: the process runner. The docker runner has tests of its own.
+        # Pages of one other origin may predict; a test serves such a page there.
+        SETTINGS[home] = {"DMLS_CORS_ORIGINS": f"http://127.0.0.1:{free_ports(1)[0]}"}
         done = dmls(home, "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
         yield Demo(done.stdout + done.stderr, done.returncode, home)
     finally:

@@ -2,7 +2,8 @@
 
 It needs root on a Debian or Ubuntu machine and installs the package ``docker.io`` when ``dockerd`` is
 missing. The engine has a socket, a data folder and a control group of its own, no bridge and no firewall
-rules: containers use the host's network or none. By hand::
+rules: containers use the host's network or none. It has a stand-in for NVIDIA's runtime hook, so that it
+starts containers that request GPUs; they see none. By hand::
 
     python -m tests.services.docker_engine start /tmp/engine     # prints DOCKER_HOST
     python -m tests.services.docker_engine stop /tmp/engine      # stops it and removes the folder
@@ -130,10 +131,14 @@ class PrivateEngine:
         command += ["--pidfile", f"{self.folder}/docker.pid", "--cgroup-parent", f"/{self._cgroup}"]
         command += ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false"]
         command += ["--ip-masq=false", "--log-level", "warn"]
+        hook = self.folder / "programs" / "nvidia-container-runtime-hook"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\n")
+        hook.chmod(0o755)
         with (self.folder / "dockerd.log").open("ab") as log:
             process = subprocess.Popen(
                 command,
-                env={"PATH": SYSTEM_PATH},
+                env={"PATH": f"{hook.parent}:{SYSTEM_PATH}"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

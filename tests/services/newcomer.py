@@ -125,11 +125,15 @@ class Newcomer:
         self.page.locator("#state").get_by_text("deployed", exact=True).wait_for(timeout=TRAINING)
         self.look("deployed")
 
-    def run_again(self, seed: int) -> None:
-        """Start another run, with another seed, and wait until its model waits for approval."""
+    def run_again(self, seed: int, hyperparameter: str, low: int, high: int) -> None:
+        """Start a run with another seed and range, and wait until its model waits for approval."""
         self.page.get_by_role("button", name="Run again…").click()
         dialog = self.page.locator("dialog[open]")
         dialog.get_by_label("Seed").fill(str(seed))
+        dialog.get_by_text("Hyperparameters", exact=True).click()
+        row = dialog.get_by_role("group", name=hyperparameter)
+        row.get_by_label("from", exact=True).fill(str(low))
+        row.get_by_label("to", exact=True).fill(str(high))
         self.look("again")
         dialog.get_by_role("button", name="Start the run").click()
         self.page.get_by_role("button", name="Deploy", exact=True).wait_for(timeout=TRAINING)

@@ -95,10 +95,24 @@ def new_triton(folder: Path, *, repository: str = "", key: str = "") -> TritonPr
     return TritonProcess(service, context, log)
 
 
+SHARED: list[TritonProcess] = []
+"""The server of this test session, once a test has asked for it."""
+
+
 @pytest.fixture(scope="session")
 def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonProcess]:
     """A Triton server that lasts as long as the test session, with an empty repository."""
     server = new_triton(tmp_path_factory.mktemp("triton"))
     server.start()
+    SHARED.append(server)
     yield server
+    SHARED.clear()
     server.stop()
+
+
+def pytest_runtest_setup() -> None:
+    """Start the shared server again if it has crashed, so that only the test fails in which it did."""
+    for server in SHARED:
+        if server.process and server.process.poll() is not None:
+            server.stop()
+            server.start()

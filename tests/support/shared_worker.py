@@ -80,7 +80,7 @@ def costly(model: str, strategy: SearchStrategy, folder: Path, seconds: float) -
         truth=rows,
         n_classes=2,
         folds=(Fold(rows[:3], rows[3:]),),
-        score=lambda _truth, prediction: float(prediction[0]),
+        score=lambda _truth, prediction, _weights: float(prediction[0]),
         direction="maximize",
         seed=0,
         threads=1,

@@ -19,6 +19,7 @@ from dmls_core.settings import (
     Settings,
     SpecLimits,
     load_settings,
+    state_folder,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -50,8 +51,25 @@ def test_a_wrong_limit_is_one_line_that_names_the_variable(text: str, monkeypatc
 
 
 def test_a_missing_setting_names_its_variable():
-    with pytest.raises(PlatformError, match="set MLFLOW_TRACKING_URI; no embedded platform runs from"):
+    with pytest.raises(
+        PlatformError, match="no embedded platform runs from .* or MLFLOW_TRACKING_URI to the"
+    ):
         Settings().require("mlflow_uri")
+
+
+def test_an_activated_environment_finds_its_platform_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("DMLS_HOME", raising=False)
+    (tmp_path / "clone/.venv").mkdir(parents=True)
+    (tmp_path / "here/below").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "clone/.venv"))
+    monkeypatch.chdir(tmp_path / "here/below")
+    assert state_folder() == tmp_path / "here/below/.dmls"
+    (tmp_path / "clone/.dmls").mkdir()
+    assert state_folder() == tmp_path / "clone/.dmls"
+    (tmp_path / "here/.dmls").mkdir()
+    assert state_folder() == tmp_path / "here/.dmls"
 
 
 def test_variables_win_over_the_state_of_the_embedded_platform(

@@ -1,31 +1,33 @@
-"""The runner ``docker``: the trainer in a container without privileges, on a GPU of its own if needed.
-
-Asked for a number of GPUs, Docker gives every container the first ones. So each container requests one GPU by
-its number and takes a name that contains the number. The engine refuses a second container of that name: two
-trainers that start at once cannot both get the lease, and removing the container returns it.
-"""
+"""The runner ``docker``: the trainer in a container without privileges, on a GPU of its own if needed."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException
 from airflow.providers.docker.operators.docker import DockerOperator
 from airflow.sdk import Context
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import DeviceRequest, Mount
+from docker.types import Mount
 
-from dmls_core.airflow.runners import IsActive, Runner, TrainerExit, TrainerOperator
-from dmls_core.airflow.runners.trainer import ROOT_LABEL, Trainer, check_reachable
+from dmls_core.airflow.runners.docker_gpus import (
+    CONFLICT,
+    EXITED,
+    TrainerExistsError,
+    create_on_gpu,
+    survey_engine,
+)
+from dmls_core.airflow.runners.gpu_placement import GpuSurvey
+from dmls_core.airflow.runners.runner import LOST, IsActive, Runner, TrainerExit
+from dmls_core.airflow.runners.trainer import KEY_LABEL, ROOT_LABEL, Trainer, check_reachable
+from dmls_core.airflow.runners.trainer_operator import TrainerOperator
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import RunnerError
 
@@ -37,14 +39,11 @@ MAX_PIDS = 1024
 GRACE_SECONDS = 3
 """Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
 
-KILLED = 137
-"""Exit code after SIGKILL."""
-
 SAME_TRAINER = (ROOT_LABEL, "dmls.dag", "dmls.run_key", "dmls.worker")
 """Labels that all tries of a trainer share; the run key alone is not unique, as a hash of spec and data."""
 
 
-class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[misc]
+class DockerTrainerOperator(TrainerOperator, DockerOperator):
     """Run ``dmls train`` in a container without any privilege.
 
     No new privileges, all capabilities dropped, a read-only root, a volume at ``/tmp`` that is removed with
@@ -67,35 +66,32 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
             **kwargs,
         )
 
-    def run_trainer(self, trainer: Trainer, context: Context) -> TrainerExit:
-        """Run the container, log its output, and remove it."""
+    def start(self, trainer: Trainer, context: Context) -> None:
+        """Create and start the container, and leave it running."""
         settings = airflow_settings()
         if trainer.local:
             raise RunnerError("the docker runner needs a root in S3: a container cannot see a folder")
         check_reachable(trainer.environment, settings.docker_network)
         self.command, self.labels = trainer.arguments, trainer.labels
+        self.container_name = trainer.key
         # DockerOperator passes these through the engine's API: they are in no command line.
         self._private_environment = trainer.environment
-        self._harden(trainer.memory, settings.cpus)
+        self._remove_earlier_tries(trainer)
         if trainer.engine == "gpu":
-            self._request_gpu(settings.gpus)
-        self._remove_earlier_tries(trainer.labels)
+            self._request_gpu(trainer.gpu_memory)
+        self._harden(trainer.memory, settings.cpus)
+        # DockerOperator cannot defer: without a stream of output and an end to wait for, it only starts.
+        client: Any = self.cli
+        client.attach = lambda **_: ()
+        client.wait = lambda *_: {"StatusCode": 0}
         try:
             DockerOperator.execute(self, context)
-        except AirflowException as error:
-            self.log.info("%s", error)
-            return self._exit(trainer, failed=True)
-        else:
-            return self._exit(trainer, failed=False)
-        finally:
-            self._remove_own()
-
-    def cancel(self) -> None:
-        """Stop and remove the container."""
-        if self.container:
-            with suppress(NotFound):
-                self.cli.stop(self.container["Id"], timeout=GRACE_SECONDS)
-            self._remove_own()
+        except TrainerExistsError:
+            self.log.info("The trainer runs already")
+        except APIError as error:
+            if self.container or error.status_code != CONFLICT:
+                raise
+            self.log.info("The trainer runs already")
 
     def _harden(self, memory: int, cpus: float) -> None:
         """Add host configuration that ``DockerOperator`` has no argument for."""
@@ -116,163 +112,152 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):  # type: ignore[mi
             client.create_host_config, **options
         )
 
-    def _request_gpu(self, gpus: int) -> None:
-        """Request one of the engine's ``gpus`` GPUs, if possible one that no other trainer holds."""
-        if gpus:
-            client = self.cli
-            client.create_container = partial(  # type: ignore[method-assign]
-                create_on_gpu, client, client.create_container, gpus
-            )
-        else:
-            # The spec requires a GPU and the settings do not count them: the engine assigns its first.
-            self.device_requests = [DeviceRequest(count=1, capabilities=[["gpu"]])]
+    def _request_gpu(self, memory: int) -> None:
+        """Create the container on the best free GPU of the engine; it needs ``memory`` bytes there."""
+        client = self.cli
+        survey = survey_engine(client, airflow_settings())
+        client.create_container = partial(  # type: ignore[method-assign]
+            create_on_gpu, client, client.create_container, survey, memory
+        )
 
-    def _remove_earlier_tries(self, labels: dict[str, str]) -> None:
-        same = [f"{name}={labels[name]}" for name in SAME_TRAINER]
+    def _remove_earlier_tries(self, trainer: Trainer) -> None:
+        same = [f"{name}={trainer.labels[name]}" for name in SAME_TRAINER]
         for found in self.cli.containers(all=True, filters={"label": same}):
-            self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
-            self._remove(found["Id"])
-
-    def _exit(self, trainer: Trainer, *, failed: bool) -> TrainerExit:
-        found = self._inspect()
-        if not found:
-            return (
-                TrainerExit(KILLED, "lost its container: another process removed it")
-                if failed
-                else TrainerExit(0)
-            )
-        state = found["State"]
-        details = {
-            "container": found["Id"],
-            "image": found["Config"]["Image"],
-            "labels": {k: v for k, v in found["Config"]["Labels"].items() if k.startswith("dmls.")},
-            "oom_killed": state["OOMKilled"],
-            "started": state["StartedAt"],
-            "finished": state["FinishedAt"],
-        }
-        self.log.info("Container %s: %s", found["Id"][:12], json.dumps(details, sort_keys=True))
-        oom = f"was killed because it needed more than {trainer.memory} bytes of memory"
-        return TrainerExit(state["ExitCode"], oom if state["OOMKilled"] else "", details)
-
-    def _inspect(self) -> dict[str, Any]:
-        if not self.container:
-            return {}
-        try:
-            found: dict[str, Any] = self.cli.inspect_container(self.container["Id"])
-        except NotFound:
-            return {}
-        return found
-
-    def _remove_own(self) -> None:
-        if self.container:
-            self._remove(self.container["Id"])
-
-    def _remove(self, container: str) -> None:
-        try:
-            self.cli.remove_container(container, v=True, force=True)
-        except NotFound:
-            return
-        except APIError as error:
-            # Another process is removing the same container.
-            self.log.info("container %s: %s", container[:12], error.explanation)
+            if found["Labels"].get(KEY_LABEL) != trainer.key:
+                self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
+                remove(self.cli, found["Id"])
 
 
 class DockerRunner(Runner):
     """Start trainers as containers of a Docker engine."""
 
     operator_class = DockerTrainerOperator
+    sends_events = True
+
+    @property
+    def service_errors(self) -> tuple[type[Exception], ...]:
+        """Errors of the engine and of the connection to it."""
+        return (DockerException, OSError)
 
     def check(self) -> list[str]:
         """Check that the engine answers and has the trainer image."""
         try:
-            with self._engine() as engine:
+            with self.engine() as engine:
                 if not engine.images(name=self.settings.image):
                     return [f"the Docker engine lacks the image {self.settings.image}: build or pull it"]
         except DockerException as error:
             return [f"no Docker engine answers ({error}): start one, or set docker_url"]
         return []
 
+    def exists(self, key: str) -> bool:
+        """Return whether there is a container of this key that was started."""
+        with self.engine() as engine:
+            found = inspect(engine, key)
+        return found is not None and found["State"]["Status"] != "created"
+
+    def exit_of(self, key: str) -> TrainerExit | None:
+        """Return the container's exit code, and what the engine knows about it."""
+        with self.engine() as engine:
+            found = inspect(engine, key)
+        if found is None:
+            return TrainerExit(LOST, "lost its container: another process removed it")
+        return container_exit(found)
+
+    def changes(self) -> Iterator[str]:
+        """Yield the keys of the engine's events that a container has ended or is gone."""
+        filters = {"type": "container", "event": ["die", "destroy"], "label": KEY_LABEL}
+        with self.engine() as engine:
+            for event in engine.events(decode=True, filters=filters):
+                yield event["Actor"]["Attributes"][KEY_LABEL]
+
+    def read_log(self, key: str, position: str) -> tuple[list[str], str]:
+        """Return the container's next lines; ``position`` is the time stamp of the last one."""
+        with self.engine() as engine:
+            if (found := inspect(engine, key)) is None:
+                return [], position
+            since = int(datetime.fromisoformat(f"{position[:19]}+00:00").timestamp()) if position else None
+            output: bytes = engine.logs(found["Id"], timestamps=True, since=since)
+        stamped = [line.partition(" ") for line in output.decode(errors="replace").splitlines()]
+        lines = [line for stamp, _, line in stamped if stamp > position]
+        return lines, max((stamp for stamp, _, _ in stamped), default=position)
+
+    def stop(self, key: str) -> None:
+        """Stop and remove the container."""
+        with self.engine() as engine:
+            for found in containers(engine, key):
+                with suppress(NotFound):
+                    engine.stop(found["Id"], timeout=GRACE_SECONDS)
+                remove(engine, found["Id"])
+
     def reap(self, is_active: IsActive) -> list[str]:
         """Remove orphaned containers from the engine."""
         removed = []
-        with self._engine() as engine:
+        with self.engine() as engine:
             labeled = {"label": [f"{ROOT_LABEL}={self.settings.root}"]}
             for found in engine.containers(all=True, filters=labeled):
                 labels = found["Labels"]
-                young = time.time() - found["Created"] < self.min_age_seconds
-                if young or is_active(labels["dmls.dag"], labels["dmls.run"]):
+                if time.time() - found["Created"] < self.min_age_seconds:
                     continue
-                with suppress(NotFound):
-                    engine.remove_container(found["Id"], v=True, force=True)
+                # Without a DAG it is a probe that a worker left when it was killed.
+                if "dmls.dag" in labels and is_active(labels["dmls.dag"], labels["dmls.run"]):
+                    continue
+                remove(engine, found["Id"])
                 removed.append(found["Id"][:12])
         return removed
 
-    def _engine(self) -> APIClient:
+    def survey_gpus(self) -> GpuSurvey:
+        """Probe the engine's GPUs, and read their leases."""
+        with self.engine() as engine:
+            return survey_engine(engine, self.settings)
+
+    def engine(self) -> APIClient:
+        """Return a client of the engine."""
         url = self.settings.docker_url or os.environ.get("DOCKER_HOST") or "unix://var/run/docker.sock"
         return APIClient(base_url=url, version="auto")
 
 
 log = logging.getLogger(__name__)
 
-GPU_NAME_PREFIX = "dmls-gpu-"
-"""Start of the name of a container that leases a GPU; the GPU's number follows."""
 
-GPU_LABEL = "dmls.gpu"
-"""Label with the number of a container's GPU, leased or shared."""
-
-EXITED = ("exited", "dead")
-
-CONFLICT = 409
-"""HTTP status of the engine if a name is taken."""
+def containers(engine: APIClient, key: str) -> list[dict[str, Any]]:
+    """Return the container of a trainer, if there is one, whatever its state."""
+    found: list[dict[str, Any]] = engine.containers(all=True, filters={"label": f"{KEY_LABEL}={key}"})
+    return found
 
 
-def create_on_gpu(
-    engine: APIClient, create: Callable[..., dict[str, Any]], gpus: int, **options: Any
-) -> dict[str, Any]:
-    """Create a container on a GPU that no other trainer leases, else on that with the fewest trainers.
-
-    All are leased if the pool has more slots than the engine has GPUs, or another platform uses the engine.
-    ``create`` is the engine's ``create_container``; ``options`` include ``labels`` and ``host_config``.
-    """
-    for gpu in range(gpus):
-        for _ in range(2):
-            try:
-                return create(**_on(gpu, options), name=f"{GPU_NAME_PREFIX}{gpu}")
-            except APIError as error:
-                if error.status_code != CONFLICT:
-                    raise
-                if not _free_name(engine, f"{GPU_NAME_PREFIX}{gpu}"):
-                    break
-    listed = engine.containers(all=True, filters={"label": GPU_LABEL})
-    gpu = least_used(gpus, (found["Labels"][GPU_LABEL] for found in listed if found["State"] not in EXITED))
-    log.warning("all %d GPUs are leased: this trainer shares GPU %d", gpus, gpu)
-    return create(**_on(gpu, options))
+def inspect(engine: APIClient, key: str) -> dict[str, Any] | None:
+    """Return what the engine knows about a trainer's container; None if there is none."""
+    for container in containers(engine, key):
+        with suppress(NotFound):
+            found: dict[str, Any] = engine.inspect_container(container["Id"])
+            return found
+    return None
 
 
-def least_used(gpus: int, used: Iterable[str]) -> int:
-    """Return the GPU with the fewest containers, given their GPU labels; of several, the lowest number."""
-    count = Counter(used)
-    return min(range(gpus), key=lambda gpu: count[str(gpu)])
-
-
-def _on(gpu: int, options: dict[str, Any]) -> dict[str, Any]:
-    request = DeviceRequest(device_ids=[str(gpu)], capabilities=[["gpu"]])
-    return {key: value for key, value in options.items() if key != "name"} | {
-        "labels": {**options["labels"], GPU_LABEL: str(gpu)},
-        "host_config": {**options["host_config"], "DeviceRequests": [request]},
-    }
-
-
-def _free_name(engine: APIClient, name: str) -> bool:
-    """Rename the container of this name if it has exited; return whether the name is free now."""
+def remove(engine: APIClient, container: str) -> None:
+    """Remove a container with its volume, unless another process does."""
     try:
-        holder = engine.inspect_container(name)
-        if holder["State"]["Status"] not in EXITED:
-            return False
-        # Its operator still reads its exit code, by its id.
-        engine.rename(holder["Id"], f"{name}-{holder['Id'][:12]}")
+        engine.remove_container(container, v=True, force=True)
     except NotFound:
-        return True
+        return
     except APIError as error:
-        log.info("container %s: %s", name, error.explanation)  # another trainer was faster
-    return True
+        # Another process is removing the same container.
+        log.info("container %s: %s", container[:12], error.explanation)
+
+
+def container_exit(found: dict[str, Any]) -> TrainerExit | None:
+    """Return how a container ended, from the engine's answer about it; None while it runs."""
+    state = found["State"]
+    if state["Status"] not in EXITED:
+        return None
+    memory = found["HostConfig"]["Memory"]
+    details = {
+        "container": found["Id"],
+        "image": found["Config"]["Image"],
+        "labels": {k: v for k, v in found["Config"]["Labels"].items() if k.startswith("dmls.")},
+        "oom_killed": state["OOMKilled"],
+        "started": state["StartedAt"],
+        "finished": state["FinishedAt"],
+    }
+    oom = f"was killed because it needed more than {memory} bytes of memory"
+    return TrainerExit(state["ExitCode"], oom if state["OOMKilled"] else "", details)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -13,14 +14,14 @@ from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dmls_core.airflow.job import Job
+from dmls_core.airflow.runners.gpu_placement import estimate_gpu_memory
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE, for_engine
-from dmls_core.settings import QUEUE_VARIABLE, STUDY_VARIABLE, DataLimits, ProcessSettings
+from dmls_core.settings import QUEUE_VARIABLE, SIGNING_KEY, STUDY_VARIABLE, DataLimits, ProcessSettings
 from dmls_core.spec import ModelSearch, Spec
 from dmls_core.store import Store, layout
-from dmls_core.store.waiting_queue import dequeue
 
 CPU_POOL = "dmls_cpu"
 GPU_POOL = "dmls_gpu"
@@ -33,7 +34,9 @@ def choose_engine(spec: Spec, gpus: int) -> str:
     """
     if spec.resources.engine != "auto":
         return spec.resources.engine
-    return "gpu" if gpus and any(map(_runs_on_gpu, spec.models)) else "cpu"
+    weighted = spec.columns.weight is not None
+    fits = gpus and any(_runs_on_gpu(search, weighted=weighted) for search in spec.models)
+    return "gpu" if fits else "cpu"
 
 
 def trainer_engine(spec: Spec, engine: str) -> str:
@@ -49,12 +52,12 @@ def choose_pool(spec: dict[str, Any], gpus: int) -> str:
     return GPU_POOL if engine == "gpu" else CPU_POOL
 
 
-def _runs_on_gpu(search: ModelSearch) -> bool:
+def _runs_on_gpu(search: ModelSearch, *, weighted: bool) -> bool:
     definition = CATALOGUE[search.name]
     if "gpu" not in definition.engines:
         return False
     try:
-        for_engine(definition, search.hyperparameters, "gpu")
+        for_engine(definition, search.hyperparameters, "gpu", weighted=weighted)
     except SpecError:
         return False
     return True
@@ -124,6 +127,9 @@ def study_url(connection: Connection) -> str:
 ROOT_LABEL = "dmls.root"
 """Label with the root of the platform that a trainer belongs to; several may share a Docker engine."""
 
+KEY_LABEL = "dmls.trainer"
+"""Label with the trainer's key: its name to the runner, unique among all platforms."""
+
 PASSED_VARIABLES = re.compile(r"(PATH|LANG|LC_\w+|TZ|DMLS_PLATFORM_ID|SSL_CERT_\w+|CUDA_VISIBLE_DEVICES)")
 """A worker's variables that a trainer on the same machine may see."""
 
@@ -134,11 +140,12 @@ class Trainer:
 
     Attributes:
         arguments: of the command ``dmls``: ``["train", SPEC, DATA, ..., "--out", FOLDER]``.
-        environment: credentials of the store, the study's URL, limits of data. It holds secrets: keep it out
-            of logs, labels and command lines.
-        labels: identify it later: root, DAG, run, task, try, run key and worker.
+        environment: credentials of the store, the study's URL, the key that signs models, limits of data. It
+            holds secrets: keep it out of logs, labels and command lines.
+        labels: identify it later: key, root, DAG, run, task, try, run key and worker.
         memory: limit in bytes.
         engine: ``cpu`` or ``gpu``.
+        gpu_memory: bytes of GPU memory that it needs at most, estimated; 0 on the ``cpu`` engine.
         worker: its number among the trainers of the run; 0 is the leader.
         local: whether its store is a folder of this machine, which containers and other machines cannot see.
     """
@@ -150,25 +157,35 @@ class Trainer:
     engine: str
     worker: int
     local: bool = False
+    gpu_memory: int = 0
+
+    @property
+    def key(self) -> str:
+        """The trainer's key, one for each try of a task: ``<DAG>.<trainer>.<run>.<try>``."""
+        return self.labels[KEY_LABEL]
 
 
 def make_trainer(
-    job: Job, store: Store, settings: AirflowSettings, plan: Mapping[str, Any], context: Context
+    job: Job, store: Store, settings: AirflowSettings, plan: Mapping[str, Any], labels: dict[str, str]
 ) -> Trainer:
-    """Return the trainer of one worker; ``plan`` is its entry in the result of the task ``plan``."""
-    task = context["task_instance"]
-    environment = store.trainer_environment() | study_environment(job) | data_limits()
+    """Return the trainer of one worker; ``plan`` is its entry in the result of the task ``plan``.
+
+    The leader's earlier ``error.json`` is deleted: it would be reported if this try is killed.
+    """
+    environment = store.trainer_environment() | study_environment(job) | data_limits() | signing_key()
+    if plan["worker"]:
+        environment |= queue_environment(store, plan["engine"])
+    else:
+        store.delete(job.run_file(layout.ERROR))
     return Trainer(
         arguments=trainer_arguments(job, store, plan),
-        environment=environment | leave_queue(job, store, plan),
-        labels={
-            ROOT_LABEL: settings.root,
-            **trainer_labels(job, context["run_id"], task.task_id, task.try_number, plan["worker"]),
-        },
+        environment=environment,
+        labels=labels,
         memory=parse_memory(job.spec.resources.memory or settings.memory),
         engine=plan["engine"],
         worker=plan["worker"],
         local=store.local,
+        gpu_memory=estimate_gpu_memory(job.data) if plan["engine"] == "gpu" else 0,
     )
 
 
@@ -192,16 +209,9 @@ def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[s
     return arguments
 
 
-def leave_queue(job: Job, store: Store, plan: Mapping[str, Any]) -> dict[str, str]:
-    """Take the run out of its engine's queue; return the variables by which other workers watch the queue.
-
-    The leader also deletes an earlier try's ``error.json``: it would be reported if this try is killed.
-    """
-    if not plan["worker"]:
-        store.delete(job.run_file(layout.ERROR))
-        dequeue(store, plan["engine"], job.team, job.name, job.run_key)
-        return {}
-    return {QUEUE_VARIABLE: f"{store.url}/{layout.queue_folder(plan['engine'])}".rstrip("/")}
+def queue_environment(store: Store, engine: str) -> dict[str, str]:
+    """Return the variable by which additional workers watch the queue of their engine."""
+    return {QUEUE_VARIABLE: f"{store.url}/{layout.queue_folder(engine)}".rstrip("/")}
 
 
 def data_limits() -> dict[str, str]:
@@ -209,20 +219,41 @@ def data_limits() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if name.startswith(DataLimits.prefix)}
 
 
+def signing_key() -> dict[str, str]:
+    """Return the worker's variable with the key that signs models, if it is set."""
+    key = ProcessSettings.from_environment().signing_key
+    return {SIGNING_KEY: key} if key else {}
+
+
 def worker_environment() -> dict[str, str]:
     """Return the worker's variables that a trainer on the same machine may see; none is a secret."""
     return {name: text for name, text in os.environ.items() if PASSED_VARIABLES.fullmatch(name)}
 
 
-def trainer_labels(job: Job, run_id: str, task_id: str, try_number: int, worker: int) -> dict[str, str]:
+def trainer_labels(job: Job, root: str, plan: Mapping[str, Any], context: Context) -> dict[str, str]:
     """Return a trainer's labels, with an embedded platform's id for ``dmls down`` to find its containers."""
     platform = ProcessSettings.from_environment().platform_id
+    task, run_id = context["task_instance"], context["run_id"]
+    dag_id, worker = layout.dag_id(job.team, job.name), str(plan["worker"])
+    # All tries of a trainer share the first two parts; two runs of a job may share a run key.
+    key = f"{dag_id}.{_digest(root, job.run_key, worker)}.{_digest(run_id)}.{task.try_number}"
     return {
         **({"dmls.platform": platform} if platform else {}),
-        "dmls.dag": layout.dag_id(job.team, job.name),
+        KEY_LABEL: key,
+        ROOT_LABEL: root,
+        "dmls.dag": dag_id,
         "dmls.run": run_id,
-        "dmls.task": task_id,
-        "dmls.try": str(try_number),
+        "dmls.task": task.task_id,
+        "dmls.try": str(task.try_number),
         "dmls.run_key": job.run_key,
-        "dmls.worker": str(worker),
+        "dmls.worker": worker,
     }
+
+
+def earlier_tries(key: str) -> str:
+    """Return what the keys of all tries of a trainer begin with."""
+    return key.rsplit(".", 2)[0] + "."
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]

@@ -1,7 +1,8 @@
 """Validate a run's data by the expectations of its spec, in the words of Great Expectations.
 
 A child process does so during the search. It checks aggregates of all columns, and writes the result. Only
-then it imports Great Expectations, which takes seconds, and writes the Data Docs.
+then, and for a large table after the search, it imports Great Expectations, which takes seconds, and writes
+the Data Docs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ _LIMITS = sandbox.Limits(memory=0, seconds=0, cpu_seconds=0, threads=1)
 
 _NICE = 10
 """Added to the niceness of the process while it writes the Data Docs: nothing waits for them but the end."""
+
+LARGE = 2_000_000
+"""Values from which the Data Docs are written after the search, so that both are not in memory at a time. The
+docs of a smaller table take longer than its search."""
+
+_GO = "search-ended"
+"""File that the trainer writes then."""
 
 _TAIL = 2_000
 """Characters of a crashed validation's log in the error."""
@@ -90,12 +98,17 @@ class ValidationProcess:
         """Return the result as soon as it is known, while the Data Docs are being written."""
         return self._read() if self._result.exists() else None
 
+    def search_ended(self) -> None:
+        """Let the process write the Data Docs of a large table."""
+        (self._result.parent / _GO).touch()
+
     def result(self, timeout: float | None = None) -> Validation:
         """Wait for the result and the Data Docs, at most ``timeout`` seconds.
 
         Raises:
             PlatformError: the process crashed, or was ended after ``timeout``.
         """
+        self.search_ended()
         try:
             self._call.result(timeout)
         except (PlatformError, sandbox.SandboxError) as error:
@@ -103,6 +116,7 @@ class ValidationProcess:
             raise PlatformError(
                 f"the validation of the data did not finish: {_cause(error)}\n{tail}"
             ) from None
+        (self._result.parent / _GO).unlink(missing_ok=True)
         return self._read()
 
     def _read(self) -> Validation:
@@ -124,12 +138,13 @@ def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
     started = time.perf_counter()
     parsed = Spec.from_json(spec, file="spec.json")
     results: list[tuple[Expectation, CheckResult]] = []
+    cells = 0
     try:
         table = gather_facts(parsed, list(map(Path, data)), DataLimits.from_environment())
     except DataError as error:
         outcomes = [_unreadable(issue) for issue in error.issues]
     else:
-        planned = plan_expectations(parsed, table)
+        planned, cells = plan_expectations(parsed, table), table.rows * len(table.columns)
         results = [(expectation, check(expectation, table)) for expectation in planned]
         del table
         outcomes = [_outcome(*result) for result in results]
@@ -143,6 +158,9 @@ def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
     partial.write_text(json.dumps(report, ensure_ascii=False))
     partial.replace(Path(out) / _RESULT)
     if results:
+        if report["success"] and cells > LARGE:
+            while not (Path(out) / _GO).exists():
+                time.sleep(0.1)
         own = (parsed.columns.target, *parsed.expectations.columns)
         _write_docs(results, own, Path(out) / "data_docs")
 

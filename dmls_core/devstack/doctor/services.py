@@ -17,9 +17,9 @@ from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.postgres import STUDY
 from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
-from dmls_core.errors import DmlsError, StoreError
+from dmls_core.errors import DmlsError, PlatformError, StoreError
 from dmls_core.serving.client import split_addresses
-from dmls_core.settings import ENVIRONMENT, Settings
+from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, ProcessSettings, Settings
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
 
@@ -58,6 +58,7 @@ def service_checks(settings: Settings, *, embedded: bool = False) -> list[Callab
             or [_unset("triton", "triton_http")]
         ),
         lambda: check_served_versions(settings),
+        check_signing,
         lambda: _airflow(settings, embedded=embedded),
     ]
 
@@ -186,11 +187,15 @@ def _bundle(rest: AirflowClient) -> Check:
 
 
 def _pool(rest: AirflowClient, name: str) -> Check:
+    title = f"airflow pool {name}"
     pool = rest.get(f"/api/v2/pools/{name}")
+    slots = pool["slots"] if pool else pools()[name]
+    command = f"airflow pools set {name} {slots} 'DMLS trainers' --include-deferred"
     if pool is None:
-        hint = f"airflow pools set {name} {pools()[name]} 'DMLS trainers': without it tasks wait for ever"
-        return Check(f"airflow pool {name}", "broken", "there is none", hint)
-    return Check(f"airflow pool {name}", "ok", f"{pool['slots']} slots")
+        return Check(title, "broken", "there is none", f"{command}: without it tasks wait for ever")
+    if not pool["include_deferred"]:
+        return Check(title, "broken", "it does not limit how many trainers run", command)
+    return Check(title, "ok", f"{slots} slots")
 
 
 SERVED = "served versions"
@@ -239,6 +244,25 @@ def _no_table(address: str, model: str, version: int) -> Check:
     job = model.replace(".", "/", 1)
     hint = f"`dmls rollback {job} --to {version}` loads it"
     return Check(SERVED, "broken", f"{address} does not serve the table endpoint of {model}", hint)
+
+
+def check_signing() -> list[Check]:
+    """Check that models must be signed, and that the key that signs, if it is known here, is accepted."""
+    from dmls_core.serving.signature import public_key
+    from dmls_core.serving.signed_models import signers
+
+    key, name = ProcessSettings.from_environment().signing_key, "signed models"
+    try:
+        accepted = signers()
+        if key and public_key(key) not in accepted:
+            hint = f"add its public key to {SIGNERS}: `openssl ec -in KEY -pubout`"
+            return [Check(name, "broken", f"models are signed with a key that is not in {SIGNERS}", hint)]
+    except (ValueError, PlatformError) as error:
+        return [Check(name, "broken", f"a key cannot be read: {error}", f"set {SIGNING_KEY} and {SIGNERS}")]
+    if accepted:
+        return [Check(name, "ok", f"only models that a trainer signed are deployed ({SIGNERS})")]
+    message = "whoever can write Triton's repository can have another model served"
+    return [Check(name, "missing", message, f"set {SIGNING_KEY} and {SIGNERS} for Airflow")]
 
 
 STUDY_CHECK = f"connection {STUDY_CONNECTION}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dmls_core.data.split import describe_split
 from dmls_core.evaluate.diagnostics import Diagnostics
 from dmls_core.evaluate.report import model_section, search_section
 from dmls_core.evaluate.report.figures import Figure, Figures, Trace
@@ -60,13 +61,12 @@ def _facts(result: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of what the spec asked for, and of each model's search space."""
-    evaluation = spec["evaluation"]
     rows = [
         ("target", spec["columns"]["target"]),
         ("features", _listed(result["features"])),
         ("trials", f"{spec['n_trials']:,}"),
         ("search", _inline(spec["search"])),
-        ("holdout", f"{evaluation['holdout']:.0%}, {evaluation['split']}"),
+        ("holdout", describe_split(result["data"].get("split") or spec["evaluation"])),
         ("deployment", _inline(spec["deploy"])),
     ]
     models = []

@@ -21,7 +21,7 @@ from dmls_core.intake.schema_inference.draft import (
 )
 from dmls_core.intake.schema_inference.sample import (
     HEAD,
-    WHOLE_PARQUET,
+    WHOLE,
     Sample,
     parquet_tail,
     read_sample,
@@ -32,7 +32,7 @@ from dmls_core.spec.definitions import Task
 
 __all__ = [
     "HEAD",
-    "WHOLE_PARQUET",
+    "WHOLE",
     "Column",
     "InferredSchema",
     "Kind",
@@ -62,6 +62,8 @@ class InferredSchema:
         seen: number of rows in the sample.
         rows: number of rows in the file, if known.
         preview: the first rows as text; None for a missing value.
+        data: the keys of ``[data]`` with which the file was read.
+        sheets: the visible sheets of a workbook.
     """
 
     file: str
@@ -72,6 +74,8 @@ class InferredSchema:
     seen: int
     rows: int | None
     preview: tuple[tuple[str | None, ...], ...]
+    data: Mapping[str, Any]
+    sheets: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return the schema as JSON data."""
@@ -84,6 +88,8 @@ class InferredSchema:
             "seen": self.seen,
             "rows": self.rows,
             "preview": self.preview,
+            "data": dict(self.data),
+            "sheets": self.sheets,
         }
 
 
@@ -119,6 +125,8 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
         seen=sample.seen,
         rows=sample.rows,
         preview=tuple(tuple(map(_shown, row)) for row in preview),
+        data=sample.data,
+        sheets=sample.sheets,
     )
 
 

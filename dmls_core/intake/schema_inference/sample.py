@@ -1,4 +1,4 @@
-"""Read a sample of a CSV or Parquet file: its first rows as columns of raw values."""
+"""Read a sample of a data file: its first rows as columns of raw values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_core import sandbox
+from dmls_core.data.compression import UNPACKED, check_packed, unpack_head
 from dmls_core.data.csv_dialect import Row, decode_head, read_rows
-from dmls_core.data.detection import UNPACKED, detect, unpack_head
-from dmls_core.data.formats import COMPRESSED, FORMATS, format_of
+from dmls_core.data.detection import detect
+from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names
 from dmls_core.settings import IntakeLimits
@@ -29,15 +30,13 @@ ROWS = 2_000
 HEAD = 1 << 20
 """Bytes read from the beginning of a CSV file or the end of a large Parquet file."""
 
-WHOLE_PARQUET = 8 << 20
-"""Size up to which a Parquet file is read whole; of a larger one only the end, with the types."""
+WHOLE = 8 << 20
+"""Size up to which a Parquet file or a workbook is read whole; of a larger Parquet file only the end."""
 
 LONGEST_NAME = 256
 """Characters of the longest column name in a spec."""
 
 SHOWN = 80
-
-ENDINGS_HINT = f"its name must end in one of {', '.join(FORMATS)}, or also in .gz or .zip"
 
 _PARQUET_MARK = b"PAR1"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -54,6 +53,7 @@ class Sample:
         rows: number of rows in the file, if known.
         types: the type of each column; empty for a CSV.
         data: the keys of ``[data]`` that read the file.
+        sheets: the visible sheets of a workbook.
     """
 
     names: tuple[str, ...]
@@ -62,6 +62,7 @@ class Sample:
     rows: int | None = None
     types: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    sheets: tuple[str, ...] = ()
 
     @property
     def seen(self) -> int:
@@ -69,34 +70,46 @@ class Sample:
         return len(self.columns[0]) if self.columns else 0
 
 
-def read_sample(file: str, head: bytes, *, complete: bool, limits: IntakeLimits | None = None) -> Sample:
+def read_sample(
+    file: str,
+    head: bytes,
+    *,
+    complete: bool,
+    keys: Mapping[str, Any] | None = None,
+    limits: IntakeLimits | None = None,
+) -> Sample:
     """Read the first rows of a file; the extension of its name is the format.
 
-    ``head`` has the first bytes of a CSV, or a whole Parquet file; ``complete`` if it is the whole file.
+    ``head`` has the first bytes of a text, or a whole Parquet file or workbook; ``complete`` if it is the
+    whole file. ``keys`` are those of ``[data]`` that say how it is written; by default they are detected.
 
     Raises:
-        DataError: this is not a CSV or Parquet file, or it is empty, malformed or too large.
+        DataError: this is not a data file, or it is empty, malformed, too large, or not as ``keys`` say.
     """
     limits = limits or IntakeLimits.from_environment()
     kind = format_of(file)
     if kind is None:
-        raise DataError(ValidationIssue("this is not a data file", hint=ENDINGS_HINT, file=file))
-    if kind != "parquet":
-        keys = detect(file, head)
-        if keys or file.lower().endswith(COMPRESSED):
-            return _converted(file, head, complete, keys, limits)
-        return _csv(file, head, complete, limits)
-    if not head.startswith(_PARQUET_MARK):
-        raise _not_parquet(file, head)
-    if not complete:
+        raise DataError(ValidationIssue("this is not a data file", hint=naming_hint(file), file=file))
+    if needs_whole(file) and not complete:
         raise DataError(
             ValidationIssue(
                 "the file is too large to be read whole",
-                hint="read the end of it, which has the columns and their types",
+                hint="save it as CSV, or infer the spec with `dmls init` on a machine that has the file"
+                if kind == "excel"
+                else "read the end of it, which has the columns and their types",
                 file=file,
-                expected=f"at most {WHOLE_PARQUET:,} bytes",
+                expected=f"at most {WHOLE:,} bytes",
             )
         )
+    if kind == "excel":
+        with tempfile.NamedTemporaryFile(suffix=Path(file).suffix) as copy:
+            copy.write(head)
+            copy.flush()
+            return _workbook(file, Path(copy.name), keys, limits)
+    if kind != "parquet":
+        return _text(file, head, complete, keys, limits)
+    if not head.startswith(_PARQUET_MARK):
+        raise _not_parquet(file, head)
     return _parquet(file, io.BytesIO(head), limits, ROWS)
 
 
@@ -106,10 +119,12 @@ def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            if parquet and size > WHOLE_PARQUET:
+            if format_of(path.name) == "excel":
+                return _workbook(path.name, path, None, limits or IntakeLimits.from_environment())
+            if parquet and size > WHOLE:
                 file.seek(-HEAD, io.SEEK_END)
                 return parquet_tail(path.name, file.read(), size, limits=limits)
-            head = file.read(WHOLE_PARQUET if parquet else HEAD)
+            head = file.read(WHOLE if parquet else HEAD)
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
     return read_sample(path.name, head, complete=len(head) >= size, limits=limits)
@@ -138,20 +153,65 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
         return _parquet(file, Path(sparse.name), limits, 0)
 
 
-def _converted(file: str, head: bytes, complete: bool, keys: dict[str, Any], limits: IntakeLimits) -> Sample:
+def _text(
+    file: str, head: bytes, complete: bool, keys: Mapping[str, Any] | None, limits: IntakeLimits
+) -> Sample:
+    check_packed(file, unpack_head(head))
+    keys = detect(file, head) if keys is None else keys
+    if keys or format_of(file) == "jsonl" or file.lower().endswith(COMPRESSED):
+        return _converted(file, head, complete, keys, limits)
+    return _csv(file, head, complete, limits)
+
+
+_OF_SHEETS = {"decimal", "thousands", "header", "skip_rows"}
+"""Keys that apply to the text of a sheet, which has commas between its columns."""
+
+
+def _workbook(file: str, path: Path, keys: Mapping[str, Any] | None, limits: IntakeLimits) -> Sample:
+    """Read the first rows of a sheet, which a sandbox writes as CSV text."""
+    sheet, decimal = (keys or {}).get("sheet"), (keys or {}).get("decimal", ".")
+    try:
+        found = sandbox.run(sheet_text, str(path.absolute()), sheet, decimal, file=file)
+        text = found["text"].encode()
+        own = detect(file, text) if keys is None else keys
+        own = {key: value for key, value in own.items() if key in _OF_SHEETS}
+        sample = _text("sheet.csv", text, found["whole"], own, limits)
+    except DataError as error:
+        raise DataError([replace(issue, file=file) for issue in error.issues]) from None
+    data = {**sample.data, **({"sheet": found["name"]} if len(found["names"]) > 1 else {})}
+    return replace(sample, data=data, sheets=tuple(found["names"]))
+
+
+def sheet_text(path: str, sheet: str | None, decimal: str) -> dict[str, Any]:
+    """Return the beginning of a sheet as CSV text, and the names of all; runs in the sandbox."""
+    from dmls_core.data.excel import write_sheet
+
+    with tempfile.NamedTemporaryFile() as out:
+        text = Path(out.name)
+        found = write_sheet(Path(path), sheet, text, decimal=decimal, head=UNPACKED)
+        return {"text": text.read_text(), "name": found.name, "names": found.names, "whole": found.whole}
+
+
+def _converted(
+    file: str, head: bytes, complete: bool, keys: Mapping[str, Any], limits: IntakeLimits
+) -> Sample:
     """Read the first rows of a file that is converted first, in a sandbox."""
     from dmls_core.data.conversion import convert_all, line_shift
     from dmls_core.spec.tables import Data
 
     plain = unpack_head(head)
+    if head and not plain:
+        hint = "it is damaged or incomplete: upload it again"
+        raise DataError(ValidationIssue("the file cannot be unpacked", hint, file=file))
     complete = complete and len(plain) < UNPACKED
     if not complete:
         wide = keys.get("encoding") == "utf-16"
         end = (b"\n\0" if plain.startswith(BOM_UTF16_LE) else b"\0\n") if wide else b"\n"
         plain = plain[: plain.rfind(end) + len(end)]
-    options = Data.model_validate({"format": format_of(file)} | keys)
+    options = Data.model_validate({"format": format_of(file), **keys})
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / Path(file).name.lower().removesuffix(".gz").removesuffix(".zip")
+        name = Path(Path(file).name.lower())
+        copy = Path(folder) / (name.stem if name.suffix in COMPRESSED else name)
         copy.write_bytes(plain)
         (path,) = sandbox.run(convert_all, [str(copy)], options.model_dump(), folder + "/out", file=file)
         text = Path(path).read_bytes()

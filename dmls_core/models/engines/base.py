@@ -118,6 +118,7 @@ class Engine(ABC):
         arguments: hyperparameter -> the library's form of it, where that differs from the spec's.
         native_categories: whether the library splits on sets of categories. Unknown and missing categories
             then have codes of their own, and DMLS sets ``categories``.
+        sample_weights: whether ``fit``, and ``bin`` of a ``BoostingEngine``, take ``weights``.
         external_memory: whether ``features`` may be a ``StoredMatrix``, which is larger than memory. Other
             engines get as many of its rows as fit in memory.
         export_format: format of the exported model. Triton's FIL backend serves ``treelite`` only.
@@ -132,11 +133,11 @@ class Engine(ABC):
     libraries: ClassVar[tuple[str, ...]]
     arguments: ClassVar[Mapping[str, Argument]] = {}
     native_categories: ClassVar[bool] = False
+    sample_weights: ClassVar[bool] = False
     external_memory: ClassVar[bool] = False
     export_format: ClassVar[str] = TREELITE
     # scikit-learn splits no node whose variance is below 2e-16.
     target_scale: ClassVar[tuple[float, float]] = (1e-7, 1e28)
-
     categories: tuple[int, ...] = ()
     """Positions of the columns with codes of categories, 0, 1, 2, ...; only with ``native_categories``."""
 
@@ -151,6 +152,7 @@ class Engine(ABC):
         n_classes: int,
         seed: int,
         threads: int,
+        weights: Array | None = None,
     ) -> Fitted:
         """Fit one model.
 
@@ -162,11 +164,20 @@ class Engine(ABC):
             n_classes: number of classes, 0 for a regression. ``target`` may lack some of them.
             seed: the same seed gives the same model.
             threads: maximum number of CPU threads.
+            weights: (n_rows,) float64 on the device, 0 or more; only if the engine has ``sample_weights``.
 
         Raises:
             DataError: the library rejects these hyperparameters for this data; see ``refusal``.
             MemoryError: the device has too little memory.
         """
+
+    @classmethod
+    def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003 - engines use them
+        """Estimate the memory of one fit beside its rows and its model, in bytes; two copies by default.
+
+        ``params`` are as those of ``fit``; ``stored``: the rows are in a file.
+        """
+        return 8 * rows * columns
 
     def place(self, array: NDArray[Any]) -> Array:
         """Copy an array, of data or row indices, to the engine's device."""
@@ -231,6 +242,11 @@ class ForestEngine(Engine):
     many rows reached each node. Nested search fits blocks of trees with different seeds and scores all sizes
     and depths from these.
     """
+
+    @classmethod
+    def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
+        """Return the size of the rows as bin codes; see ``Engine.fit_bytes``."""
+        return 4 * rows * columns
 
 
 class GrowingForestEngine(ForestEngine):
@@ -301,6 +317,7 @@ class BoostingEngine(Engine):
         n_classes: int,
         seed: int,
         threads: int,
+        weights: Array | None = None,
     ) -> Binned:
         """Bin the rows to fit on and the rows to score, ``scored``: (n_scored, n_features).
 

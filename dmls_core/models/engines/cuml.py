@@ -95,6 +95,7 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         n_classes: int,
         seed: int,
         threads: int,  # noqa: ARG002 - cuML uses the GPU
+        weights: Array | None = None,  # noqa: ARG002 - cuML's forests take none
     ) -> FittedCumlForest:
         """Fit one forest; see ``Engine.fit``."""
         import cupy

@@ -219,6 +219,7 @@ class SklearnForestEngine(GrowingForestEngine):
     models = (*RANDOM_FORESTS, *EXTRA_TREES)
     packages = ("sklearn", "treelite")
     libraries = ("scikit-learn", "numpy", "treelite")
+    sample_weights = True
 
     def unfitted(
         self, model: ModelDefinition, settings: Mapping[str, Scalar], *, seed: int, threads: int
@@ -249,12 +250,13 @@ class SklearnForestEngine(GrowingForestEngine):
         n_classes: int,
         seed: int,
         threads: int,
+        weights: NDArray[np.float64] | None = None,
     ) -> FittedForest:
         """Fit one forest; see ``Engine.fit``."""
         settings = self.effective(model, params)
         forest = self.unfitted(model, settings, seed=seed, threads=useful_threads(features, threads))
         try:
-            forest.fit(features, target)
+            forest.fit(features, target, weights)
         except ValueError as error:
             raise refusal(model, error) from error
         return self.wrap(model, settings, forest, n_classes)

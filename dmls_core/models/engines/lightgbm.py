@@ -128,6 +128,13 @@ UNRELATED = re.compile(
 )
 """Parameters of LightGBM for files, networks, other devices and ranking, which do not change the model."""
 
+HISTOGRAM_MIB = 64
+"""Memory for the histograms of leaves, in MiB. LightGBM computes others again: on 4,000 x 1,000 rows, 127
+leaves took 4 % more CPU with it, and 437 MB less."""
+
+SAMPLED = 200_000
+"""Rows of which LightGBM copies the values, as float64, to find the bins; its lists grow by doubling."""
+
 ALIASES = {
     "n_estimators": "num_iterations",
     "min_child_samples": "min_data_in_leaf",
@@ -201,6 +208,15 @@ def class_weights(target: NDArray[Any]) -> FloatArray:
     return weights
 
 
+def _row_weights(
+    target: NDArray[Any], weights: NDArray[np.float64] | None, *, balanced: bool
+) -> FloatArray | None:
+    """Return the weights of rows, times those of their classes if these are ``balanced``."""
+    if not balanced:
+        return weights
+    return class_weights(target) if weights is None else weights * class_weights(target)
+
+
 class LightGBMEngine(BoostingEngine):
     """Fit boosted trees with LightGBM's native interface, without the checks of its scikit-learn wrapper."""
 
@@ -211,6 +227,14 @@ class LightGBMEngine(BoostingEngine):
     libraries = ("lightgbm", "numpy", "treelite")
     arguments = {"max_depth": Argument(values={"none": -1})}  # noqa: RUF012
     native_categories = True
+    sample_weights = True
+
+    @classmethod
+    def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
+        """Estimate the sample for the bins, the bins and the histograms; see ``Engine.fit_bytes``."""
+        leaf = 16 * columns * int(params.get("max_bin", 255))
+        leaves = max(2, min(HISTOGRAM_MIB << 20, leaf * int(params.get("num_leaves", 31))) // leaf)
+        return 16 * min(rows, SAMPLED) * columns + rows * columns + leaf * leaves
 
     def fit(
         self,
@@ -222,6 +246,7 @@ class LightGBMEngine(BoostingEngine):
         n_classes: int,
         seed: int,
         threads: int,
+        weights: NDArray[np.float64] | None = None,
     ) -> FittedLightGBM:
         """Fit one booster; see ``Engine.fit``."""
         import lightgbm
@@ -229,9 +254,9 @@ class LightGBMEngine(BoostingEngine):
         settings = self.effective(model, params)
         threads = useful_threads(features, threads)
         options, rounds, balanced = _options(settings, n_classes, seed, threads)
-        weights = class_weights(target) if balanced else None
+        weighing = _row_weights(target, weights, balanced=balanced)
         try:
-            data = self._dataset(features, target, weights, options)
+            data = self._dataset(features, target, weighing, options)
             booster = lightgbm.train(options, data, num_boost_round=rounds)
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(model, error) from error
@@ -253,6 +278,7 @@ class LightGBMEngine(BoostingEngine):
         n_classes: int,
         seed: int,
         threads: int,
+        weights: NDArray[np.float64] | None = None,
     ) -> BinnedLightGBM:
         """Bin rows for many boosters; see ``BoostingEngine.bin``."""
         import lightgbm
@@ -263,9 +289,9 @@ class LightGBMEngine(BoostingEngine):
             return _options(self.effective(model, params), n_classes, seed, threads)[0]
 
         balanced = self.binning(model, params)[1] == "balanced"
-        weights = class_weights(target) if balanced else None
+        weighing = _row_weights(target, weights, balanced=balanced)
         try:
-            data = self._dataset(features, target, weights, options(params)).construct()
+            data = self._dataset(features, target, weighing, options(params)).construct()
             rows = lightgbm.Dataset(scored, reference=data, params=options(params)).construct()
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(model, error) from error
@@ -301,6 +327,8 @@ def _options(
     # Keep columns that cannot be split into leaves of min_child_samples rows: models with other values of it
     # share the bins, and a sample of fewer columns would give other trees.
     options |= {"feature_pre_filter": False, "seed": seed, "num_threads": threads}
+    # Without a limit, each leaf has a histogram: 500 MB at 127 leaves and 1,000 columns.
+    options["histogram_pool_size"] = HISTOGRAM_MIB
     if n_classes:
         options["objective"] = "binary" if n_classes == 2 else "multiclass"
         options |= {"num_class": n_classes} if n_classes > 2 else {}

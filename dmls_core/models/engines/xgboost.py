@@ -21,9 +21,10 @@ from dmls_core.models.engines.base import (
     useful_threads,
 )
 from dmls_core.models.engines.cuda import CudaEngine
-from dmls_core.models.engines.xgboost_matrices import binned, plain
+from dmls_core.models.engines.xgboost_matrices import binned, fit_bytes, plain
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 from dmls_core.stability import experimental
+from dmls_core.stored_matrix import StoredMatrix
 
 if TYPE_CHECKING:
     import treelite
@@ -125,8 +126,8 @@ MODELS = (
 
 
 HISTOGRAM_BYTES = 64 * 2**20
-"""Memory for the cached histograms of nodes. XGBoost caches up to 65,536 of them (14 GB at 54 columns and 256
-bins) and computes the others again, which took no longer on 60,000 x 54 rows at depth 12."""
+"""Memory for the cached histograms of nodes, of 16 bytes per bin. XGBoost caches up to 65,536 of them (14 GB
+at 54 columns and 256 bins), and computes others again; on 60,000 x 54 rows, depth 12 took no longer."""
 
 ALIASES = frozenset({"eta", "gamma", "min_split_loss", "alpha", "lambda", "seed", "nthread", "n_jobs"})
 """XGBoost's second names for parameters that the spec's hyperparameters or the seed already set."""
@@ -207,12 +208,18 @@ class XGBoostEngine(BoostingEngine):
         "max_leaves": Argument(values={"none": 0}),
     }
     native_categories: ClassVar[bool] = True
+    sample_weights: ClassVar[bool] = True
     # On 200 rows XGBoost lost half of its r2 at 1e-4, and all of it at 1e-5 and at 1e20: it makes no split
     # that gains less than 1e-6, and sums squares in 32 bits.
     target_scale = (1e-3, 1e17)
     external_memory: ClassVar[bool] = True
     xgboost_device: ClassVar[str] = "cpu"
     """XGBoost's name of the device."""
+
+    @classmethod
+    def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:
+        """Estimate sketches, bins and histograms; see ``Engine.fit_bytes``."""
+        return fit_bytes(rows, columns, params, HISTOGRAM_BYTES, stored=stored)
 
     def fit(
         self,
@@ -224,24 +231,32 @@ class XGBoostEngine(BoostingEngine):
         n_classes: int,
         seed: int,
         threads: int,
+        weights: Array | None = None,
     ) -> FittedXGBoost:
         """Fit one booster; see ``Engine.fit``."""
         import xgboost
 
         settings = self.effective(model, params)
         threads = useful_threads(features, threads)
-        bins = self._bins(settings, features)
-        options, rounds = self._options(settings, bins, n_classes, seed, threads)
+        bins, stored = self._bins(settings, features), isinstance(features, StoredMatrix)
+        options, rounds = self._options(settings, bins, n_classes, seed, threads, stored=stored)
         kinds = self._feature_types(features)
         try:
-            matrix = binned(features, target, nthread=threads, max_bin=options["max_bin"], **kinds)
+            matrix = binned(features, target, weights, nthread=threads, max_bin=options["max_bin"], **kinds)
             booster = xgboost.train(options, matrix, num_boost_round=rounds)
         except (ValueError, xgboost.core.XGBoostError) as error:
             raise refusal(model, error) from error
         return FittedXGBoost(model, self, settings, booster, features.shape[1])
 
     def _options(
-        self, settings: Mapping[str, Scalar], bins: int, n_classes: int, seed: int, threads: int
+        self,
+        settings: Mapping[str, Scalar],
+        bins: int,
+        n_classes: int,
+        seed: int,
+        threads: int,
+        *,
+        stored: bool,
     ) -> tuple[dict[str, Any], int]:
         """Return XGBoost's parameters, and the number of rounds."""
         options: dict[str, Any] = self.library_arguments(settings)
@@ -252,7 +267,14 @@ class XGBoostEngine(BoostingEngine):
             options |= {"num_class": n_classes} if n_classes > 2 else {}
         else:
             options["objective"] = "reg:squarederror"
-        options["max_cached_hist_node"] = max(1, HISTOGRAM_BYTES // (16 * bins))
+        options["max_cached_hist_node"] = cached = max(1, HISTOGRAM_BYTES // (16 * bins))
+        depth = options["max_depth"]
+        wide = not depth or 2 ** (depth - 1) > cached
+        if wide and not stored and not options["max_leaves"] and self.xgboost_device == "cpu":
+            # Level by level, XGBoost holds the histograms of a whole level, whatever the limit: 2 GB at depth
+            # 10 and 1,000 columns. Without a limit of leaves, the other policy grows the same trees. On disk,
+            # it would read all rows for each node.
+            options["grow_policy"] = "lossguide"
         return options, rounds
 
     def _bins(self, settings: Mapping[str, Scalar], features: Array) -> int:
@@ -286,22 +308,23 @@ class XGBoostEngine(BoostingEngine):
         n_classes: int,
         seed: int,
         threads: int,
+        weights: Array | None = None,
     ) -> BinnedXGBoost:
         """Bin rows for many boosters; see ``BoostingEngine.bin``."""
         import xgboost
 
-        threads = useful_threads(features, threads)
+        threads, stored = useful_threads(features, threads), isinstance(features, StoredMatrix)
         total = self._bins(self.effective(model, params), features)
 
         def options(params: Mapping[str, Scalar]) -> dict[str, Any]:
             settings = self.effective(model, params)
-            return self._options(settings, total, n_classes, seed, threads)[0]
+            return self._options(settings, total, n_classes, seed, threads, stored=stored)[0]
 
         (bins,) = self.binning(model, params)
         kinds = self._feature_types(features)
         beyond = any(map(int.__gt__, self._levels(scored), self._levels(features)))
         try:
-            matrix = binned(features, target, nthread=threads, max_bin=bins, **kinds)
+            matrix = binned(features, target, weights, nthread=threads, max_bin=bins, **kinds)
             if beyond:
                 # Bins would confuse a level beyond those of the fold with the fold's last one.
                 rows = plain(scored, nthread=threads, **kinds)

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.models.engines.base import Array
+from dmls_core.spec.definitions import Scalar
 from dmls_core.stored_matrix import StoredMatrix
 
 if TYPE_CHECKING:
     import xgboost
 
 
+def sketch_bytes(rows: int, max_bin: int) -> int:
+    """Return the memory of the sketch by which XGBoost finds the bins of one column of numbers.
+
+    The sketch keeps more levels, and larger ones, the more rows there are: of a wide table, all sketches
+    together are several times the matrix. See ``WQSummary`` in XGBoost's ``quantile.h``.
+    """
+    levels = 1
+    while (size := levels * 8 * max_bin + 1) << levels < rows:
+        levels += 1
+    return 32 * min(size, rows) * (levels + 1)
+
+
+def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms: int, *, stored: bool) -> int:
+    """Estimate sketches, bins and histograms, in bytes; ``histograms`` limits those of rows in memory."""
+    bins = int(params.get("max_bin", 256))
+    depth = params.get("max_depth", 6)
+    level = min(2 ** (int(depth) - 1), rows) if isinstance(depth, int | float) and depth else rows
+    nodes = 16 * columns * bins  # the histogram of one node, of which two are the least
+    widest = nodes * (level + 2)
+    kept = widest if stored else min(widest, histograms + 4 * nodes)
+    return columns * sketch_bytes(rows, bins) + (0 if stored else 2 * rows * columns) + kept
+
+
 def binned(
     features: Array,
     target: Array | None,
+    weights: Array | None = None,
     *,
     feature_types: list[str] | None = None,
     **options: Any,  # noqa: ANN401 - XGBoost's
@@ -24,8 +49,10 @@ def binned(
     import xgboost
 
     if not isinstance(features, StoredMatrix):
-        return xgboost.QuantileDMatrix(features, target, feature_types=feature_types, **options)
-    return xgboost.ExtMemQuantileDMatrix(stored_rows(features, target, feature_types), **options)
+        return xgboost.QuantileDMatrix(
+            features, target, weight=weights, feature_types=feature_types, **options
+        )
+    return xgboost.ExtMemQuantileDMatrix(stored_rows(features, target, weights, feature_types), **options)
 
 
 def plain(
@@ -35,14 +62,14 @@ def plain(
     import xgboost
 
     if isinstance(features, StoredMatrix):
-        features, feature_types = stored_rows(features, None, feature_types), None
+        features, feature_types = stored_rows(features, None, None, feature_types), None
     return xgboost.DMatrix(
         features, feature_types=feature_types, nthread=nthread, enable_categorical=enable_categorical
     )
 
 
 def stored_rows(
-    matrix: StoredMatrix, target: Array | None, feature_types: list[str] | None
+    matrix: StoredMatrix, target: Array | None, weights: Array | None, feature_types: list[str] | None
 ) -> xgboost.DataIter:
     """Return an iterator by which XGBoost reads a matrix block by block; its cache is beside the matrix."""
     import xgboost
@@ -63,7 +90,8 @@ def stored_rows(
             if block is None:
                 return False
             label = None if target is None else target[positions]
-            input_data(data=block, label=label, feature_types=feature_types)
+            weight = None if weights is None else weights[positions]
+            input_data(data=block, label=label, weight=weight, feature_types=feature_types)
             return True
 
     return Blocks()

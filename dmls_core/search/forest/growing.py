@@ -82,10 +82,12 @@ class IncrementalForest(ForestScorer):
         """Grow to ``trees`` trees; see ``ForestScorer.grow``."""
         if trees <= self.trees:
             return
-        grown_itself = trees_before_builder(self._forest)
+        weighted = self._split.weights is not None
+        grown_itself = trees_before_builder(self._forest, weighted=weighted)
         if self._builder is None and self.trees <= grown_itself < trees:
             self.grow(grown_itself)
-            self._builder = TreeBuilder.of(self._forest, self._split.features, self._split.target)
+            split = self._split
+            self._builder = TreeBuilder.of(self._forest, split.features, split.target, weighted=weighted)
         if self._builder is None:
             for tree, counts in self._fit(trees):
                 self._add(self._predictions(tree, counts))
@@ -109,7 +111,7 @@ class IncrementalForest(ForestScorer):
                 # The rows are the same at every step, as a warm start with balanced classes requires; and few
                 # rows per tree are what max_samples asks for.
                 warnings.filterwarnings("ignore", "class_weight presets|Using the fractional", UserWarning)
-                self._forest.fit(self._split.features, self._split.target)
+                self._forest.fit(self._split.features, self._split.target, self._split.weights)
         except ValueError as error:
             raise refusal(self._task.model, error) from error
         new = copy.copy(self._forest)
@@ -237,7 +239,7 @@ class BlockForest(ForestScorer):
         """Grow to ``trees`` trees; see ``ForestScorer.grow``."""
         if trees <= self._trees:
             return
-        task, parts = self._task, self._parts
+        task, parts, weights = self._task, self._parts, self._split.weights
         block = task.engine.fit(
             task.model,
             parts.growth_params(self._params, trees - self._trees),
@@ -246,6 +248,7 @@ class BlockForest(ForestScorer):
             n_classes=task.n_classes,
             seed=seed_of_block(task.seed, self._trees),
             threads=self._threads,
+            **({} if weights is None else {"weights": weights}),
         ).to_treelite()
         most = max(1, MAX_PREDICTIONS // (len(self._split.truth) * self.outputs))
         rows = int(self._split.features.shape[0])

@@ -298,7 +298,7 @@ class ForestObjective(HalvingObjective):
             asked = engine.effective(task.model, parts.growth_params(structural, trees))
             threads = useful_threads(task.features, task.threads)
             forest = engine.unfitted(task.model, asked, seed=task.seed, threads=threads)
-            forest.fit(split.features, split.target)
+            forest.fit(split.features, split.target, split.weights)
         self._held.clear()
         limits = {name: best.params[name] for name in parts.axes}
         prune_forest(forest, trees, limits, len(split.features), data.bins)

@@ -103,6 +103,8 @@ class ScoringSplit:
         scored: (n_scored,) positions of these rows in ``probe``.
         truth: (n_scored,) their target.
         out_of_bag: ``probe`` is ``features``, and trees vote only on rows that they have not seen.
+        weights: (n_rows,) weights of the rows to grow on; None if all are equal.
+        scored_weights: (n_scored,), likewise.
     """
 
     features: Array
@@ -111,6 +113,8 @@ class ScoringSplit:
     scored: NDArray[np.int64]
     truth: NDArray[Any]
     out_of_bag: bool
+    weights: Array | None = None
+    scored_weights: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class ScoringData:
 def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
     """Return the rows of a task to grow on and to score, for ``limits`` prunings of each tree.
 
-    Scores are out of bag if every forest of ``space`` draws its rows.
+    Scores are out of bag if every forest of ``space`` draws its rows, and the task allows it.
     """
     bins = None
     features = task.features
@@ -153,31 +157,39 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
     draws = task.engine.effective(task.model, space.fixed)["bootstrap"]
     draws = draws and "bootstrap" not in space.searched and _most_drawn(task, space) <= MAX_DRAWS
     # cuML does not return which rows a tree has drawn.
-    if on_cpu and draws:
+    if on_cpu and draws and task.out_of_bag:
         rows = few(np.arange(len(task.truth)))
-        return ScoringData(
-            (ScoringSplit(features, task.target, features, rows, task.truth[rows], True),), bins
-        )
+        weights = task.weights, _of(task.weights, rows)
+        split = ScoringSplit(features, task.target, features, rows, task.truth[rows], True, *weights)
+        return ScoringData((split,), bins)
     folds = task.folds if len(task.truth) <= EVERY_FOLD_ROWS else task.folds[:1]
     splits = []
     for fold in folds:
         rows = few(fold.test)
         train, probed = task.engine.place(fold.train), task.engine.place(rows)
         matrix, target, probe = features[train], task.target[train], features[probed]
-        splits.append(ScoringSplit(matrix, target, probe, np.arange(len(rows)), task.truth[rows], False))
+        weights = task.weighing(fold.train).get("weights"), _of(task.weights, rows)
+        places = np.arange(len(rows))
+        splits.append(ScoringSplit(matrix, target, probe, places, task.truth[rows], False, *weights))
     return ScoringData(tuple(splits), bins)
+
+
+def _of(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray[np.float64] | None:
+    return None if weights is None else weights[rows]
 
 
 def _most_drawn(task: SearchTask, space: Space) -> float:
     """Return the maximum, over a space, of the mean draws of a row of the rarest class by one tree.
 
-    With balanced classes, scikit-learn draws rows of rare classes more often: of two classes, each row of one
-    with a twentieth of the rows ten times, and hardly any tree would be out of bag for it. ``max_samples``
-    may ask for more rows than there are.
+    scikit-learn draws rows by their weights. With balanced classes, it draws rows of rare classes more often:
+    of two classes, each row of one with a twentieth of the rows ten times, and hardly any tree would be out
+    of bag for it. ``max_samples`` may ask for more rows than there are.
     """
     rows = len(task.truth)
     asked = [value for value in _values(space, "max_samples") if isinstance(value, int)]
     drawn = max([1.0, *(value / rows for value in asked)])
+    if task.weights is not None:
+        drawn *= float(task.weights.max() / task.weights.mean())
     if "balanced" not in _values(space, "class_weight"):
         return drawn
     _, counts = np.unique(task.truth, return_counts=True)
@@ -259,7 +271,10 @@ class ForestScorer(ABC):
         rows = np.flatnonzero(self.has_votes())
         truth = self._split.truth[rows]
         first = self.first_equal()
-        found = {limit: self._task.score(truth, self.prediction(limit, rows)) for limit in set(first)}
+        weights = _of(self._split.scored_weights, rows)
+        found = {
+            limit: self._task.score(truth, self.prediction(limit, rows), weights) for limit in set(first)
+        }
         return tuple(found[limit] for limit in first)
 
     def scores_without(self, limit: int, groups: NDArray[Any], count: int) -> NDArray[np.float64]:
@@ -269,12 +284,13 @@ class ForestScorer(ABC):
         """
         rows = np.flatnonzero(self.has_votes())
         truth, prediction, group = self._split.truth[rows], self.prediction(limit, rows), groups[rows]
+        weights = _of(self._split.scored_weights, rows)
         found = []
         for number in range(count):
             kept = group != number
             try:
-                found.append(self._task.score(truth[kept], prediction[kept]))
+                found.append(self._task.score(truth[kept], prediction[kept], _of(weights, kept)))
             except DataError:
                 # The group has all rows of a class, or the only row: count it as no change.
-                found.append(self._task.score(truth, prediction))
+                found.append(self._task.score(truth, prediction, weights))
         return np.asarray(found)

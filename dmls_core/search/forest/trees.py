@@ -179,7 +179,14 @@ class TreeBuilder:
     target: NDArray[np.float64]
 
     @classmethod
-    def of(cls, forest: Any, features: NDArray[np.float32], target: NDArray[Any]) -> TreeBuilder | None:  # noqa: ANN401
+    def of(
+        cls,
+        forest: Any,  # noqa: ANN401 - scikit-learn is not typed
+        features: NDArray[np.float32],
+        target: NDArray[Any],
+        *,
+        weighted: bool = False,
+    ) -> TreeBuilder | None:
         """Return the builder of a forest with ``trees_before_builder`` trees; ``None`` if it is unusable."""
         template = forest.estimators_[0]
         plain = template.max_leaf_nodes is None and template.ccp_alpha == 0
@@ -187,7 +194,7 @@ class TreeBuilder:
             return None
         codes = np.unique(target, return_inverse=True)[1] if hasattr(template, "classes_") else target
         builder = cls(forest, features, np.ascontiguousarray(codes.reshape(-1, 1), np.float64))
-        kind = _kind(forest)
+        kind = _kind(forest, weighted=weighted)
         if kind not in _verified:
             _verified[kind] = builder.matches_scikit_learn()
         return builder if _verified[kind] else None
@@ -259,14 +266,14 @@ class TreeBuilder:
         return np.asarray(counts * each[self.target[:, 0].astype(np.intp)])
 
 
-def trees_before_builder(forest: Any) -> int:  # noqa: ANN401 - scikit-learn is not typed
+def trees_before_builder(forest: Any, *, weighted: bool = False) -> int:  # noqa: ANN401 - scikit-learn
     """Return how many trees a forest grows itself: a template, and one to compare if its kind is new."""
-    return 1 if _verified.get(_kind(forest)) else 2
+    return 1 if _verified.get(_kind(forest, weighted=weighted)) else 2
 
 
-def _kind(forest: Any) -> str:  # noqa: ANN401 - scikit-learn is not typed
+def _kind(forest: Any, *, weighted: bool) -> str:  # noqa: ANN401 - scikit-learn is not typed
     weights = getattr(forest, "class_weight", None)
-    return str((type(forest), forest.criterion, forest.bootstrap, weights))
+    return str((type(forest), forest.criterion, forest.bootstrap, weights, weighted))
 
 
 def build_trees(

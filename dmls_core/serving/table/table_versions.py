@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import struct
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 
 _LENGTH = struct.Struct("<I").unpack_from
+
+UNKNOWN_TEXT = math.inf
+"""In place of a code, which is finite or NaN."""
 
 
 class Answer:
@@ -77,8 +80,7 @@ class Version:
         shape = len(self.encoder.column_names), len(next(iter(table.values())))
         columns = np.empty(shape, dtype=np.float32)
         try:
-            for position, category in self.categories:
-                columns[position] = category.encode(table[category.name])
+            self._encode_categories(table, columns)
             for position, date in self.dates:
                 parts = date.encode(_decoded(date.name, table[date.name]))
                 columns[position : position + len(date.columns)] = parts.T
@@ -86,6 +88,27 @@ class Version:
         except ValueError as error:
             return str(error)
         return np.ascontiguousarray(columns.T)
+
+    def _encode_categories(self, table: dict[str, Any], columns: Any) -> None:  # noqa: ANN401
+        """Encode all categories in one pass; one by one those with texts that are not known as they are."""
+        if not self.categories:
+            return
+        found = [table[category.name] for _, category in self.categories]
+        if not all(values.dtype == object for values in found):  # another version has numbers there
+            for (position, category), values in zip(self.categories, found, strict=True):
+                columns[position] = category.encode(values)
+            return
+        codes = (
+            map(category.known.get, values.tolist(), repeat(UNKNOWN_TEXT))
+            for (_, category), values in zip(self.categories, found, strict=True)
+        )
+        shape = len(found), columns.shape[1]
+        encoded = np.fromiter(chain.from_iterable(codes), np.float32, math.prod(shape)).reshape(shape)
+        if (others := encoded == UNKNOWN_TEXT).any():
+            for i in np.flatnonzero(others.any(axis=1)):
+                encoded[i, others[i]] = self.categories[i][1].encode(found[i][others[i]])
+        for (position, _), row in zip(self.categories, encoded, strict=True):
+            columns[position] = row
 
     def _encode_numbers(self, table: dict[str, Any], columns: Any) -> None:  # noqa: ANN401
         """Encode all numbers at once; one by one if another version has the column as a category."""
@@ -156,26 +179,24 @@ class Version:
 
 
 class Category:
-    """A categorical feature as ``encoder.py`` encodes it, fast for known texts."""
+    """A categorical feature, with the codes of the texts that need no reading.
+
+    Attributes:
+        known: the code of each category in its usual spelling, and of the empty text, which is missing.
+    """
 
     def __init__(self, code: Any, feature: Any) -> None:  # noqa: ANN401
         self.name = feature.name
         self._feature = feature
-        self._known = {
+        self.known = {
             text.encode(): float(number)
             for number, text in enumerate(feature.categories)
             if code.category_text(text) == text
-        }
+        } | {b"": feature.missing}
 
     def encode(self, values: Any) -> Any:  # noqa: ANN401
-        """Return the codes of texts, float32 of shape (n_rows,)."""
-        if values.dtype != object:
-            return self._feature.encode(values)
-        codes = map(self._known.get, values.tolist(), repeat(math.nan))
-        encoded = np.fromiter(codes, dtype=np.float32, count=len(values))
-        if (other := np.isnan(encoded)).any():
-            encoded[other] = self._feature.encode(_decoded(self.name, values[other]))
-        return encoded
+        """Return the codes of texts or numbers, as ``encoder.py`` does: float32 of shape (n_rows,)."""
+        return self._feature.encode(_decoded(self.name, values))
 
 
 def texts_of(encoded: Any) -> Any:  # noqa: ANN401

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dmls_core.web.dependencies import Deployer, Editor, JobViewer, Remover, Submitter, airflow_api
 from dmls_core.web.services import commands, open_store
+from dmls_core.web.services.submissions import unmark_floats
 
 router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"])
 
@@ -41,7 +42,8 @@ class RunBody(Body):
     changes: dict[str, Any] = Field(
         default_factory=dict,
         max_length=100,
-        description="`n_trials`, `seed`, `data`, `hyperparameters`, `deploy`, as in a run's configuration.",
+        description="`n_trials`, `seed`, `data`, `hyperparameters`, `deploy`, as in a run's configuration. "
+        'An integral float is an object, as in a spec: 1.0 is `{"float": 1}`.',
     )
 
 
@@ -76,14 +78,14 @@ class ServedVersions(BaseModel):
 async def deploy(caller: Deployer, request: Request) -> Done:
     """Approve the model that waits for approval; DMLS then stages it, verifies it, and serves it."""
     subject = await commands.answer_approval(airflow_api(request), caller.team, caller.name, "Approve")
-    return Done(message=f"{subject} approved: it is served once it is verified")
+    return Done(message=f"{subject} Approved: the model is served once it is verified.")
 
 
 @router.post("/decline", summary="Decline the model that waits for approval")
 async def decline(caller: Deployer, request: Request) -> Done:
     """Decline the model that waits for approval; the served model stays."""
     subject = await commands.answer_approval(airflow_api(request), caller.team, caller.name, "Reject")
-    return Done(message=f"{subject} declined: the served model stays")
+    return Done(message=f"{subject} Declined: the served model stays.")
 
 
 @router.get("/served", summary="Show the versions that a rollback can serve")
@@ -111,7 +113,9 @@ def undeploy(caller: Deployer) -> Done:
 @router.post("/runs", summary="Start a run", status_code=201)
 async def start_run(caller: Submitter, body: RunBody, request: Request) -> Done:
     """Start a run of the job, with changes for this run only."""
-    run_id = await commands.start_run(airflow_api(request), caller.team, caller.name, body.changes)
+    run_id = await commands.start_run(
+        airflow_api(request), caller.team, caller.name, unmark_floats(body.changes)
+    )
     return Done(message=f"run {run_id} has started")
 
 

@@ -44,6 +44,7 @@ from dmls_core.web.services.runs import (
     read_run_details,
     read_runs,
 )
+from dmls_core.web.services.waiting_times import Start
 
 router = APIRouter(prefix="/jobs", tags=["Jobs"])
 
@@ -71,6 +72,7 @@ class JobEntry(BaseModel):
     drift: str | None
     queue: int | None = Field(description="Position among the runs that wait for the same pool, from 1.")
     waiting: str = Field(description="Why the job waits.")
+    starts: Start | None = Field(description="When the waiting run starts, if it can be said.")
     updated: str
 
 

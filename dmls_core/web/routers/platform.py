@@ -9,8 +9,14 @@ from pydantic import BaseModel
 
 from dmls_core.airflow.metadata import SessionDep
 from dmls_core.airflow.settings import airflow_settings
-from dmls_core.web.dependencies import ClusterViewer, OpenApi, check_doctor_access
-from dmls_core.web.services.platform_overview import Platform, read_platform, run_doctor
+from dmls_core.web.dependencies import Caller, ClusterViewer, OpenApi, check_doctor_access
+from dmls_core.web.services.platform_overview import (
+    Platform,
+    QueuedRun,
+    read_platform,
+    read_queue,
+    run_doctor,
+)
 
 router = APIRouter(tags=["Platform"])
 
@@ -28,6 +34,12 @@ class Check(BaseModel):
 def show_platform(session: SessionDep, user: ClusterViewer) -> Platform:
     """Return the state of each part of the platform; a service that does not respond in time is `slow`."""
     return read_platform(session, user)
+
+
+@router.get("/queue", summary="List the runs that wait")
+def list_queue(session: SessionDep, caller: Caller) -> list[QueuedRun]:
+    """Return the runs that wait, of the jobs that the caller may see, by pool and position."""
+    return read_queue(session, caller)
 
 
 @router.get("/platform/doctor", summary="Run dmls doctor", dependencies=[Depends(check_doctor_access)])

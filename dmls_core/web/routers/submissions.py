@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from pydantic import Base64Bytes, BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from dmls_core.spec.tables import Data
 from dmls_core.store.base import MAX_PARTS
 from dmls_core.web.dependencies import BINARY_BODY, NAME, Caller, FileName, JobCaller, Submitter, may
 from dmls_core.web.services import estimates, submissions
@@ -36,6 +37,18 @@ def check_change(caller: Submitter) -> JobCaller:
         raise HTTPException(403, f"Airflow does not allow you to change the DAG {caller.dag_id}")
     return caller
 
+
+def parse_reading(
+    data: Annotated[
+        str | None,
+        Query(max_length=2_000, description="`[data]` as JSON: how the file is written. Default: detected."),
+    ] = None,
+) -> Data | None:
+    """Respond with 422 unless this is a valid ``[data]``."""
+    return submissions.parse_data(data) if data else None
+
+
+Reading = Annotated[Data | None, Depends(parse_reading)]
 
 Changer = Annotated[JobCaller, Depends(check_change)]
 """May submit to the job, and change it if it exists."""
@@ -90,12 +103,14 @@ async def infer_schema(
     request: Request,
     file: FileName,
     size: Annotated[int, Query(ge=0, le=1 << 60, description="Bytes of the whole file.")],
+    data: Reading,
 ) -> InferredSchema:
     """Infer the schema of a data file before it is uploaded.
 
-    The body is the first MiB of a CSV, a whole Parquet file of up to 8 MiB, or the last MiB of a larger one.
+    The body is the first MiB of a text, a whole workbook or Parquet file of up to 8 MiB, or the last MiB of a
+    larger Parquet file.
     """
-    return await run_in_threadpool(submissions.infer_schema, file, await request.body(), size)
+    return await run_in_threadpool(submissions.infer_schema, file, await request.body(), size, data)
 
 
 @router.post("/specs/toml", summary="Write a spec as TOML")
@@ -128,9 +143,9 @@ def show_submission(
 
 
 @router.get("/drops/{team}/{name}/sniff", summary="Infer the schema of a file in S3")
-def infer_stored_schema(caller: Submitter, file: FileName) -> InferredSchema:
+def infer_stored_schema(caller: Submitter, file: FileName, data: Reading) -> InferredSchema:
     """Infer the schema of a data file in a job's folder."""
-    return submissions.infer_stored_schema(caller.team, caller.name, file)
+    return submissions.infer_stored_schema(caller.team, caller.name, file, data)
 
 
 @router.post("/drops/{team}/{name}/estimate", summary="Estimate the time and memory of a run")

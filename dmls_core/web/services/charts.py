@@ -77,14 +77,14 @@ def rank_trials(trials: Sequence[Mapping[str, Any]], direction: str) -> list[Map
 
 
 def trial_chart(trials: Sequence[Mapping[str, Any]], direction: str) -> TrialChart | None:
-    """Return the chart of the trials by number; ``None`` for fewer than two with a score."""
+    """Return the chart of the trials by number; ``None`` without two different, comparable scores."""
     scored = [trial for trial in trials if trial.get("value") is not None]
-    if len(scored) < 2:
-        return None
     ranked = [trial for trial in scored if trial.get("state") == "complete"] or scored
     values = [float(trial["value"]) for trial in ranked]
+    if len(set(values)) < 2:
+        return None
     low, high = min(values), max(values)
-    margin = (high - low) * 0.05 or 0.01
+    margin = (high - low) * 0.05
     low, high = low - margin, high + margin
     last = max(int(trial["number"]) for trial in scored) or 1
 

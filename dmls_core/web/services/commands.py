@@ -147,12 +147,12 @@ async def retire(airflow: AirflowApi, team: str, name: str, user: str) -> int:
     """
     deleted = await run_in_threadpool(_delete_spec, open_store(), team, name, user)
     dag_id = layout.dag_id(team, name)
-    waiting = await _pending_approvals(airflow, dag_id, "Reject")
+    waiting = await _pending_approvals(airflow, dag_id, approval.REJECT)
     if not deleted and not waiting:
         raise NotFoundError(ValidationIssue(f"{team}/{name} has no spec", hint="it is retired already"))
     for pending in waiting:
         path = f"{_approval_task(dag_id, pending)}/-1/hitlDetails"
-        await airflow.call("PATCH", path, approval.body_of("Reject"))
+        await airflow.call("PATCH", path, approval.body_of(approval.REJECT))
     return len(waiting)
 
 

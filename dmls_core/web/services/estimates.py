@@ -9,7 +9,9 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from dmls_core import sandbox
+from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.hardware import parse_memory
 from dmls_core.intake.submissions import check_data_name
 from dmls_core.store import layout
 from dmls_core.web.services import open_store
@@ -43,40 +45,46 @@ def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
 def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
     """Estimate a run from the first ``content`` of a data file of ``size`` bytes.
 
-    Time and memory grow in proportion to the rows that are not in the sample.
+    Time grows in proportion to the rows that are not in the sample. Memory is that of a table with all rows,
+    which is read from disk if it does not fit the limit of the spec or of the platform.
 
     Raises:
         UserError: the spec or the data is wrong.
         DataError: the file is large and cannot be read in part.
     """
-    from dmls_core.training.memory import MATRICES
-
-    suffix = Path(file).suffix.lower()
+    name = Path(file).name.lower()
     if len(content) < size:
         end = content.rfind(b"\n", 0, SAMPLE_BYTES) + 1
-        if suffix != ".csv" or not end:
+        if not name.endswith(".csv") or not end:
             hint = "run `dmls plan` on a machine that has the file"
             raise DataError(
                 ValidationIssue("only a CSV can be estimated from its beginning", hint=hint, file=file)
             )
         content = content[:end]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"data{suffix}"
+        path = Path(folder) / f"data{''.join(Path(name).suffixes[-2:])}"
         path.write_bytes(content)
-        plan = sandbox.run(plan_file, toml, str(path), limits=LIMITS, file=file)
-    factor = size / len(content)
-    return Estimate(
-        rows=round(plan["rows"] * factor),
-        seconds=plan["seconds"] * factor,
-        memory_bytes=plan["memory_bytes"] + int(MATRICES * plan["matrix_bytes"] * (factor - 1)),
-        sampled=factor > 1,
-        warnings=plan["warnings"],
-    )
+        memory = airflow_settings().memory
+        plan = sandbox.run(plan_file, toml, str(path), size, memory, limits=LIMITS, file=file)
+    return Estimate(**plan)
 
 
-def plan_file(toml: str, path: str) -> dict[str, Any]:
-    """Return the plan of a run on one file as JSON; called in the sandbox."""
+def plan_file(toml: str, path: str, size: int, memory: str) -> dict[str, Any]:
+    """Return an ``Estimate`` as JSON; called in the sandbox.
+
+    The file is the beginning of one of ``size`` bytes, and ``memory`` the platform's limit, such as ``4g``.
+    """
     from dmls_core.models import load_spec
     from dmls_core.training.plan import plan_run
 
-    return plan_run(load_spec(toml.encode()), [Path(path)]).as_json()
+    factor = size / Path(path).stat().st_size
+    spec = load_spec(toml.encode())
+    limit = parse_memory(spec.resources.memory or memory)
+    plan = plan_run(spec, [Path(path)], factor=factor, limit=limit)
+    return {
+        "rows": plan.rows,
+        "seconds": plan.seconds,
+        "memory_bytes": plan.memory_bytes,
+        "sampled": factor > 1,
+        "warnings": plan.warnings,
+    }

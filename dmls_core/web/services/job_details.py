@@ -17,6 +17,7 @@ from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 from dmls_core.web.services.job_index import job_index
 from dmls_core.web.services.runs import read_json
+from dmls_core.web.services.waiting_times import Start
 
 
 class Rights(BaseModel):
@@ -49,6 +50,7 @@ class JobDetails(BaseModel):
     schedule: str = Field(description="Schedule in words.")
     queue: int | None = Field(description="Position among the runs that wait for the same pool, from 1.")
     waiting: str = Field(description="Why the job waits.")
+    starts: Start | None = Field(description="When the waiting run starts, if it can be said.")
     may: Rights
 
 
@@ -103,6 +105,7 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
         schedule=dag.schedule if dag else "",
         queue=row.queue if row else None,
         waiting=row.waiting if row else "",
+        starts=row.starts if row else None,
         may=_rights(user, layout.dag_id(team, name)),
     )
 
@@ -189,7 +192,8 @@ def _is_named(entry: object) -> bool:
 
 
 ROLLED_BACK, UNDEPLOYED = "dmls_rollback", "dmls_undeploy"
-RETIRED, CHANGED_SPEC = "dmls_retire", "dmls_respec"
+RETIRED, CHANGED_SPEC, SCORED = "dmls_retire", "dmls_respec", "dmls_score"
+DELETED_FILE = "dmls_delete_file"
 """Events of commands that do not go through Airflow's own REST API."""
 
 EVENTS = {
@@ -197,6 +201,8 @@ EVENTS = {
     UNDEPLOYED: "stopped serving",
     RETIRED: "retired the job",
     CHANGED_SPEC: "submitted a changed spec",
+    SCORED: "had a file scored",
+    DELETED_FILE: "deleted a scored file",
     api_keys.CREATED: "created an API key",
     api_keys.REVOKED: "revoked an API key",
     "trigger_dag_run": "started a run",
@@ -228,6 +234,8 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
             return "paused the job" if extra.get("is_paused") else "resumed the job", ""
         case api_keys.CREATED | api_keys.REVOKED:
             return words, str(extra.get("name", ""))
+        case "dmls_score":
+            return words, str(extra.get("file", ""))
         case "dmls_undeploy" if extra.get("version"):
             return words, f"version {extra.get('version')}"
         case "dmls_rollback":

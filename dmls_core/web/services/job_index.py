@@ -21,6 +21,7 @@ from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import DmlsError
 from dmls_core.web.services import open_store
 from dmls_core.web.services.job_sources import AirflowJobs, JobKey, Outcomes, StoredJobs, served_versions
+from dmls_core.web.services.waiting_times import Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class JobRow:
         next_run: ISO time; ``None`` without a schedule.
         drift: latest verdict of the monitor, such as ``steady`` or ``drifted``.
         queue: position among the runs that wait for the same pool, from 1.
+        starts: when the waiting run starts, if the jobs before it have run before.
     """
 
     team: str
@@ -58,6 +60,7 @@ class JobRow:
     drift: str | None = None
     queue: int | None = None
     waiting: str = ""
+    starts: Start | None = None
     updated: str = ""
 
     @property
@@ -347,5 +350,6 @@ def _row(key: JobKey, stored: StoredJobs, airflow: AirflowJobs, served: Mapping[
         drift=stored.drift.get(key),
         queue=wait.position if wait else None,
         waiting=wait.reason if wait else airflow.late.get(dag_id, ""),
+        starts=Start.of(wait.starts) if wait else None,
         updated=status.updated if status else record.admitted if record else "",
     )

@@ -21,6 +21,7 @@ from dmls_core.intake.status import Status
 from dmls_core.settings import TRITON_KEY_HEADER
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout
 from dmls_core.store.registry import Cache
+from dmls_core.store.snapshots import Snapshots
 from dmls_core.web.services.queue import Wait, read_waits
 
 log = logging.getLogger(__name__)
@@ -79,10 +80,8 @@ class StoredJobs:
     _unreadable: set[str] = field(default_factory=set)
 
     def read_snapshot(self, version: str) -> None:
-        """Read all active jobs from one version of the registry, which is one object."""
-        snapshot = json.loads(self.store.get(layout.snapshot(version)))
-        for entry in snapshot["jobs"]:
-            record = JobRecord.from_json(entry)
+        """Read all active jobs from one version of the registry, which has few objects."""
+        for record in Snapshots(self.store).read(version):
             self.records[record.team, record.name] = record
 
     def refresh(self) -> None:

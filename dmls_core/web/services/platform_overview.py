@@ -33,7 +33,8 @@ from dmls_core.settings import ENVIRONMENT
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
 from dmls_core.web.services import open_store
-from dmls_core.web.services.queue import WAITING, Lease, job_of, read_leases, read_waits
+from dmls_core.web.services.queue import TRAINING, WAITING, Lease, job_of, read_leases, read_waits
+from dmls_core.web.services.waiting_times import Start
 
 SMI_SECONDS = 5
 SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
@@ -68,13 +69,17 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class QueuedRun:
-    """A run that waits: its position in the queue of ``pool``, from 1, if it is in one, and why it waits."""
+    """A run that waits: its position in the queue of ``pool``, from 1, if it is in one, and why it waits.
+
+    ``starts`` is when it starts, if the jobs before it have run before.
+    """
 
     job: str
     dag_id: str
     place: int | None
     pool: str
     reason: str
+    starts: Start | None = None
 
 
 class Platform(BaseModel):
@@ -95,7 +100,7 @@ class Platform(BaseModel):
 def read_platform(session: Session, user: User) -> Platform:
     """Return the state of the platform; a service that does not respond in time is ``slow``."""
     settings = airflow_settings()
-    queue, leases = read_queue(session), read_leases(session)
+    queue, leases = _all_waiting(session), read_leases(session)
     readable = authorized_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
     return Platform(
         services=probe_all(service_probes(settings)),
@@ -118,18 +123,28 @@ def read_pools(session: Session) -> list[PoolUse]:
         PoolUse(
             name,
             slots,
-            running=counts.get((name, "running"), 0),
+            running=sum(counts.get((name, state), 0) for state in TRAINING),
             waiting=sum(counts.get((name, state), 0) for state in WAITING),
         )
         for name, slots in metadata.pool_slots(session, ours=True).items()
     ]
 
 
-def read_queue(session: Session) -> list[QueuedRun]:
-    """Return the runs that wait, by pool and position; runs without a queue come last."""
+def read_queue(session: Session, user: User) -> list[QueuedRun]:
+    """Return the runs that wait, of jobs that ``user`` may see, by pool and position.
+
+    Runs without a queue come last.
+    """
+    queue = _all_waiting(session)
+    readable = authorized_dags(user, {entry.dag_id for entry in queue})
+    return [entry for entry in queue if entry.dag_id in readable]
+
+
+def _all_waiting(session: Session) -> list[QueuedRun]:
     waits = read_waits(session).items()
     queued = [
-        QueuedRun(job_of(dag_id), dag_id, wait.position, wait.pool, wait.reason) for dag_id, wait in waits
+        QueuedRun(job_of(dag_id), dag_id, wait.position, wait.pool, wait.reason, Start.of(wait.starts))
+        for dag_id, wait in waits
     ]
     return sorted(queued, key=lambda entry: (entry.place is None, entry.pool, entry.place or 0, entry.job))
 

@@ -34,7 +34,7 @@ from dmls_core.data.encoder import (
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import layout
 from dmls_core.web import PREFIX
-from dmls_core.web.services.snippets import Snippet, make_snippets
+from dmls_core.web.services.snippets import ROW_FILE, Snippet, is_long, make_snippets
 
 if TYPE_CHECKING:
     from dmls_core.serving import Repository
@@ -94,6 +94,9 @@ class Prediction(BaseModel):
     curl: str = Field(description="The same request with curl.")
     python: str = Field(description="The same request in Python.")
     snippets: list[Snippet] = Field(description="The same request in other languages, too.")
+    row_file: str = Field(
+        description="File that the snippets read a long row from; empty if they contain it."
+    )
 
 
 def read_signature(team: str, name: str) -> Signature:
@@ -146,7 +149,8 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
         labels = served.labels
     found = response[PREDICTION][0]
     url = f"{airflow_url() or base_url}{PREFIX}/api/v1/predictions/{team}/{name}"
-    snippets = make_snippets(url, sent_row(columns, encoder))
+    row = sent_row(columns, encoder)
+    snippets = make_snippets(url, row)
     return Prediction(
         prediction=str(found) if labels else float(found),
         probabilities=[
@@ -161,6 +165,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
         curl=snippets[0].code,
         python=snippets[1].code,
         snippets=snippets,
+        row_file=ROW_FILE if is_long(row) else "",
     )
 
 

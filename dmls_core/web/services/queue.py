@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from dmls_core.airflow import metadata
-from dmls_core.airflow.metadata import Session
+from dmls_core.airflow.metadata import PooledTask, Session
 from dmls_core.airflow.task_id import TaskId
+from dmls_core.html.formats import duration
+from dmls_core.store import layout
+from dmls_core.web.services.waiting_times import Duration, expected_duration, expected_starts
 
 PREFIX = "dmls."
 
 WAITING = ("scheduled", "queued")
-OCCUPYING = ("queued", "running")
+OCCUPYING = ("queued", "running", "deferred")
 """States of a task that occupies a slot of its pool."""
+TRAINING = ("running", "deferred")
+"""States of a task with a trainer: a worker starts it, then the task waits in the triggerer."""
+
+GPU_TRIGGER = "dmls_core.airflow.runners.gpu_trigger.GpuTrigger"
+"""Class of the trigger of a task that waits for a GPU: it holds a slot of its pool and has no trainer."""
+
+LAST = 5
+"""Number of a job's last searches that say how long its next one takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A waiting run; ``position`` in the queue of ``pool`` counts from 1, ``None`` if unqueued."""
+    """A waiting run; ``position`` in the queue of ``pool`` counts from 1, ``None`` if unqueued.
+
+    ``starts`` is in how many seconds it starts, if the jobs before it have run before.
+    """
 
     position: int | None
     pool: str
     reason: str
+    starts: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +60,7 @@ class Lease:
 
 def job_of(dag_id: str) -> str:
     """Return ``<team>/<name>`` of a job's DAG."""
-    return dag_id.removeprefix(PREFIX).replace(".", "/", 1)
+    return "/".join(layout.parse_dag_id(dag_id))
 
 
 def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
@@ -61,7 +76,11 @@ def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
             task.hostname or "",
         )
         for task in metadata.task_instances(
-            session, dag_id=dag_id, task_id=TaskId.SEARCH.value, states=["running"]
+            session,
+            dag_id=dag_id,
+            task_id=TaskId.SEARCH.value,
+            states=TRAINING,
+            except_trigger=GPU_TRIGGER,
         )
     ]
 
@@ -70,26 +89,80 @@ def read_waits(session: Session) -> dict[str, Wait]:
     """Return why jobs with waiting runs wait, by DAG."""
     waits = waits_of_runs(metadata.unfinished_runs(session))
     tasks = metadata.tasks_by_priority(session, TaskId.SEARCH.value, {*WAITING, *OCCUPYING})
-    return waits | enqueue(tasks, metadata.pool_slots(session))
+    if not any(map(_waits, tasks)):
+        return waits
+    dag_ids = {task.dag_id for task in tasks}
+    durations = metadata.last_durations(session, TaskId.SEARCH.value, dag_ids, LAST)
+    return waits | enqueue(tasks, metadata.pool_slots(session), durations)
 
 
-def enqueue(tasks: Iterable[tuple[str, str, str]], slots: dict[str, int]) -> dict[str, Wait]:
+def enqueue(
+    tasks: Iterable[PooledTask], slots: dict[str, int], durations: Mapping[str, Sequence[float]]
+) -> dict[str, Wait]:
     """Return the positions in the queues of the pools, by DAG.
 
-    ``tasks`` are (DAG, pool, state) of each search that waits or runs, in the scheduler's order.
+    Args:
+        tasks: each search that waits or runs, in the scheduler's order.
+        slots: slots by pool.
+        durations: seconds that the last searches of a DAG took.
     """
     tasks = list(tasks)
-    occupied = Counter(pool for _, pool, state in tasks if state in OCCUPYING)
+    occupied = Counter(task.pool for task in tasks if task.state in OCCUPYING)
     # A task with a slot starts before all tasks without one.
-    waiting = sorted((task for task in tasks if task[2] in WAITING), key=lambda task: task[2] != "queued")
+    waiting = [task for task in tasks if _waits(task)]
+    waiting.sort(key=lambda task: task.state == "scheduled")
     found: dict[str, Wait] = {}
     positions: dict[str, int] = defaultdict(int)
-    for dag_id, pool, state in waiting:
-        if dag_id not in found:
+    for task, starts in zip(waiting, _starts(tasks, waiting, slots, durations), strict=True):
+        if task.dag_id not in found:
+            pool, has_slot = task.pool, task.state == "queued"
             positions[pool] += 1
-            reason = pool_reason(pool, slots.get(pool), occupied[pool], has_slot=state == "queued")
-            found[dag_id] = Wait(positions[pool], pool, reason)
+            if task.trigger == GPU_TRIGGER:
+                reason = "waits for a GPU: all are in use"
+            else:
+                reason = pool_reason(pool, slots.get(pool), occupied[pool], has_slot=has_slot)
+            if starts and not has_slot and occupied[pool] >= slots[pool]:
+                reason += f"; starts {in_words(starts)}"
+            found[task.dag_id] = Wait(positions[pool], pool, reason, None if has_slot else starts)
     return found
+
+
+def _waits(task: PooledTask) -> bool:
+    return task.state in WAITING or task.trigger == GPU_TRIGGER
+
+
+def _starts(
+    tasks: Sequence[PooledTask],
+    waiting: Sequence[PooledTask],
+    slots: dict[str, int],
+    durations: Mapping[str, Sequence[float]],
+) -> list[Duration | None]:
+    """Return in how many seconds each waiting search starts; ``None`` if a duration before it is unknown."""
+    now = datetime.now(UTC)
+    expected = {dag_id: expected_duration(earlier) for dag_id, earlier in durations.items()}
+
+    def left(task: PooledTask) -> Duration | None:
+        whole = expected.get(task.dag_id)
+        return whole.left((now - task.started).total_seconds()) if whole and task.started else None
+
+    found: dict[int, Duration | None] = {}
+    for pool in {task.pool for task in waiting if slots.get(task.pool)}:
+        running = [
+            left(task) for task in tasks if task.pool == pool and task.state in TRAINING and not _waits(task)
+        ]
+        queue = {place: expected.get(task.dag_id) for place, task in enumerate(waiting) if task.pool == pool}
+        # If a task waits for a GPU, other programs use those that no trainer uses.
+        other_use = any(task.pool == pool and task.trigger == GPU_TRIGGER for task in waiting)
+        if usable := min(slots[pool], len(running)) if other_use else slots[pool]:
+            starts = expected_starts(usable, running, list(queue.values()))
+            found |= dict(zip(queue, starts, strict=True))
+    return [found.get(place) for place in range(len(waiting))]
+
+
+def in_words(starts: Duration) -> str:
+    """Return when something starts, such as ``in about 12 min (8 min to 20 min)``."""
+    likely = f" ({duration(starts.low)} to {duration(starts.high)})" if starts.low < starts.high else ""
+    return f"in about {duration(starts.middle)}{likely}"
 
 
 def pool_reason(pool: str, slots: int | None, occupied: int, *, has_slot: bool = False) -> str:

@@ -130,7 +130,10 @@ def _contrast(runs: Sequence[Run], files: Sequence[RunFiles]) -> tuple[int | Non
     best = better(scored, key=lambda at: scored[at]["score"])
     contrasts = [_compare(runs[at], files[at], files[best], metric) for at in scored if at != best]
     unclear = [contrast.name for contrast in contrasts if not contrast.significant]
-    if not unclear:
+    tied = [contrast.name for contrast in contrasts if not contrast.difference]
+    if tied:
+        message = f"No winner: {' and '.join([runs[best].name, *tied])} have the same {metric}."
+    elif not unclear:
         message = f"The winner is {runs[best].name}: its {metric} is better beyond chance."
     else:
         message = (
@@ -166,7 +169,7 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
         rows=rows,
         p_value=p_value,
         significant=significant,
-        message=f"{metric} is {difference:.4f} worse: {basis} ({chance})",
+        message=f"{metric} is {f'{difference:.4f} worse' if difference else 'the same'}: {basis} ({chance})",
     )
 
 

@@ -20,6 +20,7 @@ from dmls_core.airflow.metadata import DagRun, Session
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.store import JobRecord, ObjectInfo, Store, layout
+from dmls_core.store.snapshots import Snapshots
 from dmls_core.web.services import open_store
 from dmls_core.web.services.queue import Lease, read_leases
 
@@ -169,12 +170,9 @@ def _record_at(bundle_version: str | None, team: str, name: str) -> JobRecord | 
     if not bundle_version:
         return None
     try:
-        snapshot = json.loads(open_store().get(layout.snapshot(bundle_version)))
-    except ObjectMissingError:
+        return Snapshots(open_store()).find(bundle_version, team, name)
+    except NotFoundError:
         return None
-    wanted = (team, name)
-    entry = next((entry for entry in snapshot["jobs"] if (entry["team"], entry["name"]) == wanted), None)
-    return JobRecord.from_json(entry) if entry else None
 
 
 Results = dict[str, Mapping[str, Any]]

@@ -1,7 +1,8 @@
 """The request of a prediction in the languages of its users; each snippet runs as pasted.
 
-Each sends one row to the REST API, with the API key in the environment variable ``KEY``, or in a file or a
-placeholder where programs have no environment. No key is an argument of a program, which other users see.
+Each sends one row to the REST API. A long row is in a file, which the page saves. The API key is in the
+environment variable ``KEY``, or in a file or a placeholder where programs have no environment. No key is an
+argument of a program, which other users see.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -20,6 +22,15 @@ PLACEHOLDER = "dmls_..."
 KEY_FILE = "dmls_api_key"
 """File with the key in the data folder of PostgreSQL, for its server."""
 
+ROW_FILE = "row.json"
+"""File with a long row."""
+
+LONGEST = 5_000
+"""Characters of the longest row that snippets contain."""
+
+SHOWN_COLUMNS = 3
+"""Columns of a long row that snippets show."""
+
 
 class Snippet(BaseModel):
     """The request in one language."""
@@ -29,41 +40,70 @@ class Snippet(BaseModel):
     code: str
 
 
+def is_long(row: Mapping[str, Any]) -> bool:
+    """Return whether the snippets read a row from ``ROW_FILE``."""
+    return len(json.dumps([row])) > LONGEST
+
+
 def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
     """Return the snippets that post one row to ``url``, the route that predicts rows of a job."""
     # ASCII only: the request passes every shell, console and editor unchanged.
-    body = json.dumps([row])
-    return [
-        Snippet(language="curl", needs=f"curl, {KEY}", code=_curl(url, body, f'"${KEY}"')),
-        Snippet(language="Python", needs=KEY, code=_python(url, row)),
-        Snippet(language="JavaScript", needs=f"Node.js 18 or newer, {KEY}", code=_javascript(url, body)),
-        Snippet(language="R", needs=f"R 4.1 or newer, httr2, jsonlite, {KEY}", code=_r(url, body)),
-        Snippet(language="Power Query", needs="Excel or Power BI; your key", code=_power_query(url, body)),
+    long = is_long(row)
+    body = None if long else json.dumps([row])
+    file = f", the file {ROW_FILE}" if long else ""
+    found = [
+        Snippet(language="curl", needs=f"curl, {KEY}{file}", code=_curl(url, body, f'"${KEY}"')),
+        Snippet(language="Python", needs=KEY + file, code=_python(url, None if long else row)),
+        Snippet(
+            language="JavaScript", needs=f"Node.js 18 or newer, {KEY}{file}", code=_javascript(url, body)
+        ),
+        Snippet(language="R", needs=f"R 4.1 or newer, httr2, jsonlite, {KEY}{file}", code=_r(url, body)),
+        Snippet(
+            language="Power Query", needs=f"Excel or Power BI; your key{file}", code=_power_query(url, body)
+        ),
         Snippet(
             language="SQL",
             needs=f"PostgreSQL as superuser; on its server curl, and the key in the file {KEY_FILE} of its "
-            "data folder",
+            f"data folder{file and f', which needs {ROW_FILE}, too'}",
             code=_sql(url, body),
         ),
     ]
+    if not long:
+        return found
+    note = _describe(row)
+    return [
+        each.model_copy(update={"code": f"{COMMENTS[each.language]} {note}\n{each.code}"}) for each in found
+    ]
 
 
-def _curl(url: str, body: str, key: str) -> str:
+COMMENTS = {"curl": "#", "Python": "#", "JavaScript": "//", "R": "#", "Power Query": "//", "SQL": "--"}
+"""What begins a comment in each language."""
+
+
+def _describe(row: Mapping[str, Any]) -> str:
+    """Return a line that shows how a long row is written in ``ROW_FILE``."""
+    few = json.dumps([dict(islice(row.items(), SHOWN_COLUMNS))]).removesuffix("}]")[:300]
+    return f"{ROW_FILE} has the values of all {len(row):,} columns: {few}, ...}}]"
+
+
+def _curl(url: str, body: str | None, key: str) -> str:
+    data = f"@{ROW_FILE}" if body is None else shlex.quote(body)
     return (
         f"printf 'Authorization: Bearer %s' {key} |\n"
         f"  curl --silent --show-error --fail-with-body {shlex.quote(url)} --header @- \\\n"
-        f"  --header 'Content-Type: application/json' --data {shlex.quote(body)}"
+        f"  --header 'Content-Type: application/json' --data {data}"
     )
 
 
-def _python(url: str, row: Mapping[str, Any]) -> str:
-    values = "".join(f"    {name!a}: {value!a},\n" for name, value in row.items())
+def _python(url: str, row: Mapping[str, Any] | None) -> str:
+    values = "".join(f"    {name!a}: {value!a},\n" for name, value in (row or {}).items())
+    given = f'with open("{ROW_FILE}", "rb") as file:\n    body = file.read()\n'
     return (
         "import json\nimport os\nfrom urllib.request import Request, urlopen\n\n"
-        f"row = {{\n{values}}}\n"
-        "request = Request(\n"
+        + (given if row is None else f"row = {{\n{values}}}\nbody = json.dumps([row]).encode()\n")
+        + "request = Request(\n"
         f'    "{url}",\n'
-        "    json.dumps([row]).encode(),\n"
+        "    body,\n"
         "    {\n"
         f'        "Authorization": f"Bearer {{os.environ[\'{KEY}\']}}",\n'
         '        "Content-Type": "application/json",\n'
@@ -73,40 +113,47 @@ def _python(url: str, row: Mapping[str, Any]) -> str:
     )
 
 
-def _javascript(url: str, body: str) -> str:
+def _javascript(url: str, body: str | None) -> str:
+    read = f'import("node:fs/promises")\n  .then((files) => files.readFile("{ROW_FILE}"))\n  .then((body) => '
     return (
-        f'fetch("{url}", {{\n  method: "POST",\n'
+        ("" if body else read) + f'fetch("{url}", {{\n  method: "POST",\n'
         f"  headers: {{ Authorization: `Bearer ${{process.env.{KEY}}}`, "
         '"Content-Type": "application/json" },\n'
-        f"  body: {json.dumps(body)},\n}})\n"
-        "  .then(async (response) => [response.ok, await response.json()])\n"
+        + (f"  body: {json.dumps(body)},\n}})\n" if body else "  body,\n}))\n")
+        + "  .then(async (response) => [response.ok, await response.json()])\n"
         "  .then(([ok, found]) => {\n    if (!ok) throw new Error(found.detail);\n"
         "    console.log(found[0]);\n  });\n"
     )
 
 
-def _r(url: str, body: str) -> str:
+def _r(url: str, body: str | None) -> str:
+    given = "" if body is None else f"body <- {json.dumps(body)}\n"
+    sent = f'req_body_file("{ROW_FILE}"' if body is None else "req_body_raw(body"
     return (
-        f'library(httr2)\n\nbody <- {json.dumps(body)}\nanswer <- request("{url}") |>\n'
+        f'library(httr2)\n\n{given}answer <- request("{url}") |>\n'
         f'  req_auth_bearer_token(Sys.getenv("{KEY}")) |>\n'
-        '  req_body_raw(body, type = "application/json") |>\n  req_perform() |>\n'
+        f'  {sent}, type = "application/json") |>\n  req_perform() |>\n'
         "  resp_body_json()\n"
         'for (name in names(answer[[1]])) cat(name, format(answer[[1]][[name]]), "\\n")\n'
     )
 
 
-def _power_query(url: str, body: str) -> str:
-    text = body.replace("#(", "#(#)(").replace('"', '""')
+def _power_query(url: str, body: str | None) -> str:
+    if body is None:
+        content = f'File.Contents("C:\\{ROW_FILE}")'
+    else:
+        text = body.replace("#(", "#(#)(").replace('"', '""')
+        content = f'Text.ToBinary("{text}")'
     return (
-        f'let\n    Key = "{PLACEHOLDER}",\n    Body = "{text}",\n'
+        f'let\n    Key = "{PLACEHOLDER}",\n    Body = {content},\n'
         '    Headers = [#"Content-Type" = "application/json", Authorization = "Bearer " & Key],\n'
-        f'    Response = Web.Contents("{url}", [Content = Text.ToBinary(Body), Headers = Headers]),\n'
+        f'    Response = Web.Contents("{url}", [Content = Body, Headers = Headers]),\n'
         "    Result = Table.FromRecords(Json.Document(Response))\n"
         "in\n    Result\n"
     )
 
 
-def _sql(url: str, body: str) -> str:
+def _sql(url: str, body: str | None) -> str:
     command = _curl(url, body, f'"$(cat {KEY_FILE})"').replace("'", "''")
     return (
         "CREATE TEMP TABLE answer (body text);\n"

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
+from dmls_core.data.formats import DATA_ENDINGS, needs_whole
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submissions import check_data_name
@@ -24,6 +25,7 @@ from dmls_core.web.services.commands import replace_spec
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
+    from dmls_core.spec.tables import Data
 
 MAX_LISTED = 500
 
@@ -61,6 +63,8 @@ class InferredSchema(BaseModel):
     seen: int = Field(description="Rows that were read.")
     rows: int | None = Field(description="Rows of the whole file, if known.")
     preview: list[list[str | None]] = Field(description="The first rows; null is a missing value.")
+    data: dict[str, Any] = Field(description="Keys of `[data]` with which the file was read.")
+    sheets: list[str] = Field(description="Visible sheets of an Excel workbook.")
 
 
 class SpecSummary(BaseModel):
@@ -132,36 +136,52 @@ class Submitted(BaseModel):
     etag: str = Field(description="ETag of the spec.")
 
 
-def infer_schema(file: str, content: bytes, size: int) -> InferredSchema:
-    """Infer a data file's schema from a part of its ``size`` bytes; raise ``DataError`` if it is no table."""
+def parse_data(text: str) -> Data:
+    """Parse a ``[data]`` in JSON; raise ``DataError`` for each key that is wrong."""
+    from dmls_core.spec.tables import Data
+
+    try:
+        return Data.model_validate_json(text)
+    except ValidationError as error:
+        keys = [(one["msg"], ".".join(map(str, ("data", *one["loc"])))) for one in error.errors()]
+        raise DataError([ValidationIssue(message, key=key) for message, key in keys]) from None
+
+
+def infer_schema(file: str, content: bytes, size: int, data: Data | None = None) -> InferredSchema:
+    """Infer a data file's schema from a part of its ``size`` bytes; raise ``DataError`` if it is no table.
+
+    ``data`` says how the file is written; by default, this is detected.
+    """
     from dmls_core.intake.schema_inference import infer_parquet_schema, infer_schema, read_sample
     from dmls_core.spec.toml_io import toml_text
 
     if file.lower().endswith(".parquet"):
         found = infer_parquet_schema(file, content, size)
     else:
-        found = infer_schema(file, read_sample(file, content, complete=len(content) >= size)).as_json()
+        keys = data.reading if data else None
+        sample = read_sample(file, content, complete=len(content) >= size, keys=keys)
+        found = infer_schema(file, sample).as_json()
     document = found["document"]
     return InferredSchema.model_validate(
         {**found, "document": mark_floats(document), "toml": toml_text(document)}
     )
 
 
-def infer_stored_schema(team: str, name: str, file: str) -> InferredSchema:
-    """Infer the schema of a data file in a job's folder; raise ``DataError`` for a large Parquet file."""
-    from dmls_core.intake.schema_inference import HEAD, WHOLE_PARQUET
+def infer_stored_schema(team: str, name: str, file: str, data: Data | None = None) -> InferredSchema:
+    """Infer the schema of a data file in a job's folder; raise ``DataError`` if it must be read whole."""
+    from dmls_core.intake.schema_inference import HEAD, WHOLE
 
     if problems := check_data_name(file):
         raise DataError(problems)
-    whole = file.lower().endswith(".parquet")
+    whole = needs_whole(file)
     key = layout.incoming_file(team, name, file)
-    head, info = open_store().read(key, limit=WHOLE_PARQUET if whole else HEAD)
+    head, info = open_store().read(key, limit=WHOLE if whole else HEAD)
     if whole and info.size > len(head):
-        hint = "write the spec by hand, or choose the file from your own disk"
+        hint = "write the spec by hand, or infer it with `dmls init` on a machine that has the file"
         raise DataError(
-            ValidationIssue("the Parquet file is too large to read its schema from S3", hint=hint, file=file)
+            ValidationIssue("the file is too large to read its schema from S3", hint=hint, file=file)
         )
-    return infer_schema(file, head, info.size)
+    return infer_schema(file, head, info.size, data)
 
 
 def list_data_files(user: User, team: str) -> DataFiles:
@@ -298,7 +318,7 @@ def read_submission(team: str, name: str, fingerprint: str = "") -> SubmissionSt
     wanted = fingerprint or (found.fingerprint if found else "")
     files = [info.key.removeprefix(folder) for info in listing]
     return SubmissionState(
-        files=[file for file in files if "/" not in file and file.lower().endswith((".csv", ".parquet"))],
+        files=[file for file in files if "/" not in file and file.lower().endswith(DATA_ENDINGS)],
         has_spec=bool(found and found.spec),
         version=record.version if record else 0,
         fingerprint=found.fingerprint if found else "",

@@ -1,5 +1,7 @@
 // A job's pages: refresh during a run, the end of the log, the buttons and their dialogs.
-import { ApiError, api, poll, ready, toast } from "./app.js";
+import { changedHyperparameters, showHyperparameters } from "./again.js";
+import { api, poll, ready, toast } from "./app.js";
+import { handleDialogs } from "./dialogs.js";
 
 const head = document.getElementById("job");
 const path = `/jobs/${encodeURIComponent(head.dataset.team)}/${encodeURIComponent(head.dataset.name)}`;
@@ -41,7 +43,7 @@ function signature(root) {
   return copy.innerHTML.trim();
 }
 
-let known = null;
+const known = head.dataset.state; // of the page; the state may change before the first request
 let posting = 0;
 
 /** Reload the page when the job's state changes, so that its buttons fit, unless the user is about to act. */
@@ -49,8 +51,7 @@ async function refreshState() {
   const now = await api(path).catch(() => null);
   if (!now) return;
   const state = `${now.state} ${now.paused} ${now.served}`;
-  if (known !== null && known !== state && !posting && !document.querySelector("dialog[open]")) location.reload();
-  known ??= state;
+  if (known !== state && !posting && !document.querySelector("dialog[open]")) location.reload();
 }
 
 async function readLog() {
@@ -102,20 +103,12 @@ document.addEventListener("click", async (event) => {
 });
 
 const forms = {
-  async again(data, form) {
-    if (form.classList.contains("spec")) return submitSpec(data, form);
-    const changes = {};
+  async again(data) {
+    const hyperparameters = changedHyperparameters();
+    const changes = Object.keys(hyperparameters).length ? { hyperparameters } : {};
     if (data.get("n_trials")) changes.n_trials = Number(data.get("n_trials"));
     if (data.get("seed")) changes.seed = Number(data.get("seed"));
     if (data.get("deploy")) changes.deploy = true;
-    const text = data.get("hyperparameters").trim();
-    if (text) {
-      try {
-        changes.hyperparameters = JSON.parse(text);
-      } catch (error) {
-        throw new Error(`The hyperparameters are not JSON: ${error.message}`);
-      }
-    }
     await post("runs", { changes });
   },
   async back(data) {
@@ -127,24 +120,11 @@ const forms = {
   async retire() {
     await post("retire");
   },
-  async revoke(data, form) {
-    const { key, scope } = form.closest("dialog").dataset;
-    const place = scope === "team" ? `/teams/${encodeURIComponent(head.dataset.team)}` : path;
-    toast(`Revoked: ${(await api(`${place}/keys/${key}`, { method: "DELETE" })).name}.`);
-  },
 };
-
-async function submitSpec(data, form) {
-  const body = { toml: data.get("toml"), etag: form.dataset.etag };
-  toast((await api(`${path}/spec`, { method: "PUT", json: body })).message);
-}
 
 const openers = {
   async again(dialog) {
-    const form = dialog.querySelector("form.spec");
-    const spec = await api(`${path}/spec`);
-    form.elements.toml.value = spec.toml;
-    form.dataset.etag = spec.etag;
+    await showHyperparameters(dialog.querySelector("[data-models]"));
   },
   async back(dialog) {
     const versions = await api(`${path}/served`);
@@ -154,54 +134,7 @@ const openers = {
     dialog.querySelector("button[value=go]").disabled = earlier.length === 0;
     if (!earlier.length) select.append(new Option("No other version can be served."));
   },
-  async revoke(dialog, { dataset }) {
-    Object.assign(dialog.dataset, { key: dataset.key, scope: dataset.scope });
-    dialog.querySelector("h2 span").textContent = dataset.name;
-  },
 };
 
-document.addEventListener("click", async (event) => {
-  const button = event.target.closest("button[data-dialog]");
-  if (!button) return;
-  const dialog = document.getElementById(button.dataset.dialog);
-  for (const problem of dialog.querySelectorAll(".problem")) problem.hidden = true;
-  dialog.showModal();
-  try {
-    await openers[dialog.id]?.(dialog, button);
-  } catch (error) {
-    toast(error.message, "bad");
-  }
-});
-
-for (const button of document.querySelectorAll("dialog button[data-close]")) {
-  button.addEventListener("click", () => button.closest("dialog").close());
-}
-
-for (const form of document.querySelectorAll("dialog form")) {
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const dialog = form.closest("dialog");
-    const problem = form.querySelector(".problem");
-    event.submitter.disabled = true;
-    try {
-      await forms[dialog.id](new FormData(form), form);
-      dialog.close();
-      setTimeout(() => location.reload(), 900);
-    } catch (error) {
-      const found = error instanceof ApiError ? (error.problem.problems ?? []) : [];
-      problem.textContent = found.length ? found.map(describe).join("\n") : error.message;
-      problem.hidden = false;
-    } finally {
-      event.submitter.disabled = false;
-    }
-  });
-}
-
-/** Describe an error with its line. */
-function describe(problem) {
-  const place = problem.line ? `line ${problem.line}: ` : "";
-  const rest = [problem.found && `found ${problem.found}`, problem.hint].filter(Boolean).join("; ");
-  return `${place}${problem.key ? `${problem.key}: ` : ""}${problem.message}${rest ? ` (${rest})` : ""}`;
-}
-
+handleDialogs(forms, openers);
 ready();

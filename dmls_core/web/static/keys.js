@@ -1,12 +1,12 @@
-// A job's API keys: create one, and show it once. The dialog that revokes one is in job.js.
+// API keys of a job or of a team: create one, show it once, revoke one.
 import { api, copy, ready, toast } from "./app.js";
+import { handleDialogs } from "./dialogs.js";
 import { byId, h, put } from "./dom.js";
 
-const { team, name } = byId("job").dataset;
-const places = {
-  job: `/jobs/${encodeURIComponent(team)}/${encodeURIComponent(name)}/keys`,
-  team: `/teams/${encodeURIComponent(team)}/keys`,
-};
+const { team } = byId("create").dataset;
+
+/** Return the route of the keys that open a job, or without one the whole team. */
+const route = (job) => (job ? `/jobs/${encodeURIComponent(team)}/${encodeURIComponent(job)}/keys` : `/teams/${encodeURIComponent(team)}/keys`);
 
 byId("create").addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -15,7 +15,7 @@ byId("create").addEventListener("submit", async (event) => {
   event.submitter.disabled = true;
   try {
     const json = { name: data.get("name"), days: data.get("days") ? Number(data.get("days")) : null };
-    const made = await api(places[data.get("scope")], { method: "POST", json });
+    const made = await api(route(data.get("job")), { method: "POST", json });
     form.elements.name.value = "";
     show(made);
     await refresh();
@@ -38,3 +38,19 @@ async function refresh() {
   byId("keys").replaceWith(page.getElementById("keys"));
   ready();
 }
+
+handleDialogs(
+  {
+    async revoke(data, form) {
+      const { key, job } = form.closest("dialog").dataset;
+      toast(`Revoked: ${(await api(`${route(job)}/${key}`, { method: "DELETE" })).name}.`);
+    },
+  },
+  {
+    revoke(dialog, { dataset }) {
+      Object.assign(dialog.dataset, { key: dataset.key, job: dataset.job });
+      dialog.querySelector("h2 span").textContent = dataset.name;
+    },
+  },
+);
+ready();

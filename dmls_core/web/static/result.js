@@ -25,7 +25,10 @@ function palette() {
   return Object.fromEntries(["text", "muted", "line", "accent", "card", "good"].map((name) => [name, color(name)]));
 }
 
-const short = (value) => (typeof value === "number" ? Number(value.toPrecision(4)).toString() : String(value));
+const short = (value) =>
+  typeof value !== "number" ? String(value)
+    : Math.abs(value) >= 1e4 ? value.toLocaleString("en", { maximumSignificantDigits: 4 })
+      : Number(value.toPrecision(4)).toString();
 const clipped = (text, length = 18) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 function axes(colors) {
@@ -40,15 +43,20 @@ function axes(colors) {
 const GRID = { left: 8, right: 16, top: 12, bottom: 8, containLabel: true };
 
 const options = {
-  parallel(model, colors, { metric }) {
+  parallel(model, colors, { metric, best }) {
+    const isBest = (trial) => String(trial.number) === best;
+    model.trials.sort((a, b) => isBest(a) - isBest(b)); // the last line is drawn above the others
     const names = [...model.names, metric];
     const columns = names.map((name, at) => model.trials.map((trial) => (at < model.names.length ? trial.params[name] : trial.value)));
+    const lines = axes(colors);
+    Object.assign(lines.axisLabel, { backgroundColor: colors.card, padding: [1, 3] }); // readable on the lines
     const parallelAxis = names.map((name, dim) => {
       const numbers = columns[dim].every((value) => typeof value === "number");
       const log = model.logs.includes(name) && columns[dim].every((value) => value > 0);
       const ends = numbers ? { min: Math.min(...columns[dim]), max: Math.max(...columns[dim]) } : {};
+      if (numbers && ends.min === ends.max) Object.assign(ends, { min: ends.min - Math.abs(ends.min) / 100 || -1 });
       return {
-        ...axes(colors), ...ends, dim, name: clipped(name), type: numbers ? (log ? "log" : "value") : "category",
+        ...lines, ...ends, dim, name: clipped(name), type: numbers ? (log ? "log" : "value") : "category",
         data: numbers ? undefined : [...new Set(columns[dim].map(String))].sort(),
         nameTextStyle: { color: dim === names.length - 1 ? colors.accent : colors.text, fontWeight: dim === names.length - 1 ? 700 : 400 },
         areaSelectStyle: { color: colors.accent, borderColor: colors.accent, opacity: 0.2, width: 16 },
@@ -56,7 +64,7 @@ const options = {
     });
     const data = model.trials.map((trial, at) => ({
       value: columns.map((column, dim) => (parallelAxis[dim].type === "category" ? String(column[at]) : column[at])),
-      lineStyle: at === 0 ? { color: colors.good, width: 3, opacity: 1 } : undefined,
+      lineStyle: isBest(trial) ? { color: colors.good, width: 3, opacity: 1 } : undefined,
     }));
     return {
       parallel: { left: 50, right: 60, top: 36, bottom: 16 },
@@ -67,11 +75,11 @@ const options = {
   importance(shares, colors) {
     const entries = Object.entries(shares).reverse();
     return {
-      grid: GRID,
-      xAxis: { ...axes(colors), type: "value", axisLabel: { color: colors.muted, formatter: (share) => `${Math.round(100 * share)} %` } },
+      grid: { ...GRID, right: 44 },
+      xAxis: { ...axes(colors), type: "value", max: 1, axisLabel: { color: colors.muted, formatter: (share) => `${Math.round(100 * share)} %` } },
       yAxis: { ...axes(colors), type: "category", data: entries.map(([name]) => name), splitLine: { show: false } },
       series: [{ type: "bar", data: entries.map(([, share]) => share), barMaxWidth: 18, itemStyle: { color: colors.accent },
-        label: { show: true, position: "insideLeft", color: colors.text, formatter: ({ value }) => `${Math.round(100 * value)} %` } }],
+        label: { show: true, position: "right", color: colors.text, formatter: ({ value }) => `${Math.round(100 * value)} %` } }],
     };
   },
   scatter({ truth, predicted }, colors) {

@@ -3,15 +3,15 @@
 
 import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
+import { sampleOf } from "./sample.js";
 import { forgetTarget, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showEstimate } from "./submit_estimate.js";
 import { showForm } from "./submit_form.js";
+import { readingOf, sameReading, setReading, showReading } from "./submit_reading.js";
 import { showNextRuns, showSchedule } from "./submit_schedule.js";
 import { Upload, follow, watchNames } from "./submit_send.js";
 
-const HEAD_BYTES = 1 << 20;
-const WHOLE_PARQUET_BYTES = 8 << 20;
 const MAX_SPEC_BYTES = 256 * 1024;
 const RETRY_MS = 3000;
 
@@ -19,6 +19,8 @@ const state = {
   file: null, // chosen from the disk
   stored: null, // {team, name, file} in S3
   schema: null,
+  source: null, // whose columns were inferred: {file} or {stored}
+  readable: true, // whether it can be read as the form says
   document: null,
   valid: false,
   catalogue: null,
@@ -29,6 +31,7 @@ const state = {
   estimating: false,
 };
 let latest = 0;
+let reads = 0;
 
 const columnNames = () => (state.schema ? state.schema.columns.map((column) => column.name) : []);
 
@@ -69,6 +72,8 @@ async function textChanged() {
     draw();
   }
   showResult(response);
+  const keys = readingOf(state.document);
+  if (response.document && state.source && !sameReading(state.source.keys, keys)) await reread(keys, true);
 }
 
 function showResult(response) {
@@ -106,6 +111,7 @@ function update() {
   if (!text().trim()) missing.push("a spec");
   else if (!state.valid) missing.push("a spec without errors");
   if (!data) missing.push("data");
+  if (!state.readable) missing.push("data that can be read");
   if (!state.names.ok) missing.push("a team and a name");
   byId("missing").textContent = missing.length && !state.sending ? `Still needed: ${missing.join(", ")}.` : "";
   byId("submit").disabled = missing.length > 0 || state.sending;
@@ -147,14 +153,17 @@ function listed(problem) {
   }));
 }
 
-async function useSchema(schema, what) {
+async function useSchema(schema, what = null) {
+  const before = columnNames();
+  const same = before.length > 0 && before.join("\0") === schema.columns.map((column) => column.name).join("\0");
   state.schema = schema;
-  if (!state.edited.name || !state.document) {
+  if (state.document && (state.edited.name || (same && what === null))) setReading(state.document, schema.data);
+  else {
     state.document = structuredClone(schema.document);
     if (!schema.certain) forgetTarget(state);
   }
   byId("schema").hidden = false;
-  note("good", h("p", {}, h("strong", { text: schema.file }), ` ${what}`));
+  if (what !== null) note("good", h("p", {}, h("strong", { text: schema.file }), ` ${what}`));
   keepToPath();
   draw();
   await formChanged();
@@ -168,6 +177,62 @@ function keepToPath() {
   if (others.length && !state.document.data?.path) state.document.data = { ...state.document.data, path: file };
 }
 
+/**
+ * Let the server infer the columns of a file; without `keys`, it detects how the file is written. Null if another
+ * file, or the same one with other keys, is being read since.
+ */
+async function infer(source, keys = null) {
+  const { file, stored } = source;
+  const query = new URLSearchParams({ file: file?.name ?? stored.file, ...(file ? { size: file.size } : {}) });
+  if (keys) query.set("data", JSON.stringify(keys));
+  const path = file ? "/sniff" : `/drops/${encodeURIComponent(stored.team)}/${encodeURIComponent(stored.name)}/sniff`;
+  const body = file && { method: "POST", body: sampleOf(file), headers: { "Content-Type": "application/octet-stream" } };
+  const turn = ++reads;
+  Object.assign(source, { keys: keys ?? {} });
+  try {
+    const schema = await api(`${path}?${query}`, body ?? {});
+    if (turn !== reads) return null;
+    Object.assign(source, { keys: keys ?? schema.data, sheets: schema.sheets, detected: keys ? source.detected : Object.keys(schema.data) });
+    state.readable = true;
+    return schema;
+  } catch (error) {
+    if (turn !== reads) return null;
+    state.readable = false;
+    throw error;
+  } finally {
+    if (turn === reads) {
+      state.source = source;
+      byId("reading").open ||= !state.readable || source.detected?.length > 0;
+      drawReading();
+    }
+  }
+}
+
+const drawReading = () => showReading({ ...state.source, file: state.source.file?.name ?? state.source.stored.file }, reread);
+
+/** Read the file again as the user says it is written, in the form or in the spec. */
+async function reread(keys, typed = false) {
+  const { source } = state;
+  source.keys = keys;
+  drawReading(); // a further change adds to this one
+  let schema;
+  try {
+    schema = await infer(source, keys);
+  } catch (error) {
+    note("bad", h("p", {}, h("strong", { text: source.file?.name ?? source.stored.file }), " cannot be read so:"), listed(error.problem ?? error));
+    return update();
+  }
+  if (!schema) return;
+  Object.assign(state, { file: source.file ?? null, stored: source.stored ?? null });
+  note("good", h("p", {}, h("strong", { text: schema.file }), ` was read again: ${schema.columns.length} columns.`));
+  if (typed) {
+    state.schema = schema;
+    draw();
+    await textChanged();
+  } else await useSchema(schema);
+  update();
+}
+
 async function takeFile(file) {
   if (state.sending) return;
   if (file.name.toLowerCase().endsWith(".toml")) {
@@ -177,16 +242,9 @@ async function takeFile(file) {
     return textChanged();
   }
   byId("data-note").replaceChildren(h("p", { class: "muted", text: `Reading ${file.name} …` }));
-  const parquet = file.name.toLowerCase().endsWith(".parquet");
-  const tail = parquet && file.size > WHOLE_PARQUET_BYTES;
-  const part = tail ? file.slice(-HEAD_BYTES) : file.slice(0, parquet ? WHOLE_PARQUET_BYTES : HEAD_BYTES);
   try {
-    const query = new URLSearchParams({ file: file.name, size: file.size });
-    const schema = await api(`/sniff?${query}`, {
-      method: "POST",
-      body: part,
-      headers: { "Content-Type": "application/octet-stream" },
-    });
+    const schema = await infer({ file });
+    if (!schema) return;
     Object.assign(state, { file, stored: null });
     if (!byId("name").value) {
       byId("name").value = slug(file.name);
@@ -255,8 +313,8 @@ byId("stored-form").addEventListener("submit", async (event) => {
 async function takeStored(found) {
   byId("data-note").replaceChildren(h("p", { class: "muted", text: `Reading ${found.file} …` }));
   try {
-    const path = `/drops/${encodeURIComponent(found.team)}/${encodeURIComponent(found.name)}/sniff`;
-    const schema = await api(`${path}?${new URLSearchParams({ file: found.file })}`);
+    const schema = await infer({ stored: found });
+    if (!schema) return;
     Object.assign(state, { file: null, stored: found });
     byId("team").value = found.team;
     byId("name").value = found.name;
@@ -278,6 +336,13 @@ const checkNames = watchNames((names) => {
   update();
 });
 
+/** Throw if the spec of the edited job is not the one that was opened. */
+async function checkUnchanged(etag) {
+  const { team, name } = state.edited;
+  const now = await api(`/jobs/${encodeURIComponent(team)}/${encodeURIComponent(name)}/spec`);
+  if (now.etag !== etag) throw new ApiError({ status: 409, detail: `The spec of ${team}/${name} has changed since you opened it: open it again. Nothing was uploaded.` });
+}
+
 byId("send").addEventListener("submit", async (event) => {
   event.preventDefault();
   if (byId("submit").disabled) return;
@@ -290,9 +355,10 @@ byId("send").addEventListener("submit", async (event) => {
   byId("cancel").hidden = !upload;
   byId("cancel").onclick = () => upload.cancel();
   try {
+    const etag = team === state.edited.team && name === state.edited.name ? state.etag : null;
+    if (etag && upload) await checkUnchanged(etag); // before the new data replaces that of the changed spec
     if (upload) await upload.run();
     byId("cancel").hidden = true;
-    const etag = team === state.edited.team && name === state.edited.name ? state.etag : null;
     const submitted = await api(`${path}/spec`, { method: "PUT", json: { toml: text(), etag } });
     if (etag) state.etag = submitted.etag;
     await follow(path, submitted.fingerprint, { team, name });
@@ -328,8 +394,12 @@ async function openJob({ team, name }) {
   const { files } = await api(`/drops/${job}`);
   const file = state.document?.data?.path ?? (files.length === 1 ? files[0] : "");
   if (!files.includes(file)) return;
-  state.schema = await api(`/drops/${job}/sniff?${new URLSearchParams({ file })}`);
   state.stored = { team, name, file };
+  try {
+    state.schema = (await infer({ stored: state.stored }, readingOf(state.document))) ?? state.schema;
+  } finally {
+    state.readable = true; // it was accepted; a large file cannot be shown
+  }
   byId("schema").hidden = false;
   note("good", h("p", {}, h("strong", { text: file }), " is the job's data. Choose another file to replace it."));
   draw();

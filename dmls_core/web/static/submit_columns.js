@@ -210,7 +210,12 @@ function leftOut(schema, columns, target) {
   const out = schema.columns.filter((column) => roleOf(columns, column.name) === "out");
   const items = out.slice(0, LEFT_OUT).map((column) => h("li", {}, h("strong", { text: column.name }), `: ${REASONS[column.kind] ?? "ignored"}`));
   if (out.length > LEFT_OUT) items.push(h("li", { text: `${out.length - LEFT_OUT} more columns` }));
-  if (target?.missing) items.push(h("li", {}, h("strong", { text: `${target.missing.toLocaleString("en")} of ${schema.seen.toLocaleString("en")} rows read` }), `: no ${target.name}`));
+  if (target?.missing) {
+    const [count, seen] = [target.missing, schema.seen].map((number) => number.toLocaleString("en"));
+    const whole = schema.rows === schema.seen;
+    items.push(h("li", {}, h("strong", { text: `${count} of ${whole ? `all ${seen}` : `the first ${seen}`} rows` }), `: no ${target.name}`,
+      whole ? null : h("span", { class: "hint", text: " The rows after them are counted when a run reads the file." })));
+  }
   return items.length ? [h("h3", { text: "Left out of the training" }), h("ul", { class: "left-out" }, items)] : null;
 }
 

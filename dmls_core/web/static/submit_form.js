@@ -131,7 +131,8 @@ function general(spec, model, changed) {
   );
 }
 
-function section(spec, model, changed) {
+/** Return the hyperparameters of a model in the document, which its fields change. */
+export function section(spec, model, changed) {
   const tables = new Tables(spec, model);
   const rows = (list) => list.map((hyper) => hyperparameter(tables, model, hyper, changed));
   const searched = model.hyperparameters.filter((hyper) => tables.get(hyper.name) !== undefined);

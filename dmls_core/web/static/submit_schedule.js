@@ -4,7 +4,7 @@ import { byId, h, put } from "./dom.js";
 import { setIn } from "./submit_values.js";
 
 const PRESETS = [
-  ["", "Only when it is submitted"],
+  ["", "Only when submitted"],
   ["@hourly", "Every hour"],
   ["@daily", "Every day at midnight"],
   ["@weekly", "Every Sunday at midnight"],

@@ -131,7 +131,9 @@ async function predict() {
       h("p", { class: "hint", text: `Version ${response.version} responded in ${shown(response.milliseconds, 3)} ms.` }),
     );
     start ??= response;
-    byId("calls").hidden = false;
+    byId("programs").hidden = false;
+    byId("row-file").hidden = !response.row_file;
+    if (response.row_file) saveRow(response.row_file);
     const open = [...byId("calls").querySelectorAll("details[open]")].map((item) => item.dataset.language);
     byId("calls").replaceChildren(...response.snippets.map(({ language, needs, code }, at) =>
       h("details", { open: open.length ? open.includes(language) : at === 0, "data-language": language },
@@ -140,9 +142,17 @@ async function predict() {
   } catch (error) {
     if (mine !== latest) return;
     failed(box, error, "The prediction failed:");
-    byId("calls").hidden = true;
+    byId("programs").hidden = true;
   }
   box.setAttribute("aria-busy", "false");
+}
+
+/** Offer the row as the file that the snippets read. */
+function saveRow(name) {
+  const link = byId("row-file").querySelector("a");
+  URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(new Blob([JSON.stringify([readRow()])], { type: "application/json" }));
+  link.download = name;
 }
 
 const predictSoon = debounced(predict, 250);

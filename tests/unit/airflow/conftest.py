@@ -46,7 +46,8 @@ def plan(tmp_path: Path) -> Callable[[Job], list[dict[str, Any]]]:
 
     def _plan(of: Job) -> list[dict[str, Any]]:
         settings = SimpleNamespace(gpus=0, mlflow_uri="")
-        run = SimpleNamespace(job=of, settings=settings, store=open_store(str(tmp_path)))
+        reporter = SimpleNamespace(running=lambda _: None)
+        run = SimpleNamespace(job=of, settings=settings, store=open_store(str(tmp_path)), reporter=reporter)
         return PlanOperator(task_id="plan").run_job(run)
 
     return _plan

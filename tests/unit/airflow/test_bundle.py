@@ -5,11 +5,35 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import nullcontext
+from typing import Any
 
-from dmls_core.airflow.bundle import dag_ids
+import pytest
+
+from dmls_core.airflow import metadata
+from dmls_core.airflow.bundle import dag_ids, read_shard
+from dmls_core.airflow.job_dag import build_dag
 from dmls_core.errors import StoreError
 from dmls_core.store import Registry, layout, open_store
 from dmls_core.store.local import LocalStore
+
+
+@pytest.fixture(autouse=True)
+def _settings(bundle, monkeypatch):
+    """Let a pinned version find the store of the test."""
+    monkeypatch.setattr("dmls_core.airflow.bundle.airflow_settings", lambda: bundle().settings)
+
+
+@pytest.fixture(autouse=True)
+def database(monkeypatch) -> dict[str, Any]:
+    """Return what Airflow's database has: ``runs``, and the approvals that were ``withdrawn``."""
+    found: dict[str, Any] = {"runs": [], "withdrawn": []}
+    monkeypatch.setattr(metadata, "create_session", lambda **_: nullcontext())
+    monkeypatch.setattr(metadata, "unfinished_runs", lambda _: found["runs"])
+    monkeypatch.setattr(
+        metadata, "withdraw_approvals", lambda _, dags: found["withdrawn"].append(dags) or len(dags)
+    )
+    return found
 
 
 def shard_of(folder, dag_id):
@@ -67,7 +91,9 @@ def test_a_worker_gets_the_version_that_its_run_began_with(accept, bundle, root)
     worker = bundle(version=version, folder="another-machine")
     worker.initialize()
 
-    pinned = json.loads(shard_of(worker.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]["record"]
+    shard = worker.path / shard_of(made.path, "dmls.lab.iris").name
+    assert shard.with_suffix(".py").is_file()
+    pinned = read_shard(str(shard), "dmls.lab.iris")["dmls.lab.iris"]["record"]
     latest = json.loads(shard_of(made.path, "dmls.lab.iris").read_text())["dmls.lab.iris"]["record"]
     assert (pinned["run_key"], pinned["version"]) == (first.run_key, 1)
     assert (latest["run_key"], latest["version"]) == (second.run_key, 2)
@@ -96,6 +122,29 @@ def test_a_retired_job_leaves_and_the_others_stay(accept, bundle, root):
 
     found = {dag_id for p in made.path.glob("shard_*.json") for dag_id in json.loads(p.read_text())}
     assert found == {"dmls.lab.iris"}
+
+
+def test_a_retired_job_stays_without_a_schedule_until_its_run_has_ended(accept, bundle, root, database):
+    accept("lab", "iris")
+    accept("lab", "wine")
+    made = bundle()
+    made.initialize()
+    made.refresh()
+    assert database["withdrawn"] == []
+
+    Registry(open_store(str(root))).retire("lab", "wine")
+    database["runs"] = [("dmls.lab.wine", "running", False), ("dmls.lab.iris", "running", False)]
+    made.refresh()
+
+    assert database["withdrawn"] == [{"dmls.lab.wine"}]
+    entry = json.loads(shard_of(made.path, "dmls.lab.wine").read_text())["dmls.lab.wine"]
+    assert entry["record"]["state"] == "retired"
+    assert build_dag("dmls.lab.wine", entry).schedule is None
+    assert dag_ids(made.path) == {"dmls.lab.iris", "dmls.lab.wine"}
+
+    database["runs"] = [("dmls.lab.wine", "queued", False)]
+    made.refresh()
+    assert dag_ids(made.path) == {"dmls.lab.iris"}
 
 
 def test_a_damaged_spec_gets_a_file_that_says_so(accept, bundle, root):
@@ -169,15 +218,35 @@ def test_a_spec_that_the_store_did_not_give_once_is_asked_for_again(accept, bund
         made = bundle()
         made.initialize()
         version = made.get_current_version().version
+        assert dag_ids(made.path) == {"dmls.lab.wine"}
         worker = bundle(version=version, folder="another-machine")
         worker.initialize()
-        for one in (made, worker):
-            assert dag_ids(one.path) == {"dmls.lab.wine"}
+        with pytest.raises(StoreError, match="503 Slow Down"):
+            read_shard(str(worker.path / "shard_00.py"), "dmls.lab.iris")
 
     made.refresh()
-    bundle(version=version, folder="another-machine").initialize()
 
     assert made.get_current_version().version == version
-    for one in (made, worker):
-        assert dag_ids(one.path) == {"dmls.lab.iris", "dmls.lab.wine"}
-        assert not list(one.path.glob("rejected_*.py"))
+    assert dag_ids(made.path) == {"dmls.lab.iris", "dmls.lab.wine"}
+    assert not list(made.path.glob("rejected_*.py"))
+    assert read_shard(str(worker.path / "shard_00.py"), "dmls.lab.iris")
+
+
+def test_a_worker_fetches_the_job_of_its_task_once(accept, bundle, monkeypatch):
+    for number in range(100):
+        accept("lab", f"job{number}")
+    made = bundle()
+    made.initialize()
+    worker = bundle(version=made.get_current_version().version, folder="another-machine")
+    worker.initialize()
+    shard = worker.path / shard_of(made.path, "dmls.lab.job7").name
+
+    first = read_shard(str(shard), "dmls.lab.job7")
+    with monkeypatch.context() as patch:
+        patch.setattr("dmls_core.airflow.bundle.open_root", None)
+        assert read_shard(str(shard), "dmls.lab.job7") == first
+
+    everything = json.loads(shard_of(made.path, "dmls.lab.job7").read_text())
+    assert first == {"dmls.lab.job7": everything["dmls.lab.job7"]}
+    assert read_shard(str(shard), None) == everything
+    assert read_shard(str(shard), "dmls.lab.other") == {}

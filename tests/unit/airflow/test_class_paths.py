@@ -9,6 +9,8 @@ from pkgutil import resolve_name
 
 import pytest
 
+from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
+from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
 from dmls_core.airflow.triggers import (
     InterruptionTrigger,
@@ -16,9 +18,10 @@ from dmls_core.airflow.triggers import (
     ScoringTrigger,
     SubmissionTrigger,
 )
+from dmls_core.web.services.queue import GPU_TRIGGER
 
 RECORD = Path(__file__).parents[3] / "docs/decisions/0003-class-paths-that-airflow-stores.md"
-PATHS = re.findall(r"`([a-z_]+\.\w+)`(?=[^|\n]*\|[^|\n]*\|$)", RECORD.read_text(), re.MULTILINE)
+PATHS = re.findall(r"`([a-z_.]+\.\w+)`(?=[^|\n]*\|[^|\n]*\|$)", RECORD.read_text(), re.MULTILINE)
 
 ARGUMENTS = {
     SubmissionTimetable: ["admitted", "version", "run_key"],
@@ -29,6 +32,8 @@ ARGUMENTS = {
     SubmissionTrigger: ["root", "aws_conn_id", "poll_seconds"],
     InterruptionTrigger: ["url", "aws_conn_id", "poll_seconds"],
     ScoringTrigger: ["root", "aws_conn_id", "poll_seconds"],
+    GpuTrigger: ["memory", "since", "reason", "status"],
+    TrainerTrigger: ["key", "folder", "worker", "status"],
     PartitionTrigger: [
         *("root", "aws_conn_id", "folder", "path", "timezone"),
         *("start", "end", "deadline", "poll_seconds"),
@@ -51,3 +56,7 @@ def test_what_an_earlier_release_serialized_can_be_restored(stored):
     assert list(parameters)[: len(ARGUMENTS[stored])] == ARGUMENTS[stored]
     added = list(parameters.values())[len(ARGUMENTS[stored]) :]
     assert all(parameter.default is not parameter.empty for parameter in added)
+
+
+def test_the_page_knows_the_trigger_of_tasks_that_wait_for_a_gpu():
+    assert resolve_name(GPU_TRIGGER) is GpuTrigger

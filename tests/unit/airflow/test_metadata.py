@@ -13,18 +13,21 @@ from airflow.models.base import Base
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
+from airflow.models.hitl import HITLDetail
 from airflow.models.log import Log
 from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.trigger import Trigger
 from airflow.models.xcom import XComModel
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine, insert, select
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 from dmls_core.airflow import metadata
+from dmls_core.airflow.priority import read_waiting
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
-DAG, OTHER = "dmls.lab.iris", "another.dag"
+DAG, OTHER_JOB, OTHER = "dmls.lab.iris", "dmls.lab.wine", "another.dag"
 DAG_DEFAULTS = {
     "bundle_name": "dmls",
     "is_paused": False,
@@ -60,7 +63,9 @@ def add_run(session: Session, dag_id: str, run_id: str, state: str, hours: int =
     session.execute(insert(DagRun).values(run))
 
 
-def add_task(session: Session, dag_id: str, run_id: str, task_id: str, state: str, **values: Any) -> None:
+def add_task(
+    session: Session, dag_id: str, run_id: str, task_id: str, state: str | None, **values: Any
+) -> None:
     task = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "state": state, "map_index": -1}
     defaults = {"pool": "dmls_cpu", "pool_slots": 1, "priority_weight": 1, "try_number": 1, "max_tries": 0}
     session.execute(insert(TaskInstance).values({**task, **defaults, **values}))
@@ -102,8 +107,24 @@ def test_tasks_are_filtered_counted_and_ordered_by_priority(session: Session):
     assert [task.map_index for task in running] == [1]
     assert len(metadata.task_instances(session, dag_id=DAG, run_id="r")) == 3
     tasks = metadata.tasks_by_priority(session, "search", ["scheduled", "running"])
-    assert tasks == [(DAG, "dmls_cpu", "running"), (DAG, "dmls_cpu", "scheduled")]
+    assert tasks == [(DAG, "dmls_cpu", "running", NOW, ""), (DAG, "dmls_cpu", "scheduled", None, "")]
     assert metadata.task_counts(session) == {("dmls_cpu", "running"): 1, ("dmls_cpu", "scheduled"): 1}
+
+
+def test_a_deferred_task_has_the_class_of_its_trigger(session: Session):
+    add_dag(session, DAG)
+    add_run(session, DAG, "r", "running")
+    session.add(Trigger(classpath="a.Trigger", kwargs={}))
+    session.flush()
+    waits = session.scalars(select(Trigger.id)).one()
+    add_task(session, DAG, "r", "search", "deferred", map_index=0, trigger_id=waits)
+    add_task(session, DAG, "r", "search", "running", map_index=1)
+
+    tasks = metadata.tasks_by_priority(session, "search", ["deferred", "running"])
+    assert [(task.state, task.trigger) for task in tasks] == [("deferred", "a.Trigger"), ("running", "")]
+    found = metadata.task_instances(session, task_id="search", except_trigger="a.Trigger")
+    assert [task.map_index for task in found] == [1]
+    assert len(metadata.task_instances(session, task_id="search", except_trigger="b.Trigger")) == 2
 
 
 def test_slots_of_pools(session: Session):
@@ -158,3 +179,61 @@ def test_existing_runs_are_those_of_jobs(session):
         (DAG, "submission-1__a")
     }
     assert metadata.existing_runs(session, []) == set()
+
+
+def test_the_waiting_runs_of_a_team(session: Session):
+    others = {"dmls.lab.iris": "b", "dmls.labs.iris": "c", "other.lab.iris": "d"}
+    for dag_id, run in (("dmls.lab.wine", "a"), *others.items()):
+        add_dag(session, dag_id)
+        add_run(session, dag_id, run, "running")
+    add_task(session, "dmls.lab.wine", "a", "search", None, priority_weight=990)
+    add_task(session, DAG, "b", "search", "scheduled", priority_weight=970, map_index=0)
+    add_task(session, DAG, "b", "search", "scheduled", priority_weight=960, map_index=1)
+    add_task(session, "dmls.labs.iris", "c", "search", None, priority_weight=950)
+    add_task(session, "other.lab.iris", "d", "search", None, priority_weight=940)
+    add_task(session, DAG, "b", "validate", None, priority_weight=930)
+    for hour, run in enumerate(("running", "success", "deferred", "backfill__x"), 1):
+        add_run(session, DAG, run, "running", hour)
+        state = None if run == "backfill__x" else run
+        add_task(session, DAG, run, "search", state, priority_weight=920)
+
+    assert read_waiting(session, "lab") == (2, 970)
+    assert read_waiting(session, "new") == (0, None)
+
+
+def test_the_last_durations_of_a_task_by_dag(session: Session):
+    add_dag(session, DAG)
+    for hour, (state, seconds) in enumerate(
+        [("success", 10), ("failed", 99), ("success", 20), ("success", 30)]
+    ):
+        add_run(session, DAG, str(hour), "success", hour)
+        start = NOW + timedelta(hours=hour)
+        times = {"start_date": start, "end_date": start + timedelta(seconds=seconds)}
+        add_task(session, DAG, str(hour), "search", state, **times)
+        add_task(session, DAG, str(hour), "search", "success", map_index=1, **times)
+
+    assert metadata.last_durations(session, "search", [DAG, "dmls.lab.new"], 2) == {DAG: [30, 20]}
+
+
+def test_only_the_unanswered_approvals_of_the_named_dags_are_withdrawn(session: Session):
+    approvals = {"retired": DAG, "answered": DAG, "kept": OTHER_JOB}
+    for run_id, dag_id in approvals.items():
+        add_run(session, dag_id, run_id, "running", hours=len(run_id))
+        add_task(session, dag_id, run_id, "approve", "awaiting_input")
+    for task in metadata.task_instances(session, task_id="approve"):
+        answered = NOW if task.run_id == "answered" else None
+        detail = HITLDetail(
+            ti_id=task.id, options=["Approve", "Reject"], subject="Deploy?", params={}, responded_at=answered
+        )
+        session.add(detail)
+    session.flush()
+
+    assert metadata.withdraw_approvals(session, {DAG}) == 1
+
+    found = {detail.task_instance.run_id: detail for detail in session.scalars(select(HITLDetail))}
+    assert {run: detail.defaults for run, detail in found.items()} == {
+        "retired": ["Reject"],
+        "answered": None,
+        "kept": None,
+    }
+    assert [run for run, detail in found.items() if detail.task_instance.trigger_timeout] == ["retired"]

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow import database_tables, score_dag
+from dmls_core.airflow import connections, score_dag
 from dmls_core.airflow.database_tables import read_table
 from dmls_core.airflow.score_dag import FindOperator, ScoreOperator
 from dmls_core.airflow.triggers import ScoringTrigger
@@ -101,7 +101,7 @@ def warehouse(tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW_CONN_HTTP", json.dumps({"conn_type": "http", "host": "localhost"}))
     allowed = {"warehouse": ["lab"], "http": ["*"], "missing": ["*"]}
-    monkeypatch.setattr(database_tables, "airflow_settings", lambda: SimpleNamespace(connections=allowed))
+    monkeypatch.setattr(connections, "airflow_settings", lambda: SimpleNamespace(connections=allowed))
 
 
 def request(connection, table):

@@ -12,9 +12,12 @@ import pytest
 
 from dmls_core.airflow import approval
 from dmls_core.cli import job_view
-from dmls_core.cli.job_view import JobRuns
+from dmls_core.cli.console import JobName
+from dmls_core.cli.job_view import JobRuns, QueuePlace, describe_job, job_rows, read_queue
 from dmls_core.errors import NotFoundError, PlatformError
+from dmls_core.intake import write_status
 from dmls_core.settings import Settings
+from dmls_core.store import open_store
 
 RUN = "submission-1__0123"
 DAG = "/api/v2/dags/dmls.sea.tides"
@@ -25,6 +28,7 @@ class Airflow:
 
     def __init__(self) -> None:
         self.has_dag = True
+        self.queue: list[dict[str, Any]] = []
         self.lost = 0
         self.pausing = 0
         self.asked = True
@@ -34,6 +38,8 @@ class Airflow:
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path == "/auth/token":
             return (201, {"access_token": "T"}) if body["password"] == "right" else (401, {"detail": "no"})
+        if path == "/dmls/api/v1/queue":
+            return 200, self.queue
         if not self.has_dag:
             return 404, {"detail": "no such DAG"}
         if path.startswith(f"{DAG}/dagRuns?"):
@@ -141,6 +147,47 @@ def test_a_wrong_password(airflow):
 def test_an_address_that_is_not_set():
     with pytest.raises(PlatformError, match="DMLS_AIRFLOW_URL"):
         JobRuns(Settings(), "sea", "tides")
+
+
+STARTS = {
+    "earliest": "2026-01-02T03:00:00+00:00",
+    "expected": "2026-01-02T03:10:00+00:00",
+    "latest": "2026-01-02T03:30:00+00:00",
+}
+
+
+def test_a_waiting_run_has_its_place_and_its_start(airflow, tmp_path):
+    airflow.queue = [
+        {
+            "job": "sea/tides",
+            "place": 2,
+            "pool": "dmls_cpu",
+            "reason": "all slots are in use",
+            "starts": STARTS,
+        },
+        {"job": "sea/waves", "place": None, "pool": "", "reason": "the job is paused", "starts": None},
+    ]
+    settings = Settings(airflow_url=airflow.url, airflow_username="admin", airflow_password="right")
+    store = open_store(str(tmp_path))
+    for job in ("tides", "waves", "foam"):
+        write_status(store, "sea", job, "running" if job != "foam" else "deployed", "planned")
+
+    rows = {row.job: row.queue for row in job_rows(store, settings)}
+    assert rows["sea/tides"] == QueuePlace(2, "all slots are in use", STARTS)
+    assert rows["sea/waves"] is not None
+    assert rows["sea/waves"].text == "the job is paused"
+    assert rows["sea/foam"] is None
+
+    view = describe_job(store, JobName("sea", "tides"), settings)
+    assert ("waits", "No. 2 in the queue: all slots are in use") in view.facts()
+    assert view.as_json()["queue"]["starts"] == STARTS
+
+
+def test_jobs_are_listed_without_a_queue_if_airflow_does_not_answer(tmp_path, capsys):
+    settings = Settings(airflow_url="http://127.0.0.1:9", airflow_username="a", airflow_password="b")
+    assert read_queue(settings) == {}
+    assert "the queue is unknown: Airflow does not answer" in capsys.readouterr().err
+    assert read_queue(Settings()) == {}
 
 
 def test_logs_are_lines(airflow):

@@ -57,6 +57,7 @@ def test_env_prints_what_clients_need(dmls, tmp_path):
     folder = tmp_path / ".dmls"
     folder.mkdir()
     settings = {
+        "airflow_url": "http://127.0.0.1:8080",
         "root": "s3://dmls/a b",
         "mlflow_uri": "http://127.0.0.1:5000",
         "triton_http": "127.0.0.1:8000",
@@ -75,6 +76,7 @@ def test_env_prints_what_clients_need(dmls, tmp_path):
     assert json.loads(done.out)["environment"] == {
         "AWS_ACCESS_KEY_ID": "me",
         "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "DMLS_AIRFLOW_URL": "http://127.0.0.1:8080",
         "DMLS_HOME": str(folder),
         "DMLS_ROOT": "s3://dmls/a b",
         "DMLS_TRITON_GRPC": "127.0.0.1:8001",

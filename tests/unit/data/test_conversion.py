@@ -6,12 +6,14 @@ import gzip
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dmls_core.data import conversion
+from dmls_core.data import compression
+from dmls_core.data.compression import load_zstd
 from dmls_core.data.conversion import convert, original_lines
 from dmls_core.data.detection import describe, detect
 from dmls_core.data.table_reader import read_table
@@ -19,6 +21,7 @@ from dmls_core.errors import DataError
 from dmls_core.spec import Columns
 from dmls_core.spec.tables import Data
 
+compress_zstd = load_zstd().compress
 PLAIN = 'a,b,y\n1.5,Süd,u\n-2000.25,"x,y",v\n,Süd,u\n'
 EUROPE = 'a;b;y\n1,5;Süd;u\n-2.000,25;"x,y";v\n;Süd;u\n'
 LINES = [{"a": 1.5, "b": "Süd", "y": "u"}, {"a": -2000.25, "b": "x,y", "y": "v"}, {"b": "Süd", "y": "u"}]
@@ -55,6 +58,7 @@ FILES: dict[str, tuple[str, bytes, dict[str, Any]]] = {
     ),
     "title": ("d.csv", f"Report\n\n{PLAIN}".replace("y\n", "y\n\n").encode(), {"skip_rows": 2}),
     "gzip": ("d.csv.gz", gzip.compress(PLAIN.encode()), {}),
+    "zstd": ("d.csv.zst", compress_zstd(PLAIN.encode()), {}),
     "zip": ("d.zip", zipped(EUROPE.encode()), EUROPEAN),
     "json": ("d.jsonl", "".join(json.dumps(line) + "\n" for line in LINES).encode(), {}),
 }
@@ -131,12 +135,14 @@ def test_without_a_header(tmp_path: Path) -> None:
         ("d.jsonl", '{"a":1}\n[1]\n', {}, 2, "is not a JSON object"),
         ("d.jsonl", '{"a":[1],"y":"u"}\n', {}, None, "contains lists or objects"),
         ("d.zip", zipped(b"a", b"b"), {}, None, "must have one file"),
+        ("d.zip", zipped(zipped(b"xl")), {}, None, "has a workbook"),
         ("d.csv.gz", gzip.compress(b"a,y\n1,u\n")[:-9], {}, None, "cannot be read"),
         ("d.csv.gz", b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 40, {}, None, "cannot be read"),
         ("d.csv.gz", b"\x1f\x8bno", {}, None, "cannot be read"),
         ("d.zip", encrypted(zipped(b"a,y\n1,u\n")), {}, None, "cannot be read"),
         ("d.jsonl", "[" * 100_000, {}, 1, "is not a JSON object"),
-        ("d.csv", "a;y\nü;u\n".encode("cp1252"), {"delimiter": ";"}, None, "not utf-8"),
+        ("d.csv", "a;y\nü;u\n".encode("cp1252"), {"delimiter": ";"}, 2, "not utf-8"),
+        ("d.csv.zst", compress_zstd(b"a,y\n1,u\n" * 999)[:-9], {}, None, "cannot be read"),
     ],
     ids=[
         "long",
@@ -147,12 +153,14 @@ def test_without_a_header(tmp_path: Path) -> None:
         "array",
         "nested",
         "archive",
+        "packed workbook",
         "cut",
         "bits",
         "header",
         "password",
         "deep",
         "encoding",
+        "zstd",
     ],
 )
 def test_what_is_wrong_is_found_in_its_line(
@@ -165,8 +173,11 @@ def test_what_is_wrong_is_found_in_its_line(
     assert message in issue.message
 
 
-def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversion, "SMALLEST", 1_000)
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("zst", compress_zstd)])
+def test_a_bomb_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    monkeypatch.setattr(compression, "SMALLEST", 1_000)
     with pytest.raises(DataError, match="unpacks to more than"):
-        read(tmp_path, "d.csv.gz", gzip.compress(b"a,y\n" + b"0" * 20_000_000))
+        read(tmp_path, f"d.csv.{ending}", pack(b"a,y\n" + b"0" * 20_000_000))
     assert sum(file.stat().st_size for file in (tmp_path / "out").iterdir()) < 6_000_000

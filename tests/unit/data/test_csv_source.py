@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
+from dmls_core.data.csv_source import CsvSource
 from dmls_core.data.table import TableColumn
 from dmls_core.data.table_reader import read_table
+from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns
 
 NAN = np.nan
@@ -147,3 +152,15 @@ def test_column_names_need_not_be_tame(read):
 def test_large_integers_that_stay_apart_are_numbers(read):
     rows = "".join(f"{2_024_000_001 + 1000 * row},{row % 2}\n" for row in range(50))
     assert read("a,y\n" + rows).matrix[0, 0] == np.float32(2_024_000_001)
+
+
+@pytest.mark.parametrize("bad", [1, 4, 9])
+def test_only_columns_with_other_texts_are_read_as_text(tmp_path: Path, bad: int) -> None:
+    names = [f"f{at}" for at in range(10)]
+    rows = [names, ["1.5"] * 10, ["NA"] * 10, ["n/k"] * bad + ["3.5"] * (10 - bad)]
+    (tmp_path / "d.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    source = CsvSource(tmp_path / "d.csv", DataLimits.from_environment())
+    frame = source.read(dict.fromkeys(names, pl.Float32()))
+    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+    assert texts == (names[:bad] if bad < 5 else names)
+    assert frame.row(2)[:bad] == ("n/k",) * bad

@@ -13,6 +13,7 @@ from dmls_core.devstack.context import Context, base_environment
 from dmls_core.devstack.platform import platform_settings, write_state
 from dmls_core.devstack.processes import clear_stale
 from dmls_core.devstack.supervisor import Service
+from dmls_core.errors import PlatformError
 from dmls_core.hardware import Gpu
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.settings import load_settings
@@ -79,6 +80,17 @@ def test_a_gpu_is_offered_where_trainers_can_use_it(
     (entry,) = airflow.bundles(context, runner)
 
     assert entry["kwargs"]["gpus"] == offered
+
+
+def test_connections_to_databases_are_the_users_choice(context: Context, monkeypatch: pytest.MonkeyPatch):
+    (entry,) = airflow.bundles(context, "process")
+    assert entry["kwargs"]["connections"] == {}
+    monkeypatch.setenv("DMLS_CONNECTIONS", '{"warehouse": ["shop"]}')
+    (entry,) = airflow.bundles(context, "process")
+    assert entry["kwargs"]["connections"] == {"warehouse": ["shop"]}
+    monkeypatch.setenv("DMLS_CONNECTIONS", '{"warehouse": "shop"}')
+    with pytest.raises(PlatformError, match="DMLS_CONNECTIONS must be JSON such as"):
+        airflow.bundles(context, "process")
 
 
 def test_the_bundle_entry(context: Context):

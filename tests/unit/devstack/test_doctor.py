@@ -12,11 +12,12 @@ import pytest
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH
 from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.doctor import Check, examine, machine
-from dmls_core.devstack.doctor.services import check_runner, service_checks
+from dmls_core.devstack.doctor.services import check_runner, check_signing, service_checks
 from dmls_core.devstack.platform import Platform, State
 from dmls_core.errors import StoreError
 from dmls_core.settings import Settings
 from dmls_core.store import open_store
+from tests.support.signing_keys import key_pair
 
 
 class FakeServices:
@@ -33,8 +34,8 @@ class FakeServices:
                 for name in ("metadatabase", "scheduler", "triggerer", "dag_processor")
             },
             "/api/v2/dags/dmls.intake": {"bundle_name": "dmls", "is_stale": False},
-            "/api/v2/pools/dmls_cpu": {"slots": 2},
-            "/api/v2/pools/dmls_gpu": {"slots": 0},
+            "/api/v2/pools/dmls_cpu": {"slots": 2, "include_deferred": True},
+            "/api/v2/pools/dmls_gpu": {"slots": 0, "include_deferred": True},
         }
         answers = self.answers
 
@@ -84,7 +85,8 @@ def look(address: str, root: Path) -> dict[str, Check]:
     return {check.name: check for make in service_checks(settings) for check in make()}
 
 
-def test_a_platform_of_somebody_elses_that_is_well(services: FakeServices, tmp_path: Path):
+def test_a_platform_of_somebody_elses_that_is_well(services: FakeServices, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("DMLS_SIGNERS", key_pair().public)
     checks = look(services.address, tmp_path)
     assert {check.state for check in checks.values()} == {"ok"}, checks
     assert "2 slots" in checks["airflow pool dmls_cpu"].message
@@ -116,13 +118,20 @@ def test_a_probe_of_the_store_leaves_nothing_and_damaged_records_are_named(
 
 
 def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path: Path):
+    services.answers["/api/v2/pools/dmls_cpu"]["include_deferred"] = False
     del services.answers["/api/v2/pools/dmls_gpu"]
     del services.answers["/api/v2/dags/dmls.intake"]
     del services.answers["/v2/health/ready"]
     services.answers["/api/v2/monitor/health"]["triggerer"]["status"] = "unhealthy"
     checks = look(services.address, tmp_path)
     broken = {name: check for name, check in checks.items() if check.state == "broken"}
-    assert set(broken) == {"airflow", "airflow bundle", "airflow pool dmls_gpu", "triton"}
+    assert set(broken) == {
+        "airflow",
+        "airflow bundle",
+        "airflow pool dmls_cpu",
+        "airflow pool dmls_gpu",
+        "triton",
+    }
     assert "triggerer" in broken["airflow"].message
     assert "airflow pools set dmls_gpu" in broken["airflow pool dmls_gpu"].hint
     assert "dag_bundle_config_list" in broken["airflow bundle"].hint
@@ -252,3 +261,17 @@ def test_the_runner_of_the_embedded_platform_is_asked_what_it_lacks(
     assert (check.name, check.state) == ("runner", "broken"), check
     assert message in check.message
     assert check.hint
+
+
+def test_the_key_that_signs_models_must_be_accepted(monkeypatch):
+    first, other = key_pair(), key_pair()
+    assert [check.state for check in check_signing()] == ["missing"]
+    monkeypatch.setenv("DMLS_SIGNING_KEY", first.private)
+    monkeypatch.setenv("DMLS_SIGNERS", other.public)
+    (check,) = check_signing()
+    assert (check.state, "not in DMLS_SIGNERS" in check.message) == ("broken", True)
+    monkeypatch.setenv("DMLS_SIGNERS", other.public + first.public)
+    assert [check.state for check in check_signing()] == ["ok"]
+    monkeypatch.setenv("DMLS_SIGNING_KEY", "no key")
+    (check,) = check_signing()
+    assert (check.state, "no key" in check.message) == ("broken", False)

@@ -60,7 +60,10 @@ def test_programs_start_stop_and_come_back(supervisor: Supervisor):
     supervisor.start_program("sleeper")
     supervisor.start_program("sleeper")
     info = wait(supervisor, "sleeper", "RUNNING")
-    assert "awake" in supervisor.log_of("sleeper").read_text()
+    deadline = time.monotonic() + 30
+    while "awake" not in supervisor.log_of("sleeper").read_text():  # it runs before its first line is there
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
     os.kill(int(str(info["pid"])), 9)
     deadline = time.monotonic() + 30

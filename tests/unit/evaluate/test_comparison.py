@@ -202,3 +202,33 @@ def test_the_area_under_the_curve_is_scikit_learns():
     truth = np.arange(200) % 2
     found = np.round(answers(truth, 0.7, 3), 1)  # with ties
     assert compute("roc_auc", truth, found) == pytest.approx(roc_auc_score(truth, found[:, 1]))
+
+
+@pytest.mark.parametrize("rows", [2_000, 40_000])
+def test_the_interval_of_groups_counts_groups_instead_of_rows(rows):
+    groups = np.arange(rows) // 20
+    right = np.random.default_rng(0).uniform(size=rows // 20) < 0.8
+    truth, prediction = np.ones(rows, int), np.eye(2)[right[groups].astype(int)]
+
+    low, high = score_interval("accuracy", truth, prediction, seed=0, units=groups)
+
+    share = right.mean()
+    assert low < share < high
+    error = np.sqrt(share * (1 - share) / (rows // 20))
+    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.2)
+    own = score_interval("accuracy", truth, prediction, seed=0)
+    assert own[1] - own[0] < (high - low) / 3
+
+
+def test_a_comparison_weighs_rows():
+    truth = np.arange(400) % 2
+    champion, challenger = np.eye(2)[truth], np.eye(2)[truth]
+    champion[:100], challenger[100:300] = 0.5, np.eye(2)[1 - truth[100:300]]
+    common = {"version": 1, "run_key": "k", "min_improvement": 0.0, "fresh": "all", "seed": 0}
+    weights = np.where(np.arange(400) < 100, 9.0, 0.5)
+
+    plain = compare("accuracy", "maximize", truth, champion, challenger, **common)
+    weighed = compare("accuracy", "maximize", truth, champion, challenger, weights=weights, **common)
+
+    assert (plain.better, weighed.better) == (False, True)
+    assert weighed.challenger_score == pytest.approx((900 + 50) / 1050)

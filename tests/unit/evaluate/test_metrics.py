@@ -122,3 +122,29 @@ def test_holdout_leaves_out_what_is_not_defined():
 
     assert "roc_auc" not in scores.metrics
     assert scores.metrics["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("classes", [0, 2, 4])
+def test_a_weight_counts_like_repeated_rows(classes):
+    generator = np.random.default_rng(classes)
+    repeats = generator.integers(0, 4, 60)
+    truth = generator.integers(0, classes, 60) if classes else generator.normal(1, size=60)
+    prediction = generator.dirichlet(np.ones(classes), 60) if classes else generator.normal(1, size=60)
+    task = "classification" if classes else "regression"
+    names = [name for name, metric in METRICS.items() if metric.task == task and metric.weighted]
+
+    for name in names:
+        found = compute(name, truth, prediction, repeats.astype(float))
+        repeated = compute(name, truth.repeat(repeats), prediction.repeat(repeats, axis=0))
+        if name == "median_ae":  # of an even number of rows, only one of two has the mean of the middle ones
+            assert found == pytest.approx(repeated, rel=0.1)
+        else:
+            assert found == pytest.approx(repeated, rel=1e-9), name
+    assert len(names) > 4
+
+
+def test_a_metric_without_weights_is_not_defined_for_them():
+    truth = np.arange(10.0)
+    assert np.isnan(compute("max_error", truth, truth, np.ones(10)))
+    assert "max_error" not in score_holdout("regression", "r2", truth, truth, np.ones(10)).metrics
+    assert np.isnan(compute("r2", truth, truth, np.zeros(10)))

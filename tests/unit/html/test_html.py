@@ -63,7 +63,7 @@ def test_long_class_names_become_numbers_above_a_matrix(render):
     assert html.count("department of affairs g") == 3
     html = render("{{ html.matrix(m) }}", m=Matrix(["no", "yes"], [[3, 1], [0, 1]]))
     assert ">no</th>" in html
-    assert 'var(--bad) 22%,transparent)" title="25.0% of the row">1</td>' in html
+    assert 'var(--bad) 18%,transparent)" title="25.0% of the row">1</td>' in html
     assert '<td class="zero">0</td>' in html
 
 

@@ -203,6 +203,15 @@ def test_too_much_data(store: Store) -> None:
     assert "too large" in outcome.message
 
 
+def test_the_platform_s_memory_limit_counts_if_the_spec_has_none(store: Store) -> None:
+    drop(store, {"spec.toml": SPEC, "iris.csv": CSV})
+    outcome = admit(store, "growth", "iris", memory="100m")
+    assert outcome.state == "rejected"
+    assert outcome.issues[0].expected == "at most 100 MiB"
+    drop(store, {"spec.toml": SPEC + b'[resources]\nmemory = "2g"\n'})
+    assert admit(store, "growth", "iris", memory="100m").state == "accepted"
+
+
 def test_limits_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLS_INTAKE_DATA_BYTES", "77")
     assert IntakeLimits.from_environment().data_bytes == 77

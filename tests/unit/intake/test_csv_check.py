@@ -28,6 +28,7 @@ def spec(task: str = "classification", **columns: Any) -> Any:
         "sensitive": (),
         "id": None,
         "time": None,
+        "group": None,
         "weight": None,
     }
     return SimpleNamespace(task=task, columns=SimpleNamespace(**defaults | columns))

@@ -39,7 +39,7 @@ def test_what_cannot_be_submitted(store: Store, files: tuple[Path, Path], tmp_pa
     other = tmp_path / "other" / "iris.csv"
     other.parent.mkdir()
     other.write_bytes(CSV)
-    odd = [tmp_path / name for name in ("_status.csv", ".hidden.csv", "table.xlsx")]
+    odd = [tmp_path / name for name in ("_status.csv", ".hidden.csv", "table.doc")]
     for path in odd:
         path.write_bytes(CSV)
     for data, team, name, words in [

@@ -47,7 +47,7 @@ def make_task(function: Callable[[Params], float], **changes: Any) -> SearchTask
         truth=rows,
         n_classes=2,
         folds=(Fold(rows[:3], rows[3:]), Fold(rows[3:], rows[:3])),
-        score=lambda _truth, prediction: float(prediction[0]),
+        score=lambda _truth, prediction, _weights: float(prediction[0]),
         direction="maximize",
         seed=0,
         threads=1,

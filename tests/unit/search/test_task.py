@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmls_core.data.row_roles import RowRoles
 from dmls_core.errors import DataError
 from dmls_core.search.task import Space, grid_points, grid_values, make_folds
 from dmls_core.spec import Choice, Range
@@ -90,3 +91,25 @@ def test_folds_depend_on_the_seed_alone():
 
     assert (one == same).all()
     assert set(one) != set(other)
+
+
+def test_folds_of_time_train_on_earlier_rows_and_begin_with_the_latest():
+    times = np.random.default_rng(0).permutation(80)
+    made = make_folds(times % 2, 3, n_classes=2, seed=0, roles=RowRoles(times=times))
+
+    assert [sorted(times[fold.test]) for fold in made] == [
+        list(range(start, start + 20)) for start in (60, 40, 20)
+    ]
+    assert all(times[fold.train].max() == times[fold.test].min() - 1 for fold in made)
+    (only,) = make_folds(times % 2, 3, n_classes=2, seed=0, most=1, roles=RowRoles(times=times))
+    assert (only.test == made[0].test).all()
+
+
+def test_folds_of_groups_share_none():
+    groups = np.random.default_rng(0).integers(0, 20, 300)
+    made = make_folds(np.zeros(300), 4, n_classes=0, seed=0, roles=RowRoles(groups=groups))
+
+    assert len(made) == 4
+    assert all(not set(groups[fold.train]) & set(groups[fold.test]) for fold in made)
+    assert sorted(np.concatenate([fold.test for fold in made])) == list(range(300))
+    assert max(len(fold.test) for fold in made) < 90

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import polars as pl
 import pytest
@@ -167,11 +168,15 @@ def test_all_rows_are_of_one_version(score, store, predictor):
     assert not store.head("scored/lab/iris/may.csv")
 
 
-def test_a_table_is_scored_again_only_when_its_rows_change(score, store, predictor):
+def test_a_table_is_scored_again_only_when_its_rows_change(score, store, predictor, monkeypatch):
+    monkeypatch.setattr("dmls_core.serving.batch_scoring.PROGRESS_SECONDS", 0)
     rows = ["length,width,id\n1,0,a\n"]
 
-    def read_table(request, target):
+    def read_table(request, target, progress):
         assert (request.connection, request.table) == ("warehouse", "sales.orders")
+        progress(5_000)
+        record = json.loads(store.get("scored/lab/iris/orders.toml.json"))
+        assert (record["state"], record["message"]) == ("scoring", "5,000 rows of the table are read")
         target.write_text(rows[0])
 
     request = b'connection = "warehouse"\ntable = "sales.orders"\n'

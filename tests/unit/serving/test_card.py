@@ -123,6 +123,14 @@ def test_whatever_a_user_wrote_stays_text(tmp_path):
     assert json.loads(shlex.split(unescape(curl))[-1])["inputs"][0]["name"] == NASTY
 
 
+def test_other_parameters_than_the_tuned_ones_are_folded(tmp_path):
+    text = card(tmp_path, best_params={"n_estimators": 10, "bootstrap": True}, tuned=["n_estimators"])
+    shown, _, folded = text.partition("<details>")
+    assert ("n_estimators" in shown, "bootstrap" in shown) == (True, False)
+    assert "All other parameters (1)" in folded
+    assert "bootstrap" in folded
+
+
 def test_long_lists_are_cut(tmp_path):
     names = [f"c{i:03d}" for i in range(100)]
     category = {"kind": "category", "categories": names, "missing": -1.0, "unknown": -1.0}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, NumberFeature, Target
 from dmls_core.errors import ServingError
 from dmls_core.serving.model_config import (
     ModelShape,
@@ -217,6 +217,18 @@ def test_versions_with_the_same_columns_and_labels_have_the_same_configuration()
 def test_matrices_of_other_columns_have_other_names():
     orders = ({"a": None, "b": None}, {"b": None, "a": None}, {"a": None, "c": None}, {"a, b": None})
     assert len({name for features in orders for name in matrices(encoder(features))}) == 4
+
+
+def test_dates_have_a_matrix_of_their_own():
+    features = (DateFeature("sold"), CategoryFeature("colour", ("red",)), DateFeature("due"))
+    dated = Encoder(features, Target("y", ("a", "b")))
+    found = matrices(dated)
+    assert list(found.values()) == [["colour"], ["sold", "due"]]
+    # A client that knows the name of the categories' matrix can go on using it.
+    assert next(iter(found)) == next(iter(matrices(Encoder(features[1:2], dated.target))))
+    config = table_config("lab.iris", {1: dated}, version=1, folder=1)
+    (_, dates) = found
+    assert f'{{ name: "{dates}" data_type: TYPE_STRING dims: [ 2 ] optional: true }}' in config
 
 
 def test_the_code_of_a_table_endpoint_is_complete():

@@ -218,7 +218,6 @@ def test_cma_es_requires_a_range(issues_of: Issues) -> None:
     ("text", "key"),
     [
         (MODEL + COLUMNS + "[data]\npartition = 'day'", "data.partition"),
-        (MODEL + COLUMNS + "weight = 'w'", "columns.weight"),
         (MODEL + COLUMNS + "[resources]\ngpus = 2", "resources.gpus"),
     ],
 )
@@ -230,7 +229,7 @@ def test_unavailable_keys_are_rejected(issues_of: Issues, text: str, key: str) -
 
 
 def test_unavailable_keys_are_reported_after_other_issues(issues_of: Issues) -> None:
-    (issue,) = issues_of(MODEL + COLUMNS + "weight = 'w'\n[search]\nfolds = 0")
+    (issue,) = issues_of(MODEL + COLUMNS + "[data]\npartition = 'day'\n[search]\nfolds = 0")
     assert issue.key == "search.folds"
 
 
@@ -320,3 +319,46 @@ def test_admission_checks_the_gpu_engine(issues_of: Issues) -> None:
 def test_issues_name_the_file() -> None:
     with pytest.raises(SpecError, match=r"^s3://bucket/spec\.toml:1:1: model: is missing"):
         load_spec(b"", "s3://bucket/spec.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        ("[evaluation]\nsplit = 'time'", "evaluation.split", "requires a time column"),
+        (
+            "group = 'g'\n[evaluation]\nsplit = 'stratified'",
+            "evaluation.split",
+            "combined with columns.group",
+        ),
+        ("group = 'g'\ntime = 't'\n[evaluation]\nsplit = 'time'", "evaluation.split", "with columns.group"),
+        (
+            "[evaluation]\nsplit = 'stratified'\ngroup_duplicates = true",
+            "evaluation.split",
+            "combined with evaluation.group_duplicates",
+        ),
+        ("group = 'y'", "columns.group", "is also the target column"),
+        ("features = ['t']\ntime = 't'", "columns.features[0]", "is also the time column"),
+        ("features = ['g']\ngroup = 'g'", "columns.features[0]", "is also the group column"),
+        ("dates = ['g']\ngroup = 'g'", "columns.dates[0]", "is the group column, not a feature"),
+    ],
+)
+def test_splits_that_contradict_each_other(issues_of: Issues, text: str, key: str, message: str) -> None:
+    (issue,) = issues_of(MODEL + COLUMNS + text)
+
+    assert issue.key == key
+    assert message in issue.message
+
+
+def test_a_metric_and_a_model_must_support_weights(issues_of: Issues) -> None:
+    (issue,) = issues_of(REGRESSOR + COLUMNS + "weight = 'w'\n[search]\nmetric = 'max_error'")
+    assert issue.key == "search.metric"
+    assert "rmse" in issue.expected
+
+    (issue,) = issues_of(MODEL + COLUMNS + "weight = 'w'\n[resources]\nengine = 'gpu'")
+    assert issue.key == "columns.weight"
+    assert "random-forest-classifier on the gpu engine" in issue.message
+
+
+def test_a_time_column_is_a_feature_if_it_is_one_of_the_dates(issues_of: Issues) -> None:
+    times = "features = ['a', 't']\ndates = ['t']\ntime = 't'\n[evaluation]\nsplit = 'time'"
+    assert issues_of(MODEL + COLUMNS + times) == []

@@ -35,6 +35,8 @@ def test_a_run_waits_from_plan_until_its_first_trainer_starts(store: Store, tmp_
     age(tmp_path, MIN_WAIT_SECONDS + 5)
     assert has_waiting_run(queue(tmp_path))
     assert not has_waiting_run(queue(tmp_path, "gpu"))
+    assert has_waiting_run(store, layout.queue_folder("cpu"))
+    assert not has_waiting_run(store, layout.queue_folder("cpu"), other_than="0a1b")
 
     dequeue(store, "cpu", "lab", "iris", "0a1b")
     assert not has_waiting_run(queue(tmp_path))

@@ -216,3 +216,32 @@ def test_of_a_growing_file_only_rows_after_the_champions_interval_count(tmp_path
     # Half of the 120 held-out rows, about.
     assert found["fresh"] == "some"
     assert 40 <= found["rows"] <= 80
+
+
+BY_TIME = FEATURES + '\ntime = "day"\n[evaluation]\nsplit = "time"'
+
+
+def test_rows_after_a_champions_holdout_began_are_new_to_it(tmp_path):
+    data = write_rows(tmp_path / "data.csv", rows=400)
+    run(tmp_path, "champion", [data], columns=BY_TIME)
+    lines = Path(data).read_text().splitlines()
+    Path(data).write_text(
+        "\n".join([*lines, *(f"{0.5 - at % 2},x,2026-01-{26 + at % 3},no" for at in range(90))])
+    )
+
+    found = run(tmp_path, "challenger", [data], columns=BY_TIME)
+
+    assert found["fresh"] == "all"
+    split = json.loads((tmp_path / "champion" / "result.json").read_text())["data"]["split"]
+    assert split["since"][:10] == "2026-01-23"
+
+    again = run(tmp_path, "other", [data], columns=BY_TIME + "\nholdout = 0.5")
+    assert again["fresh"] == "some"  # of its holdout, the champion was trained on the first part
+
+
+def test_other_groups_are_another_holdout(tmp_path):
+    data = write_rows(tmp_path / "data.csv")
+    run(tmp_path, "champion", [data])
+    assert run(tmp_path, "same", [data])["fresh"] == "all"
+    grouped = FEATURES + '\ngroup = "day"\n[evaluation]\nholdout = 0.2'
+    assert run(tmp_path, "grouped", [data], columns=grouped)["fresh"] == "none"

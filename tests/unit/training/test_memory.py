@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from dmls_core import stored_matrix
+from dmls_core.data.memory import TableSize
 from dmls_core.models import load_spec
 from dmls_core.training import TrainRequest, memory, train
-from dmls_core.training.memory import data_memory, exceeds_memory
+from dmls_core.training.memory import estimate_memory, exceeds_memory, fits
 from dmls_core.training.plan import plan_run
 
 SPEC = """model = "{model}"
@@ -53,8 +54,8 @@ def test_run_from_disk_scores_as_in_memory(model, tmp_path, monkeypatch):
     spec, data = write(tmp_path, model)
     whole = run(spec, data, tmp_path / "memory")
     monkeypatch.setattr(stored_matrix, "BLOCK_BYTES", 4 * 6 * 500)
-    monkeypatch.setattr(memory, "BASE_BYTES", (64 << 20) - 120_000)
-    monkeypatch.setattr(memory, "FEWEST", 0)
+    monkeypatch.setattr(memory, "FEWEST", 120_000 / (64 << 20))
+    monkeypatch.setattr(memory, "STORED_ROW", 0)
 
     stored = run(spec, data, tmp_path / "disk")
 
@@ -86,6 +87,18 @@ def test_plan_says_that_the_data_does_not_fit(tmp_path, monkeypatch):
     assert "the data does not fit in 0.0625 GiB of memory" in plan.warnings[0]
 
 
+def test_the_beginning_of_a_file_stands_for_the_whole(tmp_path):
+    spec, data = write(tmp_path, "xgboost-classifier")
+    parsed = load_spec(spec.read_bytes().replace(b"64 MiB", b"8 GiB"), file="spec.toml")
+
+    small, large = (plan_run(parsed, [data], factor=factor, limit=1 << 30) for factor in (1.0, 10_000.0))
+
+    assert large.rows == 10_000 * small.rows
+    assert not small.warnings
+    assert "the data does not fit in 1 GiB of memory" in large.warnings[0]
+    assert small.memory_bytes < large.memory_bytes < 150 * large.rows
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_the_size_of_the_matrix_decides(suffix, tmp_path, monkeypatch):
     spec, data = write(tmp_path, "xgboost-classifier")
@@ -93,8 +106,22 @@ def test_the_size_of_the_matrix_decides(suffix, tmp_path, monkeypatch):
         pl.read_csv(data).write_parquet(data := tmp_path / "data.parquet")
     parsed = load_spec(spec.read_bytes(), file="spec.toml")
     matrix = 4 * 6 * 3_000
-    assert data_memory(parsed) == int(16 * 2**20 / memory.MATRICES)
-
     for share, larger in ((2.0, False), (0.5, True)):
         monkeypatch.setattr(memory, "FEWEST", share * matrix * memory.MATRICES / 2**26)
         assert exceeds_memory(parsed, [data]) is larger
+
+
+@pytest.mark.parametrize("model", ["random-forest-classifier", "xgboost-classifier", "lightgbm-classifier"])
+def test_a_larger_table_needs_more_memory_until_it_is_read_from_disk(model):
+    parsed = load_spec(SPEC.replace('memory = "64 MiB"', "").format(model=model).encode())
+    peaks = [
+        estimate_memory(parsed, TableSize(rows, columns)).peak
+        for rows, columns in ((300, 5), (100_000, 50), (1_000_000, 50), (1_000_000, 200))
+    ]
+    assert peaks == sorted(peaks)
+    assert peaks[-1] > 2 * 4 * 1_000_000 * 200
+    size = TableSize(1_000_000, 200, 1_500 << 20)
+    assert not fits(parsed, size, 3 << 29)
+    assert fits(parsed, size, 8 << 30)
+    if model.startswith("xgboost"):
+        assert estimate_memory(parsed, size, disk_limit=2 << 30).peak < 1.5 * 2**30

@@ -12,6 +12,7 @@ import treelite
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from treelite.sklearn import import_model
 
+from dmls_core.data.row_roles import RowRoles
 from dmls_core.errors import ServingError, UserError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import Engine, Fitted
@@ -147,6 +148,7 @@ def run(request, tmp_path):
         train_target=target[:1500],
         test=x[1500:],
         test_target=target[1500:],
+        test_roles=RowRoles(),
         labels=None if metric == "r2" else LABELS,
     )
     task = SimpleNamespace(

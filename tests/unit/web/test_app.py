@@ -36,6 +36,11 @@ REST_PATHS = {
     "/api/v1/teams/{team}/keys": {"get", "post"},
     "/api/v1/teams/{team}/keys/{key_id}": {"delete"},
     "/api/v1/scores/{team}/{name}": {"post"},
+    "/api/v1/scoring/{team}/{name}": {"get"},
+    "/api/v1/scoring/{team}/{name}/check": {"post"},
+    "/api/v1/scoring/{team}/{name}/file": {"delete", "get", "put"},
+    "/api/v1/scoring/{team}/{name}/again": {"post"},
+    "/api/v1/scoring/{team}/{name}/result": {"get"},
     "/api/v1/catalogue": {"get"},
     "/api/v1/sniff": {"post"},
     "/api/v1/specs/toml": {"post"},
@@ -51,6 +56,7 @@ REST_PATHS = {
     "/api/v1/drops/{team}/{name}/uploads/{upload}/{number}": {"put"},
     "/api/v1/platform": {"get"},
     "/api/v1/platform/doctor": {"get"},
+    "/api/v1/queue": {"get"},
 }
 """Users' scripts call these."""
 

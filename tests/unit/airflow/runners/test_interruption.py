@@ -7,16 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmls_core.airflow import runners
-from dmls_core.airflow.runners import TrainerOperator
+from dmls_core.airflow.runners import TrainerOperator, trainer_operator
 
 
 class Operator(TrainerOperator):
-    def run_trainer(self, trainer, context):
+    def start(self, trainer, context):
         raise NotImplementedError
-
-    def cancel(self):
-        pass
 
 
 @pytest.fixture
@@ -26,6 +22,7 @@ def interrupted():
     def kill(answer, *, try_number: int = 1) -> bool:
         announced = []
         operator = Operator(task_id="search", plan={})
+        operator._runner = SimpleNamespace(stop=lambda _: None)
         operator._reporter = SimpleNamespace(interrupted=lambda *, retried: announced.append(retried))
         task = {"dag_id": "dmls.lab.iris", "run_id": "run", "task_id": "search", "map_index": 0}
         operator._task = SimpleNamespace(
@@ -52,5 +49,5 @@ def test_without_tries_left_it_is_not_retried(interrupted):
 
 
 def test_without_an_answer_of_airflow_a_retry_is_expected(interrupted, monkeypatch):
-    monkeypatch.setattr(runners, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(trainer_operator, "ASK_SECONDS", 0.05)
     assert interrupted(threading.Event().wait)

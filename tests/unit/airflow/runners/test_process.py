@@ -10,10 +10,16 @@ import pytest
 from dmls_core.airflow.runners.process import ProcessRunner
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.testing.runners import RunnerSuite
+from tests.support.gpus import GpuJourney, simulate_gpus
 
 
-class TestProcessRunner(RunnerSuite):
+class TestProcessRunner(GpuJourney, RunnerSuite):
     name = "process"
+    device_variable = "CUDA_VISIBLE_DEVICES"
+
+    @pytest.fixture
+    def two_gpus(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        simulate_gpus(tmp_path, monkeypatch, (80, 9000, 16384), (0, 300, 16384))
 
 
 @pytest.mark.parametrize(("options", "lacking"), [("", ""), ("-S", "cannot import the trainer")])

@@ -3,59 +3,104 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.runners import raise_failure, runner_file
 from dmls_core.airflow.runners.trainer import (
+    KEY_LABEL,
     check_reachable,
     choose_engine,
-    leave_queue,
+    earlier_tries,
+    make_trainer,
+    queue_environment,
     study_environment,
     study_url,
     trainer_arguments,
     trainer_engine,
     trainer_labels,
 )
+from dmls_core.airflow.runners.trainer_operator import make_way, raise_failure
+from dmls_core.airflow.runners.trainer_trigger import runner_file
+from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError
 from dmls_core.settings import QUEUE_VARIABLE, STUDY_VARIABLE
 from dmls_core.store import open_store
-from dmls_core.store.waiting_queue import has_waiting_run
+from dmls_core.store.waiting_queue import MIN_WAIT_SECONDS, enqueue, has_waiting_run
 
 
 def test_the_password_of_the_study_is_in_no_argument_or_label(job, plan, connection, tmp_path: Path):
     store = open_store(str(tmp_path))
     arguments = [trainer_arguments(job(2), store, entry) for entry in plan(job(2))]
-    labels = trainer_labels(job(2), "run", "search", 1, 1)
+    labels = trainer_labels(job(2), "s3://root", plan(job(2))[1], context())
     assert "secret" not in json.dumps([arguments, labels])
     assert "--worker" not in arguments[0]
     assert arguments[1][arguments[1].index("--worker") + 1] == "1"
     assert labels["dmls.worker"] == "1"
 
 
-def test_a_run_waits_in_the_queue_until_its_leader_starts(job, plan, connection, tmp_path: Path):
-    run, store = job(2), open_store(str(tmp_path))
-    leader, worker = plan(run)
+def context(run_id="run", try_number=1):
+    return {"run_id": run_id, "task_instance": SimpleNamespace(task_id="search", try_number=try_number)}
 
-    environment = leave_queue(run, store, worker)
+
+def test_each_try_has_a_key_and_all_tries_of_a_trainer_share_its_beginning(job, plan, connection):
+    leader, worker = plan(job(2))
+
+    def key(entry, *arguments):
+        return trainer_labels(job(2), "s3://root", entry, context(*arguments))[KEY_LABEL]
+
+    first = key(leader)
+    assert first == key(leader)
+    assert len({first, key(leader, "run", 2), key(leader, "again"), key(worker)}) == 4
+    same = earlier_tries(first)
+    assert key(leader, "run", 2).startswith(same)
+    assert key(leader, "again").startswith(same), "two runs of a job may share their files"
+    assert not key(worker).startswith(same)
+
+
+def test_a_run_waits_in_the_queue_that_other_workers_watch(job, plan, connection, tmp_path: Path):
+    run, store = job(2), open_store(str(tmp_path))
+    plan(run)
+
+    environment = queue_environment(store, "cpu")
     assert environment == {QUEUE_VARIABLE: f"{store.url}/waiting/cpu"}
     queue = open_store(environment[QUEUE_VARIABLE])
     assert has_waiting_run(queue, min_wait=0)
 
-    assert leave_queue(run, store, leader) == {}
-    assert not has_waiting_run(queue, min_wait=0)
+
+def test_a_second_trainer_makes_way_for_a_run_that_waits(job, tmp_path: Path):
+    run, store = job(2), open_store(str(tmp_path))
+    make_way(run, store, "cpu")
+    enqueue(store, "cpu", run.team, run.name, run.run_key)
+    enqueue(store, "gpu", "lab", "other", "0a1b")
+    waits_long(tmp_path)
+    make_way(run, store, "cpu")  # its own run, and one for another engine
+
+    enqueue(store, "cpu", "lab", "other", "0a1b")
+    make_way(run, store, "cpu")  # most runs start sooner
+    waits_long(tmp_path)
+    with pytest.raises(AirflowSkipException, match="another run waits"):
+        make_way(run, store, "cpu")
+
+
+def waits_long(folder: Path) -> None:
+    then = time.time() - MIN_WAIT_SECONDS - 5
+    for path in (folder / "waiting").rglob("*.json"):
+        os.utime(path, (then, then))
 
 
 def test_the_error_of_an_earlier_try_is_not_reported_for_a_killed_trainer(job, tmp_path: Path):
-    run, store, leader = job(), open_store(str(tmp_path)), {"worker": 0, "engine": "cpu"}
+    run, store, leader = job(1), open_store(str(tmp_path)), {"worker": 0, "engine": "cpu"}
     store.put(run.run_file("error.json"), b'{"exit_code": 1, "message": "too many rows"}')
     with pytest.raises(AirflowFailException, match="too many rows"):
         raise_failure(run, store, "was killed", leader, {})
 
-    leave_queue(run, store, leader)
+    make_trainer(run, store, AirflowSettings(root=str(tmp_path), runner="process"), leader, {})
 
     with pytest.raises(RunnerError, match=r"was killed and wrote no error\.json"):
         raise_failure(run, store, "was killed", leader, {})

@@ -297,11 +297,11 @@ def test_stop_ends_the_search_and_a_timeout_lets_one_forest_grow():
 def test_without_early_scores_nothing_is_extrapolated():
     task = make_task()
 
-    def every_row(truth, prediction):
+    def every_row(truth, prediction, weights):
         # A third of the first trees leaves a few rows without an answer; the jackknife leaves out more.
         if 190 <= len(truth) < 198:
             raise DataError("not defined")
-        return task.score(truth, prediction)
+        return task.score(truth, prediction, weights)
 
     space = {"n_estimators": Choice(values=(24, 40)), "max_features": Choice(values=("sqrt", 0.7, 1.0))}
     outcome, seen = search(replace(task, score=every_row), space, n_trials=3)
@@ -311,7 +311,7 @@ def test_without_early_scores_nothing_is_extrapolated():
 
 
 def test_a_configuration_that_cannot_be_scored_fails():
-    def refuses(_truth, _prediction):
+    def refuses(_truth, _prediction, _weights):
         raise DataError("not defined")
 
     with pytest.raises(DataError, match="no trial is complete: not defined"):

@@ -56,5 +56,6 @@ def test_the_chart_marks_the_best_finished_trial(direction: str, best: int):
     assert f"the best is trial {best}" in found.label
 
 
-def test_a_chart_needs_two_scores():
+def test_a_chart_needs_two_scores_that_can_be_compared():
     assert trial_chart([trial(0, 0.5), trial(1, None, "failed")], "maximize") is None
+    assert trial_chart([trial(0, 0.5), trial(1, 0.4, "pruned"), trial(2, 0.4, "pruned")], "maximize") is None

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dmls_core.web.services.queue import enqueue, waits_of_runs
+from datetime import UTC, datetime, timedelta
+
+from dmls_core.airflow.metadata import PooledTask
+from dmls_core.web.services.queue import GPU_TRIGGER, enqueue, waits_of_runs
 
 
 def test_searches_are_queued_by_pool_with_a_reason():
     tasks = [
-        ("dmls.a.first", "dmls_cpu", "running"),
-        ("dmls.a.second", "dmls_cpu", "scheduled"),
-        ("dmls.a.third", "dmls_cpu", "queued"),
-        ("dmls.a.third", "dmls_cpu", "scheduled"),
-        ("dmls.b.first", "dmls_gpu", "scheduled"),
-        ("dmls.b.second", "gone", "scheduled"),
-        ("dmls.b.third", "roomy", "scheduled"),
+        PooledTask("dmls.a.first", "dmls_cpu", "running"),
+        PooledTask("dmls.a.second", "dmls_cpu", "scheduled"),
+        PooledTask("dmls.a.third", "dmls_cpu", "queued"),
+        PooledTask("dmls.a.third", "dmls_cpu", "scheduled"),
+        PooledTask("dmls.b.first", "dmls_gpu", "scheduled"),
+        PooledTask("dmls.b.second", "gone", "scheduled"),
+        PooledTask("dmls.b.third", "roomy", "scheduled"),
     ]
 
-    found = enqueue(tasks, {"dmls_cpu": 2, "dmls_gpu": 0, "roomy": 1})
+    found = enqueue(tasks, {"dmls_cpu": 2, "dmls_gpu": 0, "roomy": 1}, {})
 
     assert {dag_id: (wait.position, wait.pool) for dag_id, wait in found.items()} == {
         "dmls.a.third": (1, "dmls_cpu"),
@@ -32,6 +35,31 @@ def test_searches_are_queued_by_pool_with_a_reason():
     assert found["dmls.b.third"].reason == "starts in a moment"
 
 
+def test_a_search_starts_when_those_before_it_have_taken_as_long_as_before():
+    started = datetime.now(UTC) - timedelta(seconds=100)
+    tasks = [
+        PooledTask("dmls.a.first", "dmls_cpu", "running", started),
+        PooledTask("dmls.a.second", "dmls_cpu", "scheduled"),
+        PooledTask("dmls.a.third", "dmls_cpu", "scheduled"),
+        PooledTask("dmls.a.new", "dmls_cpu", "scheduled"),
+        PooledTask("dmls.a.last", "dmls_cpu", "scheduled"),
+    ]
+    durations = {
+        "dmls.a.first": [700.0],
+        "dmls.a.second": [600.0, 600.0, 600.0],
+        "dmls.a.third": [300.0, 300.0, 300.0],
+        "dmls.a.last": [60.0],
+    }
+
+    found = enqueue(tasks, {"dmls_cpu": 1}, durations)
+
+    only = "the only slot of the pool dmls_cpu is in use"
+    assert found["dmls.a.second"].reason == f"{only}; starts in about 10 min (4 min to 22 min)"
+    starts = {dag_id: wait.starts and round(wait.starts.middle) for dag_id, wait in found.items()}
+    assert starts == {"dmls.a.second": 600, "dmls.a.third": 1200, "dmls.a.new": 1500, "dmls.a.last": None}
+    assert found["dmls.a.last"].reason == only
+
+
 def test_runs_that_airflow_has_not_started_wait_outside_a_queue():
     runs = [("a", "queued", True), ("b", "running", False), ("b", "queued", False), ("c", "queued", False)]
 
@@ -41,3 +69,24 @@ def test_runs_that_airflow_has_not_started_wait_outside_a_queue():
     assert "paused" in found["a"].reason
     assert "previous run" in found["b"].reason
     assert "in a moment" in found["c"].reason
+
+
+def test_a_task_that_waits_for_a_gpu_is_first_in_its_queue_though_it_has_a_slot():
+    started = datetime.now(UTC) - timedelta(seconds=100)
+    tasks = [
+        PooledTask("dmls.a.first", "dmls_gpu", "deferred", started, "a.TrainerTrigger"),
+        PooledTask("dmls.a.next", "dmls_gpu", "scheduled"),
+        PooledTask("dmls.a.second", "dmls_gpu", "deferred", started, GPU_TRIGGER),
+    ]
+    durations = {"dmls.a.first": [700.0] * 3, "dmls.a.second": [600.0] * 3}
+
+    found = enqueue(tasks, {"dmls_gpu": 2}, durations)
+
+    assert [(wait.position, dag_id) for dag_id, wait in found.items()] == [
+        (1, "dmls.a.second"),
+        (2, "dmls.a.next"),
+    ]
+    assert found["dmls.a.second"].reason == "waits for a GPU: all are in use; starts in about 10 min"
+    assert [round(wait.starts.middle) for wait in found.values() if wait.starts] == [600, 1200]
+    # Without a trainer of its own on a GPU, the platform does not know when one is free.
+    assert enqueue(tasks[1:], {"dmls_gpu": 2}, durations)["dmls.a.second"].starts is None

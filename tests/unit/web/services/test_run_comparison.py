@@ -65,6 +65,12 @@ def test_two_rows_more_may_be_chance():
     assert found.contrasts[0].p_value > 0.05
 
 
+def test_equal_scores_have_no_best():
+    found = compare(files(0.9, wrong(20)), files(0.9, wrong(20)))
+    assert found.message == "No winner: version 1 and version 2 have the same accuracy."
+    assert found.contrasts[0].message.startswith("accuracy is the same: on the same")
+
+
 def test_other_rows_are_compared_by_intervals():
     other = {"data": {"hash": "other", "split": {"seed": 1}, "holdout_rows": ROWS}}
     far = compare(files(0.6, wrong(80), **other), files(0.9, wrong(20)))

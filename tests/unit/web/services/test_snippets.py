@@ -37,9 +37,18 @@ def test_the_row_has_numbers_and_null_for_missing_values():
 def test_power_query_has_no_unescaped_quote_and_no_escape_sequence():
     """Power Query runs in Excel and Power BI only: this checks the literal's rules."""
     code = snippet("Power Query")
-    literal = code.partition('Body = "')[2].partition('",\n')[0]
+    literal = code.partition('Body = Text.ToBinary("')[2].partition('"),\n')[0]
     assert '"' not in literal.replace('""', "")
     assert json.loads(literal.replace('""', '"')) == [ROW]
+
+
+def test_a_long_row_is_in_a_file_and_the_snippets_show_how_it_begins():
+    row = {f"gene_{number}": number / 7 for number in range(10_000)}
+    for each in make_snippets(f"http://127.0.0.1:1{PATH}", row):
+        assert len(each.code) < 1_000, each.language
+        assert 'all 10,000 columns: [{"gene_0": 0.0, "gene_1": 0.14' in each.code.splitlines()[0]
+        assert "row.json" in "".join(each.code.splitlines()[1:])
+        assert "row.json" in each.needs
 
 
 def test_absent_and_unknown_columns_are_refused_all_at_once():

@@ -1,0 +1,52 @@
+"""Airflow connections to data: which team may use which, and their failures without secrets."""
+
+from __future__ import annotations
+
+import re
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException
+
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.errors import DataError, PlatformError, ValidationIssue
+
+_SECRET = re.compile(r"password|secret|token|key|credential|private", re.IGNORECASE)
+"""Names of extra fields whose values no message contains."""
+
+
+def check_allowed(team: str, connection: str, key: str = "connection") -> None:
+    """Raise ``DataError`` unless the platform lets the team use the connection, whether it exists or not.
+
+    ``key`` is the one that names the connection in the user's file.
+    """
+    if not {"*", team} & set(airflow_settings().connections.get(connection, ())):
+        raise DataError(
+            ValidationIssue(
+                f"the team {team} may not use this connection",
+                hint="ask the platform team to add it to `connections` in the bundle entry",
+                key=key,
+                found=connection,
+            )
+        )
+
+
+def connection_failure(connection: str, error: BaseException) -> PlatformError:
+    """Return the error of a connection that does not work."""
+    return PlatformError(f"the Airflow connection {connection}: {reason(connection, error)}")
+
+
+def reason(connection: str, error: BaseException) -> str:
+    """Return the first line of an error's message, without the secrets of the connection."""
+    text = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
+    for secret in sorted(_secrets(connection), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text.split("\n", 1)[0][:300]
+
+
+def _secrets(connection: str) -> set[str]:
+    try:
+        found = BaseHook.get_connection(connection)
+    except (AirflowException, ValueError):
+        return set()
+    extra = {value for name, value in found.extra_dejson.items() if _SECRET.search(name)}
+    return {secret for secret in (found.password, *extra) if isinstance(secret, str) and secret}

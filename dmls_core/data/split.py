@@ -1,0 +1,46 @@
+"""Which rows a run holds out, as ``data.split`` of ``result.json`` and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from dmls_core.spec import Spec
+
+
+def split_settings(spec: Spec, since: datetime | None = None) -> dict[str, Any]:
+    """Return ``data.split`` of ``result.json``: the settings that decide which rows are held out."""
+    evaluation = spec.evaluation
+    found: dict[str, Any] = {
+        "holdout": evaluation.holdout,
+        "split": evaluation.split,
+        "seed": spec.search.seed,
+    }
+    if evaluation.group_duplicates:
+        found["group_duplicates"] = True
+    if spec.columns.group:
+        found["group"] = spec.columns.group
+    if evaluation.split == "time":
+        found["time"] = spec.columns.time
+        if since is not None:
+            found["since"] = since.isoformat()
+    if spec.columns.weight:
+        found["weight"] = spec.columns.weight
+    return found
+
+
+def describe_split(split: Mapping[str, Any]) -> str:
+    """Return ``data.split`` of ``result.json``, or of a spec, as a text for people."""
+    share = f"{split['holdout']:.0%}"
+    if split["split"] == "time":
+        text = f"the latest {share} by {split['time']}"
+        if "since" in split:
+            text += f", from {split['since'][:16].replace('T', ' ')} UTC on"
+    else:
+        text = f"{share}, {split['split']}"
+    if "group" in split:
+        text += f", groups of {split['group']} kept whole"
+    if split.get("group_duplicates"):
+        text += ", rows with the same features kept together"
+    return text + (f"; weighted by {split['weight']}" if "weight" in split else "")

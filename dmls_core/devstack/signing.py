@@ -1,0 +1,42 @@
+"""The key with which the trainers of an embedded platform sign models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dmls_core.settings import SIGNERS, SIGNING_KEY
+
+if TYPE_CHECKING:
+    from dmls_core.devstack.context import Context
+
+
+def new_signing_key() -> str:
+    """Return a new private key in PEM."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def signing_environment(context: Context) -> dict[str, str]:
+    """Return Airflow's variables: workers pass the private key on to trainers, and check with the public."""
+    return {SIGNING_KEY: context.secret("signing_key")} | signers_environment(context)
+
+
+def signers_environment(context: Context) -> dict[str, str]:
+    """Return the variable with the public key."""
+    from dmls_core.serving.signature import public_key
+
+    return {SIGNERS: public_key(context.secret("signing_key"))}
+
+
+def sign_earlier_models(context: Context) -> None:
+    """Sign the models of a release that did not sign; raise ServingError if a version's files are damaged."""
+    from dmls_core.serving import Repository
+    from dmls_core.serving.model_config import BOOKKEEPING
+    from dmls_core.serving.signed_models import sign_versions
+
+    repository = Repository(str(context.model_repository))
+    for record in sorted((repository.root / BOOKKEEPING).glob("*/record.json")):
+        sign_versions(repository, record.parent.name, context.secret("signing_key"))

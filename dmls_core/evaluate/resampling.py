@@ -1,0 +1,68 @@
+"""Draw rows with replacement for the bootstrap: single rows, or groups and blocks of time as a whole.
+
+Rows of one group, or close in time, are alike: drawn one by one, they would make a score look more certain
+than it is (cluster and block bootstrap; Davison and Hinkley, "Bootstrap methods and their application",
+1997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+
+UNIT_ROWS = 20_000
+"""Rows at most that are drawn as units; of more rows, so many are chosen at random."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resampler:
+    """Draws of ``n_rows`` rows, ``most`` of them at a time if ``units`` is None.
+
+    ``units``: (n_rows,) the unit of each row; every draw has as many units as there are.
+    """
+
+    n_rows: int
+    most: int
+    units: NDArray[np.int64] | None = None
+
+    def draws(self, count: int, seed: int) -> Iterator[Rows]:
+        """Yield the row numbers of each of ``count`` draws."""
+        generator = np.random.default_rng(seed)
+        if self.units is None:
+            drawn = min(self.n_rows, self.most)
+            for _ in range(count):
+                yield generator.integers(0, self.n_rows, drawn)
+            return
+        rows = self._kept()
+        codes = np.unique(self.units[rows], return_inverse=True)[1]
+        rows, sizes = rows[np.argsort(codes, kind="stable")], np.bincount(codes)
+        starts = sizes.cumsum() - sizes
+        for _ in range(count):
+            picked = generator.integers(0, len(sizes), len(sizes))
+            ends = sizes[picked].cumsum()
+            places = np.repeat(starts[picked] - ends + sizes[picked], sizes[picked]) + np.arange(ends[-1])
+            yield rows[places]
+
+    def scale(self, values: NDArray[np.float64], score: Callable[[Rows], float]) -> NDArray[np.float64]:
+        """Return scores of draws as those of draws from all rows; ``score`` returns that of some rows."""
+        if self.units is not None:
+            kept = self._kept()
+            if len(kept) == self.n_rows:
+                return values
+            shifted: NDArray[np.float64] = values + score(np.arange(self.n_rows)) - score(kept)
+            return shifted
+        if self.n_rows <= self.most:
+            return values
+        whole = score(np.arange(self.n_rows))
+        scaled: NDArray[np.float64] = whole + (values - whole) * np.sqrt(self.most / self.n_rows)
+        return scaled
+
+    def _kept(self) -> Rows:
+        if self.n_rows <= UNIT_ROWS:
+            return np.arange(self.n_rows)
+        return np.sort(np.random.default_rng(0).choice(self.n_rows, UNIT_ROWS, replace=False))

@@ -1,0 +1,133 @@
+"""Sign the files of a model, and tell whether a folder still holds what was signed.
+
+The signature is ``model.sig``, a Sigstore bundle in the format of OpenSSF Model Signing 1.0: an in-toto
+statement with the SHA-256 of every file but those in ``UNSIGNED``, signed with ECDSA. Anybody with the public
+key can check it with ``model_signing verify key``. MLflow stores this module with every logged model, and
+runs it without DMLS.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from model_signing import hashing, verifying
+
+SIGNATURE_FILE = "model.sig"
+UNSIGNED = (SIGNATURE_FILE, "card.html", "dmls.json")
+"""Files that change after the training: the card reports deployments, ``dmls.json`` is made by one."""
+
+DAMAGED = f"{SIGNATURE_FILE} is damaged or made with another key"
+
+_PUBLIC_KEY = re.compile(r"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----\n?", re.DOTALL)
+_DIFFERENCES = re.compile(r"(Extra|Missing) files [^:]*: ([^\"\\]+)[\"\\]|Hash mismatch for \\?'([^'\\]+)")
+
+
+def sign(folder: Path, owner: str, key: str) -> None:
+    """Write ``model.sig`` for the files in ``folder``, a model of ``owner``, ``<team>.<job>``.
+
+    ``key`` is a private key for ECDSA on P-256, P-384 or P-521, in PEM; raise ValueError if it is not.
+    """
+    from model_signing import signing
+
+    with _key_file(key) as path:
+        try:
+            signer = signing.Config().use_elliptic_key_signer(private_key=path)  # type: ignore[no-untyped-call]
+        except (ValueError, TypeError, AttributeError) as error:  # damaged, encrypted, or of another kind
+            raise ValueError(
+                "it is no private key for ECDSA on P-256, P-384 or P-521, in PEM without a password"
+            ) from error
+    # The statement names the folder, and may not be made from a link.
+    with tempfile.TemporaryDirectory(prefix=".signing-", dir=folder.parent) as scratch:
+        named = shutil.copytree(folder, Path(scratch) / owner, copy_function=os.link)
+        signer.set_hashing_config(_hashing()).sign(named, folder / SIGNATURE_FILE)
+
+
+def public_key(key: str) -> str:
+    """Return the public key of a private one, both in PEM; raise ValueError if it is none for ECDSA."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+    found = load_pem_private_key(key.encode(), None)
+    if not isinstance(found, EllipticCurvePrivateKey):
+        raise ValueError("it is no private key for ECDSA")
+    return found.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def public_keys(text: str) -> list[str]:
+    """Return the public keys in ``text``, PEM one after the other; raise ValueError if there is none."""
+    keys = _PUBLIC_KEY.findall(text)
+    if not keys:
+        raise ValueError("it holds no public key in PEM (-----BEGIN PUBLIC KEY-----)")
+    for key in keys:
+        _verifier(key)
+    return keys
+
+
+def problem(folder: Path, owner: str, keys: list[str]) -> str:
+    """Return why ``folder`` does not hold a model of ``owner`` that one of ``keys`` signed, or an empty text.
+
+    An empty ``owner`` is not compared.
+    """
+    signature, problems = folder / SIGNATURE_FILE, []
+    if not signature.is_file():
+        return f"{SIGNATURE_FILE} is missing"
+    for key in keys:
+        try:
+            _verifier(key).set_hashing_config(_hashing()).verify(folder, signature)
+        except Exception as error:  # noqa: BLE001 - whatever a damaged bundle causes in the library
+            problems.append(_describe(error))
+            continue
+        # Only now is the statement known to be the signer's.
+        envelope = json.loads(signature.read_bytes())["dsseEnvelope"]
+        texts = envelope["payload"], envelope["signatures"][0]["sig"]
+        statement, _ = parts = [base64.b64decode(text) for text in texts]
+        if [base64.b64encode(part).decode() for part in parts] != [*texts]:
+            return DAMAGED  # in the last bits of a base64 text, which are not decoded
+        found = json.loads(statement)["subject"][0]["name"]
+        return f"it was signed for {found}" if owner and found != owner else ""
+    return next((text for text in problems if text != DAMAGED), DAMAGED)
+
+
+def _verifier(key: str) -> verifying.Config:
+    from model_signing import verifying
+
+    with _key_file(key) as path:
+        try:
+            return verifying.Config().use_elliptic_key_verifier(public_key=path)  # type: ignore[no-untyped-call]
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError("a public key in it is not for ECDSA on P-256, P-384 or P-521") from error
+
+
+def _describe(error: Exception) -> str:
+    """Return what differs, without digests."""
+    found = [
+        f"{changed} was changed" if changed else f"{what.lower()} files: {files}"
+        for what, files, changed in _DIFFERENCES.findall(str(error))
+    ]
+    return "; ".join(found) or DAMAGED
+
+
+def _hashing() -> hashing.Config:
+    from model_signing import hashing
+
+    config = hashing.Config()  # type: ignore[no-untyped-call]
+    return config.set_ignored_paths(paths=UNSIGNED, ignore_git_paths=False)
+
+
+@contextmanager
+def _key_file(key: str) -> Iterator[Path]:
+    """Yield a key as a file, as the library wants it; only this user can read it."""
+    with tempfile.NamedTemporaryFile("w", prefix="dmls-key-", suffix=".pem") as file:
+        file.write(key)
+        file.flush()
+        yield Path(file.name)

@@ -1,0 +1,89 @@
+"""Rules of ``[data.source]`` that pydantic cannot express."""
+
+from __future__ import annotations
+
+import re
+
+from dmls_core.spec.issues import IssueCollector
+from dmls_core.spec.partitions import FIELDS, parse_names
+from dmls_core.spec.tables import PARAMETER, Columns, Data, Schedule, Source
+
+_READS = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
+
+_LOCAL = ("file", "local", "memory")
+"""Schemes of files on Airflow's workers."""
+
+PARAMETERS = ("start", "end")
+
+
+def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
+    """Check that a source names one thing to read, and that its query or path can be read."""
+    path = ("data", "source")
+    given = [key for key in ("table", "query", "path") if getattr(source, key) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) or "none of them"
+        issues.add(
+            path, "must have one of table, query and path", expected="one of them", hint=f"it has {found}"
+        )
+    if data.path is not None:
+        hint = "remove it: the source has the data"
+        issues.add(("data", "path"), "cannot be combined with [data.source]", found=data.path, hint=hint)
+    if data.format is not None:
+        hint = "remove it: the names of the files show their formats" if source.path else "remove it"
+        issues.add(("data", "format"), "cannot be combined with [data.source]", found=data.format, hint=hint)
+    elif source.path is None and data.reading:
+        key = next(iter(data.reading))
+        hint = "remove it: a database has types"
+        issues.add(("data", key), "says how files are written, but the source is a database", hint=hint)
+    if source.query is not None:
+        _check_query(source.query, issues)
+    if source.path is not None:
+        _check_path(source.path, issues)
+
+
+def _check_query(query: str, issues: IssueCollector) -> None:
+    path = ("data", "source", "query")
+    if not _READS.match(query):
+        issues.add(path, "must begin with SELECT or WITH", found=query, hint="a query only reads")
+    if ";" in query.strip().removesuffix(";"):
+        hint = "remove the semicolon; in a text, write CHR(59) or make a view"
+        issues.add(path, "must be one statement", found=query, hint=hint)
+    unknown = sorted(set(PARAMETER.findall(query)) - set(PARAMETERS))
+    if unknown:
+        hint = r"write a colon that is no parameter as \:"
+        issues.add(path, f"has the unknown parameter :{unknown[0]}", expected=":start and :end", hint=hint)
+
+
+def _check_path(path: str, issues: IssueCollector) -> None:
+    key = ("data", "source", "path")
+    scheme, _, rest = path.partition("://")
+    parts = rest.removesuffix("/").split("/")
+    if scheme in _LOCAL:
+        hint = "upload the file next to the spec, or name an object store"
+        issues.add(key, "cannot be a file on Airflow's machines", found=path, hint=hint)
+    elif {"", ".", ".."} & set(parts) or "\\" in path or "::" in path or not path.isprintable():
+        expected = "an address such as s3://bucket/folder/"
+        issues.add(key, "must be an address without empty or relative parts", found=path, expected=expected)
+    elif any(character in parts[0] for character in "*?{}@"):
+        issues.add(key, "must name one bucket", found=path, expected="no pattern in the bucket's name")
+    elif path.endswith("/") and any(character in path for character in "*?{}"):
+        expected = "the names of files, such as s3://bucket/dt={date}/*.parquet"
+        issues.add(key, "must not end with a slash if it is a pattern", found=path, expected=expected)
+    else:
+        try:
+            parse_names(path)
+        except ValueError as error:
+            fields = ", ".join(f"{{{field}}}" for field in FIELDS)
+            issues.add(key, str(error), found=path, expected=f"* and ?, or fields from {fields}")
+
+
+def check_source_intervals(
+    source: Source, columns: Columns, schedule: Schedule | None, issues: IssueCollector
+) -> None:
+    """Check that the runs of a job with a source have the intervals that they need."""
+    if schedule is not None and schedule.on is not None:
+        hint = 'write cron = "@daily": each run waits for its partition'
+        issues.add(("schedule", "on"), "cannot watch a source", found=schedule.on, hint=hint)
+    if source.bound and columns.time is None and (schedule is None or schedule.cron is None):
+        hint = "write [schedule] cron, or name the column with the time of a row: [columns] time"
+        issues.add(("data", "source", "query"), "has :start or :end, but runs have no interval", hint=hint)

@@ -1,0 +1,87 @@
+"""Types of the values in a spec; 1, 1.0 and true stay distinct."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+
+def _number(value: object) -> int | float:
+    if type(value) is int:
+        if -(2**63) <= value < 2**63:
+            return value
+    elif type(value) is float and value - value == 0.0:  # neither NaN nor infinite
+        return value
+    raise PydanticCustomError("number_type", "must be a number")
+
+
+def _scalar(value: object) -> bool | int | float | str:
+    if isinstance(value, bool | str):
+        return value
+    try:
+        return _number(value)
+    except PydanticCustomError:
+        raise PydanticCustomError("scalar_type", "must be a number, a string, true or false") from None
+
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([kmgt]?)i?b?", re.IGNORECASE)
+_LEAST_MEMORY = 64 * 2**20
+
+
+def _memory(value: str) -> str:
+    match = _MEMORY.fullmatch(value)
+    if match is None or float(match[1]) * _UNITS[match[2].lower()] < _LEAST_MEMORY:
+        raise PydanticCustomError("memory", "must be a size of at least 64 MiB")
+    return value
+
+
+def _window(value: object) -> int | str:
+    if value == "all" or (type(value) is int and 1 <= value <= MAX_WINDOW):
+        return value
+    raise PydanticCustomError("window_type", "must be a number of intervals")
+
+
+MAX_WINDOW = 1000
+
+Window = Annotated[
+    Any,
+    PlainValidator(_window),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW}, {"const": "all"}]}),
+]
+"""Number of intervals that a run trains on, or ``"all"``."""
+
+Number = Annotated[Any, PlainValidator(_number), WithJsonSchema({"type": "number"})]
+"""An integer that stays an integer, or a float; pydantic's union would not distinguish 1 and 1.0."""
+
+Value = Annotated[Any, PlainValidator(_scalar), WithJsonSchema({"type": ["number", "string", "boolean"]})]
+"""One value of a hyperparameter or a cell; 1, 1.0 and true stay distinct."""
+
+Memory = Annotated[
+    str, AfterValidator(_memory), Field(pattern="^[0-9.]+ ?[kmgtKMGT]?i?[bB]?$", examples=["8 GiB", "512m"])
+]
+"""An amount of memory: ``"8 GiB"``, or ``"8g"`` as Docker writes it."""
+
+CHANNEL = r"[a-z0-9][a-z0-9_-]{0,62}(:[a-z0-9][a-z0-9_-]{0,62})?"
+
+
+def _channel(value: str) -> str:
+    if re.fullmatch(CHANNEL, value) is None:
+        raise PydanticCustomError("channel", "must be a channel")
+    return value
+
+
+Channel = Annotated[
+    str,
+    AfterValidator(_channel),
+    WithJsonSchema({"type": "string", "pattern": f"^{CHANNEL}$", "examples": ["email", "webhook:alerts"]}),
+]
+"""A notifier, such as ``"email"``, and after a colon the name of its connection: ``"webhook:alerts"``."""
+
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+"""Names of columns; TOML and JSON have lists, not tuples."""

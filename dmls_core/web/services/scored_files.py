@@ -1,0 +1,276 @@
+"""Files that batch scoring predicts: list them, check and submit one, open its predictions."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from dmls_core import sandbox
+from dmls_core.airflow import metadata
+from dmls_core.airflow.settings import airflow_settings, open_repository
+from dmls_core.data.detection import describe, detect
+from dmls_core.data.formats import format_of, needs_whole
+from dmls_core.errors import DataError, NotFoundError, SubmissionError, ValidationIssue
+from dmls_core.serving.scoring_record import ENDING, ScoringRecord, read_record
+from dmls_core.settings import IntakeLimits
+from dmls_core.store import ObjectInfo, Registry, Store, layout
+from dmls_core.web.services import open_store, open_store_for_uploads
+from dmls_core.web.services.job_details import DELETED_FILE, SCORED
+from dmls_core.web.services.predictions import read_served_encoder
+
+MAX_LISTED = 100
+READERS = 8
+CHUNK_BYTES = 1 << 20
+
+NOTATION = ("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet")
+"""Keys of ``[data]`` on how text is written."""
+
+
+class ScoredFile(BaseModel):
+    """A file in the job's folder of `scoring/`, and how far its predictions are."""
+
+    file: str = Field(description="Name below `scoring/<team>/<job>/`.")
+    size: int
+    uploaded: str
+    state: Literal["waiting", "scoring", "scored", "failed"]
+    message: str
+    problems: list[dict[str, Any]] = Field(description="Errors of a failed file, each with a hint.")
+    progress: float = Field(description="Share of the rows that are predicted, 0 to 1.")
+    rows: int | None = Field(description="Predicted rows, once the file is scored.")
+    version: int | None = Field(description="Version in Triton that predicts, or predicted, all rows.")
+    updated: str = Field(description="Time of the latest progress; empty while the file waits.")
+    result: str = Field(description="Key of the predictions in the store, once the file is scored.")
+
+
+class ScoredFiles(BaseModel):
+    """The files of a job, latest first."""
+
+    files: list[ScoredFile] = Field(description=f"At most {MAX_LISTED}.")
+    total: int
+
+
+class FileCheck(BaseModel):
+    """A file that can be scored, as far as its beginning shows."""
+
+    columns: list[str] = Field(description="Columns that the model uses.")
+    others: list[str] = Field(description="Columns that are only copied to the predictions.")
+    seen: int = Field(description="Rows whose values were checked.")
+
+
+def list_scored_files(team: str, name: str) -> ScoredFiles:
+    """Return the files of a job that are, or will be, scored, latest first."""
+    store = open_store()
+    found = [info for info in store.list(layout.scoring_file(team, name, "")) if _name(info)]
+    found.sort(key=lambda info: info.modified, reverse=True)
+    with ThreadPoolExecutor(READERS) as threads:
+        files = list(threads.map(lambda info: _describe(store, team, name, info), found[:MAX_LISTED]))
+    return ScoredFiles(files=files, total=len(found))
+
+
+def read_scored_file(team: str, name: str, file: str) -> ScoredFile:
+    """Return how far one file is; raise ``NotFoundError`` if it is not in ``scoring/``."""
+    store = open_store()
+    info = store.head(_key(team, name, file))
+    if info is None:
+        raise NotFoundError(f"{team}/{name} has no file {file} to score")
+    return _describe(store, team, name, info)
+
+
+def open_predictions(team: str, name: str, file: str) -> tuple[str, Iterator[bytes]]:
+    """Return the file name of a file's predictions, and their content in chunks.
+
+    Raises:
+        NotFoundError: there are none (yet).
+    """
+    from dmls_core.serving.batch_scoring import result_name
+
+    found = read_scored_file(team, name, file)
+    if found.state != "scored":
+        raise NotFoundError(
+            ValidationIssue(f"{file} has no predictions: it is {found.state}", hint=found.message)
+        )
+    # The name follows from the file: whoever writes records cannot name another object.
+    result = result_name(file)
+    stream = open_store_for_uploads().open(layout.scored_file(team, name, result))
+
+    def chunks() -> Iterator[bytes]:
+        with stream:
+            while part := stream.read(CHUNK_BYTES):
+                yield part
+
+    return result.rpartition("/")[2], chunks()
+
+
+def submit_file(team: str, name: str, file: str, path: Path, user: str) -> ScoredFile:
+    """Check a local file and write it to ``scoring/``, where batch scoring finds it; it replaces one.
+
+    Raises:
+        UserError: as ``check_file``.
+    """
+    size = path.stat().st_size
+    check_file(team, name, file, _sample_bytes(file, path), size)
+    open_store_for_uploads().upload(_key(team, name, file), path)
+    metadata.record_event(SCORED, layout.dag_id(team, name), user, {"file": file})
+    return read_scored_file(team, name, file)
+
+
+def score_again(team: str, name: str, file: str, user: str) -> ScoredFile:
+    """Write a file to ``scoring/`` again, so that the served version predicts it.
+
+    Raises:
+        NotFoundError: it is not in ``scoring/``.
+        UserError: as ``check_file``.
+    """
+    read_scored_file(team, name, file)
+    with tempfile.TemporaryDirectory(prefix="dmls-scoring-") as folder:
+        copy = Path(folder) / "copy"
+        open_store_for_uploads().download(_key(team, name, file), copy)
+        return submit_file(team, name, file, copy, user)
+
+
+def delete_file(team: str, name: str, file: str, user: str) -> None:
+    """Delete a file and its predictions; raise ``NotFoundError`` if it is not in ``scoring/``."""
+    from dmls_core.serving.batch_scoring import result_name
+
+    read_scored_file(team, name, file)
+    store = open_store()
+    store.delete(_key(team, name, file))  # first, so that it is not scored again
+    for own in (file + ENDING, result_name(file)):
+        store.delete(layout.scored_file(team, name, own))
+    metadata.record_event(DELETED_FILE, layout.dag_id(team, name), user, {"file": file})
+
+
+def check_file(team: str, name: str, file: str, content: bytes, size: int) -> FileCheck:
+    """Check a file of ``size`` bytes by its beginning, or by its end if it is a large Parquet file.
+
+    The columns must be those that the served version needs. The values of the first rows of a text are
+    encoded as for a prediction.
+
+    Raises:
+        NotFoundError: no version is served.
+        UserError: the file cannot be scored.
+    """
+    from dmls_core.intake.schema_inference.sample import read_sample
+    from dmls_core.serving.batch_prediction import added_columns, check_header
+
+    _key(team, name, file)
+    limit = IntakeLimits.from_environment().data_bytes
+    if size > limit:
+        raise DataError(ValidationIssue(f"the file has more than {limit:,} bytes", file=file))
+    _, encoder = read_served_encoder(open_repository(airflow_settings()), layout.model_name(team, name))
+    if format_of(file) == "parquet":
+        names, columns = _parquet_names(file, content, size), {}
+    else:
+        sample = read_sample(file, content, complete=len(content) >= size, keys=_notation(team, name))
+        names = list(sample.names)
+        columns = dict(zip(sample.names, sample.columns, strict=True))
+    try:
+        check_header(Path(file), names, encoder.feature_names, added_columns(encoder, with_version=True))
+        if columns:
+            encoder.transform(columns)
+    except DataError as error:
+        raise DataError([_explain(issue, team, name, content) for issue in error.issues]) from error
+    except ValueError as error:
+        raise DataError(_explain(ValidationIssue(str(error), file=file), team, name, content)) from error
+    others = [column for column in names if column not in encoder.feature_names]
+    seen = len(next(iter(columns.values()), ()))
+    return FileCheck(columns=list(encoder.feature_names), others=others, seen=seen)
+
+
+def parquet_names(path: str, file: str, size: int) -> list[str]:
+    """Return the columns of a Parquet file of ``size`` bytes, or of the end of one; runs in the sandbox."""
+    from dmls_core.intake.schema_inference.sample import parquet_tail, read_sample
+
+    content = Path(path).read_bytes()
+    whole = len(content) >= size
+    sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
+    return list(sample.names)
+
+
+def _parquet_names(file: str, content: bytes, size: int) -> list[str]:
+    with tempfile.NamedTemporaryFile() as copy:
+        copy.write(content)
+        copy.flush()
+        names: list[str] = sandbox.run(parquet_names, copy.name, file, size, file=file)
+        return names
+
+
+def _sample_bytes(file: str, path: Path) -> bytes:
+    """Return the part of a file that ``check_file`` needs."""
+    from dmls_core.intake.schema_inference import HEAD, WHOLE
+
+    size = path.stat().st_size
+    with path.open("rb") as source:
+        if format_of(file) == "parquet" and size > WHOLE:
+            source.seek(size - HEAD)
+        return source.read(WHOLE if needs_whole(file) else HEAD)
+
+
+def _notation(team: str, name: str) -> dict[str, Any]:
+    """Return those keys of the job's ``[data]`` on how text is written that are not the defaults."""
+    from dmls_core.spec.tables import Data
+
+    registry = Registry(open_store())
+    record = registry.job(team, name)
+    options = registry.spec(record.spec_sha256).get("data", {}) if record else {}
+    default = Data()
+    return {
+        key: options[key] for key in NOTATION if options.get(key, found := getattr(default, key)) != found
+    }
+
+
+def _explain(issue: ValidationIssue, team: str, name: str, content: bytes) -> ValidationIssue:
+    """Return an issue with a hint if the text is written otherwise than the job's files."""
+    found, own = detect(issue.file or "", content), _notation(team, name)
+    differing = {key: value for key, value in found.items() if key in NOTATION and own.get(key) != value}
+    if not differing or needs_whole(issue.file or ""):
+        return issue
+    hint = f"{describe('', differing)}: write it as [data] of the job's spec says"
+    return replace(issue, hint=issue.hint or hint)
+
+
+def _name(info: ObjectInfo) -> str:
+    """Return the name of a file below its job's folder; empty for a hidden one."""
+    found = layout.parse_scoring(info.key)
+    return found[2] if found else ""
+
+
+def _key(team: str, name: str, file: str) -> str:
+    """Return the key of a file to score; raise ``SubmissionError`` for a name that cannot be scored."""
+    key = layout.scoring_file(team, name, file)
+    if file.endswith(".toml"):
+        hint = "write the file to scoring/ in the store: this route does not open databases"
+        raise SubmissionError(ValidationIssue("a .toml file names a table", hint=hint, file=file))
+    if layout.parse_scoring(key) is None or format_of(file) is None:
+        hint = "name it .csv, .tsv, .jsonl, .xlsx or .parquet; text also with .gz, .zst or .zip"
+        raise SubmissionError(ValidationIssue("this is not the name of a file of rows", hint=hint, file=file))
+    return key
+
+
+def _describe(store: Store, team: str, name: str, info: ObjectInfo) -> ScoredFile:
+    file = _name(info)
+    record = read_record(store, team, name, file)
+    uploaded = info.modified.isoformat()
+    # A record without a time is of a try that a service failed.
+    current = record if record and record.uploaded in ("", uploaded) else None
+    empty = ScoringRecord("scoring", file, uploaded, "", 0)
+    known = current or empty
+    return ScoredFile(
+        file=file,
+        size=info.size,
+        uploaded=uploaded,
+        state=current.state if current else "waiting",
+        message=known.message,
+        problems=[dict(issue) for issue in known.errors],
+        progress=known.progress,
+        rows=known.rows if known.state == "scored" else None,
+        version=known.version or None,
+        updated=known.updated,
+        result=known.result,
+    )

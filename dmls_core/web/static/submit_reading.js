@@ -1,0 +1,66 @@
+// How the data file is written: detected by the server, and corrected here.
+
+import { byId, h, put } from "./dom.js";
+import { setIn } from "./submit_values.js";
+
+const EXCEL = /\.xls[xmb]?$/i;
+const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", encoding: "utf-8", header: true, skip_rows: 0, sheet: "" };
+const CHOICES = {
+  delimiter: ["Columns are separated by", [[",", "Commas"], [";", "Semicolons"], ["\t", "Tabs"], ["|", "Vertical bars"]]],
+  decimal: ["Decimal mark", [[".", "Point: 0.5"], [",", "Comma: 0,5"]]],
+  thousands: ["Thousands are separated by", [["", "Nothing"], [".", "Points"], [",", "Commas"], [" ", "Spaces"], ["'", "Apostrophes"]]],
+  encoding: ["Encoding", [["utf-8", "UTF-8"], ["utf-16", "UTF-16"], ["windows-1252", "Windows-1252"]]],
+  header: ["The first row has", [[true, "The names of the columns"], [false, "Values: there are no names"]]],
+};
+
+/** Return the keys of [data] on how a file is written that differ from their defaults. */
+export function readingOf(document) {
+  const data = document?.data ?? {};
+  const keys = ["format", ...Object.keys(DEFAULTS)].filter((key) => data[key] !== undefined && data[key] !== DEFAULTS[key]);
+  return Object.fromEntries(keys.map((key) => [key, data[key]]));
+}
+
+/** Set these keys in the document. */
+export function setReading(document, keys) {
+  for (const key of Object.keys(DEFAULTS)) setIn(document, "data", key, keys[key] === DEFAULTS[key] ? undefined : keys[key]);
+}
+
+/** Whether two objects of keys are the same. */
+export const sameReading = (one, other) =>
+  ["format", ...Object.keys(DEFAULTS)].every((key) => (one[key] ?? DEFAULTS[key]) === (other[key] ?? DEFAULTS[key]));
+
+/**
+ * Draw the controls of a file: `keys` are those in use, `detected` the names of those that were detected, and
+ * `sheets` those of a workbook. `choose` gets the keys of each change.
+ */
+export function showReading({ file, keys, detected = [], sheets = [] }, choose) {
+  const box = byId("reading");
+  box.hidden = /\.(parquet|jsonl|ndjson)(\.|$)/i.test(file) || keys.format === "jsonl";
+  if (box.hidden) return;
+  const focused = document.activeElement?.id;
+  const set = (key, value) => choose(readingOf({ data: { ...keys, [key]: value } }));
+  const field = (key, label, control, hint) => h("div", { class: "field" },
+    h("label", { for: `reading-${key}` }, label, detected.includes(key) ? [" ", h("span", { class: "badge good", text: "detected" })] : null),
+    control, hint ? h("span", { class: "hint", text: hint }) : null);
+  const choice = (key) => {
+    const [label, options] = CHOICES[key];
+    const now = keys[key] ?? DEFAULTS[key];
+    return field(key, label, h("select", { id: `reading-${key}`, onchange: (event) => set(key, options[event.target.selectedIndex][0]) },
+      options.map(([value, text]) => h("option", { selected: value === now, text }))));
+  };
+  const excel = EXCEL.test(file);
+  const sheet = keys.sheet ?? sheets[0] ?? "";
+  put(byId("reading-form"), h("div", { class: "general" },
+    excel && field("sheet", "Sheet", sheets.length
+      ? h("select", { id: "reading-sheet", onchange: (event) => set("sheet", event.target.value) }, sheets.map((name) => h("option", { value: name, selected: name === sheet, text: name })))
+      : h("input", { id: "reading-sheet", type: "text", autocomplete: "off", spellcheck: "false", value: sheet, onchange: (event) => set("sheet", event.target.value.trim()) })),
+    (excel ? [] : ["delimiter", "encoding"]).map(choice),
+    ["decimal", "thousands"].map(choice),
+    choice("header"),
+    field("skip_rows", "Rows above the header", h("input", {
+      id: "reading-skip_rows", type: "number", min: 0, max: 1000, step: 1, value: keys.skip_rows ?? 0,
+      onchange: (event) => event.target.checkValidity() && set("skip_rows", event.target.valueAsNumber || 0),
+    }), "Titles and notes that are not part of the table"),
+  ));
+  if (focused?.startsWith("reading-")) byId(focused)?.focus();
+}

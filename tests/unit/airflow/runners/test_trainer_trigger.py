@@ -1,0 +1,101 @@
+"""The trigger that watches a trainer, with a runner that plays the service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from dmls_core.airflow.runners import LOST, TrainerExit, trainer_trigger
+from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger, record_exit
+from dmls_core.airflow.settings import AirflowSettings
+from dmls_core.errors import StoreError
+from dmls_core.store import open_store
+
+
+class Service:
+    """A runner whose trainer writes its only line just before it ends."""
+
+    def __init__(self, settings) -> None:
+        self.settings = settings
+        self.ended = asyncio.Event()
+        self.release = threading.Event()
+        self.stopped: list[str] = []
+
+    async def wait(self, _):
+        await self.ended.wait()
+        return TrainerExit(0)
+
+    def read_log(self, _, position):
+        return ([], "") if not self.ended.is_set() or position else (["the last line"], "1")
+
+    def stop(self, key):
+        self.release.wait(10)
+        self.stopped.append(key)
+
+
+@pytest.fixture
+def service(tmp_path, monkeypatch):
+    settings = AirflowSettings(root=str(tmp_path), runner="process")
+    found = Service(settings)
+    monkeypatch.setattr(trainer_trigger, "airflow_settings", lambda: settings)
+    monkeypatch.setattr(trainer_trigger, "load_runner", lambda _: found)
+    return found
+
+
+def test_the_last_lines_are_forwarded_and_an_outage_of_the_store_delays_the_result(
+    service, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(trainer_trigger, "PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr(trainer_trigger, "RETRY_SECONDS", 0.01)
+    lines: list[str] = []
+    log = SimpleNamespace(info=lambda text, *a: lines.append(text % a), exception=lines.append)
+    monkeypatch.setattr(TrainerTrigger, "log", log)
+    outages = [StoreError("down"), StoreError("down")]
+    service.release.set()
+
+    def record(*arguments):
+        if outages:
+            raise outages.pop()
+        return record_exit(*arguments)
+
+    monkeypatch.setattr(trainer_trigger, "record_exit", record)
+
+    async def watch():
+        trigger = TrainerTrigger("key", "runs/a/b/c/", worker=1)
+        asyncio.get_running_loop().call_later(0.1, service.ended.set)
+        return [event.payload async for event in trigger.run()]
+
+    assert asyncio.run(watch()) == [{"code": 0, "reason": ""}]
+    assert "the last line" in lines
+    assert len([line for line in lines if "trying again" in line]) == 2
+    assert service.stopped == ["key"]
+    assert TrainerTrigger.watched == 0
+    document = json.loads(open_store(str(tmp_path)).get("runs/a/b/c/runner-1.json"))
+    assert (document["key"], document["exit_code"]) == ("key", 0)
+
+
+def test_a_kill_that_airflow_cancels_again_still_ends_the_trainer(service):
+    async def kill():
+        killing = asyncio.ensure_future(TrainerTrigger("key", "runs/a/b/c/", worker=1).on_kill())
+        await asyncio.sleep(0.1)
+        killing.cancel()
+        with suppress(asyncio.CancelledError):
+            await killing
+        assert service.stopped == []
+        service.release.set()
+        await asyncio.gather(*TrainerTrigger.endings)
+
+    asyncio.run(kill())
+    assert service.stopped == ["key"]
+
+
+def test_a_record_of_the_same_trainer_answers_for_one_that_is_gone(service, tmp_path):
+    store, gone = open_store(str(tmp_path)), TrainerExit(LOST, "was lost")
+    record_exit(store, "runner.json", service, "one", TrainerExit(3))
+    assert record_exit(store, "runner.json", service, "one", gone).code == 3
+    assert record_exit(store, "runner.json", service, "two", gone) == gone

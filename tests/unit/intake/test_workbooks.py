@@ -1,0 +1,115 @@
+"""A workbook in an upload: its spec is inferred, and what its sheet needs is explained."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_core.data.compression import load_zstd
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.column_check import check_columns
+from dmls_core.intake.schema_inference import infer_file_schema, read_sample
+from dmls_core.intake.schema_inference.sample import WHOLE
+from dmls_core.intake.submissions import check_data_name
+from dmls_core.models import load_spec
+from dmls_core.settings import IntakeLimits
+from dmls_core.spec.toml_io import toml_text
+from dmls_core.store import open_store
+from tests.unit.data.test_excel import workbook
+
+SPEC = 'model = "random-forest-classifier"\nn_trials = 2\n[columns]\ntarget = "y"\ndates = ["sold"]\n'
+HEADER = ["width", "sold", "y"]
+ROWS = [[n + 0.5, dt.date(2026, 1, 1) + dt.timedelta(days=n), "uv"[n % 2]] for n in range(40)]
+
+
+def check(path: Path, data: str = "") -> list[ValidationIssue]:
+    store = open_store(str(path.parent))
+    info = store.head(path.name)
+    assert info
+    spec = load_spec(f"{SPEC}[data]\n{data}".encode())
+    return check_columns(store, [info], "excel", spec, IntakeLimits())
+
+
+@pytest.mark.parametrize(
+    ("sheets", "keys"),
+    [
+        ({"Data": [HEADER, *ROWS]}, {}),
+        ({"Data": [["Sales"], [], HEADER, *ROWS]}, {"skip_rows": 2}),
+        ({"Notes": [["read me"]], "Data": [[], HEADER, *ROWS]}, {"sheet": "Data"}),
+    ],
+    ids=["plain", "title", "notes"],
+)
+def test_what_is_inferred_is_valid(tmp_path: Path, sheets: dict[str, Any], keys: dict[str, Any]) -> None:
+    path = workbook(tmp_path / "d.xlsx", sheets)
+    found = infer_file_schema(path)
+    document = found["document"]
+    assert (document["columns"]["dates"], document.get("data", {})) == (["sold"], keys)
+    assert (found["target"], found["rows"], found["seen"]) == ("y", 40, 40)
+    assert check(path, toml_text(keys)) == []
+
+
+def test_the_sheet_can_be_chosen(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "d.xlsx", {"Old": [["a", "b"], [1, 2], [3, 4]], "Data": [HEADER, *ROWS]})
+    content = path.read_bytes()
+    assert read_sample("d.xlsx", content, complete=True).names == ("a", "b")
+    sample = read_sample("d.xlsx", content, complete=True, keys={"sheet": "Data"})
+    assert (list(sample.names), sample.sheets) == (HEADER, ("Old", "Data"))
+    assert sample.data == {"sheet": "Data"}
+
+
+def test_a_workbook_without_a_header(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "d.xlsx", {"Data": ROWS})
+    assert infer_file_schema(path)["document"]["data"] == {"header": False}
+
+
+@pytest.mark.parametrize(
+    ("sheets", "line", "words", "hint"),
+    [
+        ({"Data": [["Sales"], [], HEADER, *ROWS]}, 1, "the header is in line 3", "skip_rows = 2"),
+        ({"Data": ROWS}, 1, "the file has no header", "header = false"),
+        (
+            {"Old": [["a", "b"], [1, 2]], "Data": [HEADER, *ROWS]},
+            1,
+            "'y' is not in the data",
+            "'Old', 'Data'",
+        ),
+        ({"Data": [HEADER, *ROWS, ["n.a. yet", None, "u"]]}, 42, "is not a number", "correct or empty"),
+    ],
+    ids=["title", "headless", "other sheet", "cell"],
+)
+def test_a_sheet_that_is_not_as_the_spec_says_is_explained(
+    tmp_path: Path, sheets: dict[str, Any], line: int, words: str, hint: str
+) -> None:
+    first = check(workbook(tmp_path / "d.xlsx", sheets))[0]
+    assert (first.file, first.line) == ("d.xlsx", line)
+    assert words in first.message
+    assert hint in first.hint
+
+
+def test_a_large_workbook_is_refused_by_the_page(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="too large to be read whole"):
+        read_sample("d.xlsx", bytes(WHOLE), complete=False)
+
+
+def test_a_compressed_file_that_is_cut_is_no_empty_file() -> None:
+    content = load_zstd().compress("".join(f"{n * 7919 % 1000},u\n" for n in range(600)).encode())
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        read_sample("d.csv.zst", content[: len(content) // 2], complete=True)
+
+
+def test_a_workbook_in_an_archive_and_another_spreadsheet_get_a_remedy(tmp_path: Path) -> None:
+    book = workbook(tmp_path / "d.xlsx", {"Data": [HEADER, *ROWS]})
+    packed = tmp_path / "d.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(book, "d.xlsx")
+    other = tmp_path / "d.ods"
+    other.write_bytes(book.read_bytes())
+    for path, remedy in ((packed, "upload the workbook itself"), (other, "save the spreadsheet as .xlsx")):
+        with pytest.raises(DataError) as caught:
+            infer_file_schema(path)
+        assert remedy in caught.value.issues[0].hint
+    assert "save the spreadsheet as .xlsx" in check_data_name("d.ods")[0].hint
