@@ -77,8 +77,8 @@ WORKERS ?= 3
 UNIT_WORKERS ?= auto
 # Stopped by an interrupt after TEST_TIME, so that pytest still cleans up and says where it was.
 TEST_TIME ?= 39m
-test: lint docs ## lint, build the docs, then run every test, on real services that the tests start and stop
-	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) $(coverage)
+test: lint docs ## lint, build the docs, then run every test, on real services that the tests start and stop; RERUNS=1 repeats a failed test
+	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) $(coverage) $(if $(RERUNS),--reruns $(RERUNS))
 
 durations: setup ## record how long each test takes, so that the longest start first
 	$(BIN)/pytest -n $(WORKERS) --store-durations

@@ -83,7 +83,7 @@ class Failures:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
+        if report.outcome in ("failed", "rerun"):
             self.terminal.ensure_newline()
             self.terminal.section(f"{report.nodeid} ({report.when})", sep="-")
             self.terminal.write_line(report.longreprtext)
