@@ -44,6 +44,7 @@ def create_environment(*folders: Path) -> Environment:
         "brief": formats.brief,
         "cell": formats.cell,
         "setting": formats.setting,
+        "ensemble": formats.describe_ensemble,
         "sentence": formats.sentence,
         "shorten": formats.shorten,
         "write_number": formats.number,

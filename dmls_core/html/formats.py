@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Any
 
 NAME_LENGTH = 60
 """Characters of a name on a page at most."""
@@ -53,6 +54,13 @@ def setting(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return shorten("none" if value is None else value, SETTING_LENGTH)
     return Formatted(value if isinstance(value, int) else brief(value))
+
+
+def describe_ensemble(found: Mapping[str, Any]) -> str:
+    """Return ``ensemble`` of ``result.json`` as text: its trials and their weights."""
+    members = found["members"]
+    trials = ", ".join(f"{member['trial']} (weight {member['weight']:.2f})" for member in members)
+    return f"the mean of {len(members)} trials: {trials}"
 
 
 def shorten(text: object, length: int = NAME_LENGTH) -> str:

@@ -40,7 +40,7 @@ SIZES = {
     "latency_ms": "Prediction of one row, without a server, in ms",
     "score": "Metric of the search, on the held-out rows",
 }
-"""Key of a size in ``compact`` of ``result.json`` -> its name on the card."""
+"""Key of a size in ``compact`` and ``ensemble`` of ``result.json`` -> its name on the card."""
 
 MEASURED = ("latency_ms", "score")
 
@@ -102,6 +102,7 @@ def render_card(
     }
     example = {name: [_short(v) for v in values[:1]] for name, values in golden["columns"].items()}
     encoded = [[_short(v) for v in row] for row in golden["encoded"][:1]]
+    ensemble = result.get("ensemble")
     metrics = {
         f"{result['metric']} (metric of the search), in the search": result["cv_score"],
         **{f"{name}, on the held-out rows": value for name, value in result["holdout"]["metrics"].items()},
@@ -120,23 +121,39 @@ def render_card(
         n_columns=len(encoder.features),
         calls=_calls(model, encoder, example, encoded),
         limits=LIMITS,
-        sizes=_sizes(result.get("compact")),
+        sizes=_sizes(result.get("compact"), ("Before", "After")),
+        members=_members(ensemble["members"]) if ensemble else None,
+        member_sizes=_sizes(ensemble, ("Best trial alone", "Ensemble")),
         tuned=_table({name: value for name, value in parameters.items() if name in tuned}),
         others=_table({name: value for name, value in parameters.items() if name not in tuned}),
         versions=_table(result["versions"]),
     )
 
 
-def _sizes(compact: Mapping[str, Any] | None) -> Table | None:
-    """Return the size of a compacted model, before and after."""
-    if compact is None:
+def _members(members: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the members of an ensemble."""
+    rows = [
+        (
+            member["trial"],
+            f"{member['weight']:.2f}",
+            member["trees"],
+            ", ".join(f"{name} = {value}" for name, value in member["params"].items()),
+        )
+        for member in members
+    ]
+    return Table(("Trial", "Weight", "Trees or rounds", "Parameters"), rows)
+
+
+def _sizes(sizes: Mapping[str, Any] | None, heads: tuple[str, str]) -> Table | None:
+    """Return the sizes of two models: ``before`` and ``after``."""
+    if sizes is None:
         return None
-    before, after = compact["before"], compact["after"]
+    before, after = sizes["before"], sizes["after"]
     rows = [
         (label, *(_number(size[key]) if key in MEASURED else f"{size[key]:,}" for size in (before, after)))
         for key, label in SIZES.items()
     ]
-    return Table(("", "Before", "After"), rows)
+    return Table(("", *heads), rows)
 
 
 def _table(rows: Mapping[str, object]) -> Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmls_core.errors import ServingError, UserError, ValidationIssue
 from dmls_core.serving.checkpoint_check import MODEL_JSON, read_model_json
@@ -39,6 +40,25 @@ def forest_size(model: treelite.Model) -> dict[str, Any]:
         grown[: len(levels)] += levels
         counts = grown
     return {"schema": 1, "trees": model.num_tree, "nodes_to_depth": counts.cumsum().tolist()}
+
+
+def visited_nodes(model: treelite.Model, rows: NDArray[np.float32]) -> float:
+    """Return the mean number of nodes that a prediction of ``rows``, (n_rows, n_features), visits."""
+    import treelite
+
+    leaves = treelite.gtil.predict_leaf(model, rows).reshape(len(rows), -1).astype(np.int64)
+    total = 0.0
+    for number in range(model.num_tree):
+        tree = model.get_tree_accessor(number)
+        left, right = tree.get_field("cleft"), tree.get_field("cright")
+        depths = np.zeros(len(left), np.int64)
+        level = np.zeros(1, np.int64)
+        while len(level := level[left[level] >= 0]):
+            for children in (left[level], right[level]):
+                depths[children] = depths[level] + 1
+            level = np.concatenate([left[level], right[level]])
+        total += float(depths[leaves[:, number]].mean()) + 1
+    return total
 
 
 def check_size(model: str, folder: Path) -> None:

@@ -31,6 +31,7 @@ SCHEMA = 1
 
 ADDED = (
     ("deploy", "compact"),
+    ("search", "ensemble"),
     *(("columns", key) for key in ("dates", "date_order", "group")),
     ("evaluation", "group_duplicates"),
     *(

@@ -208,6 +208,10 @@ class Search(Table):
     )
     workers: int = Field(1, ge=1, le=256, description="Trainers that share the search.")
     folds: int = Field(3, ge=2, le=20, description="Folds of the cross-validation that scores a trial.")
+    ensemble: bool = Field(
+        False,
+        description="Whether the best trials become one model, their weighted mean, if it scores better.",
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all random numbers.")
     early_stop: Annotated[EarlyStop | None, BeforeValidator(_early_stop)] = Field(
         None,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.errors import TrackingError
+from dmls_core.html.formats import describe_ensemble
 from dmls_core.store import layout
 from dmls_core.tracking.connection import connect, reaching, run_url
 from dmls_core.tracking.model_folder import log_model
@@ -229,6 +230,8 @@ def _log_content(
 
     run_id, at = run.info.run_id, run.info.start_time
     params = [Param(name, str(value)) for name, value in result["best_params"].items()]
+    if result.get("ensemble"):
+        params.append(Param("ensemble", describe_ensemble(result["ensemble"])))
     metrics = [Metric(name, value, at, 0) for name, value in _metrics(result).items()]
     client.log_batch(run_id, metrics=metrics, params=params)
     trials = [json.loads(path.read_bytes()) for path in sorted((folder / "trials").glob("*.json"))]

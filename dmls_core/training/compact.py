@@ -26,6 +26,7 @@ from dmls_core.serving import checkpoint
 from dmls_core.serving.forest_size import forest_size
 from dmls_core.serving.gtil import predict_float32
 from dmls_core.spec.definitions import Scalar
+from dmls_core.training.prepare import draw_rows
 from dmls_core.training.size_choice import NestedSizes, choose_size
 
 FEWEST_TREES = 10
@@ -146,12 +147,12 @@ def _forest_sizes(task: SearchTask, fitted: FittedForest, params: Mapping[str, S
     counts, depths = tree_counts(len(estimators)), tree_depths(max(one.tree_.max_depth for one in estimators))
     each = len(counts) * len(depths) * max(1, task.n_classes)
     if fitted.forest.bootstrap and task.out_of_bag:
-        rows = _some(np.arange(len(task.truth)), each, task.seed)
+        rows = draw_rows(np.arange(len(task.truth)), _room(each), task.seed)
         parts = [_add_up(task, fitted, rows, counts, depths, out_of_bag=True)]
     else:
         parts = []
         for fold in task.folds:
-            rows = _some(fold.test, each * len(task.folds), task.seed)
+            rows = draw_rows(fold.test, _room(each * len(task.folds)), task.seed)
             forest = cast("FittedForest", task.fit(params, fold.train))
             parts.append(_add_up(task, forest, rows, counts, depths, out_of_bag=False))
     nodes = np.sum([part.nodes for part in parts], axis=0)
@@ -181,7 +182,7 @@ def _add_up(
     nodes = np.zeros(len(depths), np.int64)
     kept = np.zeros((len(counts), len(depths), len(rows), max(1, task.n_classes)), np.float32)
     voted, costs = np.ones(len(rows), np.bool_), np.zeros(kept.shape[:2], np.int64)
-    for number, (tree, drawn) in enumerate(_trees(forest, out_of_bag=out_of_bag), start=1):
+    for number, (tree, drawn) in enumerate(grown_trees(forest, out_of_bag=out_of_bag), start=1):
         found = Nodes.of(tree)
         unseen = np.flatnonzero(~np.isin(rows, drawn)) if drawn is not None else np.arange(len(rows))
         leaves = found.pruned_leaves(limits, 0)[tree.apply(features[unseen])]
@@ -201,7 +202,7 @@ def _add_up(
     return NestedSizes(counts, depths, costs, kept[:, :, voted], task.truth[rows], weights)
 
 
-def _trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
+def grown_trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
     """Yield each tree of a scikit-learn forest with the rows that it has drawn."""
     one = copy.copy(forest)
     for estimator in forest.estimators_:
@@ -214,7 +215,8 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
     outputs = max(1, task.n_classes)
     each = task.n_classes if task.n_classes > 2 else 1
     counts = tree_counts(fitted.to_treelite().num_tree // each)
-    rows = [_some(fold.test, len(counts) * outputs * len(task.folds), task.seed) for fold in task.folds]
+    room = _room(len(counts) * outputs * len(task.folds))
+    rows = [draw_rows(fold.test, room, task.seed) for fold in task.folds]
     scored = np.concatenate(rows)
     truth, weights = task.truth[scored], None if task.weights is None else task.weights[scored]
     if len(truth) < FEWEST_ROWS:
@@ -230,9 +232,6 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
     return NestedSizes(counts, (0,), np.array(counts)[:, None], predictions, truth, weights)
 
 
-def _some(rows: NDArray[np.int64], each: int, seed: int) -> NDArray[np.int64]:
-    """Return as many of the rows as fit in memory with ``each`` predictions."""
-    room = max(1, VALUES // each)
-    if len(rows) <= room:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, room, replace=False))
+def _room(each: int) -> int:
+    """Return how many rows fit in memory with ``each`` predictions."""
+    return max(1, VALUES // each)

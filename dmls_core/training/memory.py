@@ -87,11 +87,13 @@ def estimate_memory(
     rows = size.rows * (STORED_ROW if stored else ROW)
     own = max(STORING, reader + BLOCKS // 2) if stored else int(READ * size.matrix_bytes)
     held = BLOCKS if stored else size.matrix_bytes
+    # An ensemble has up to twice the nodes, and is joined from its members' trees.
+    final = 3 * model_bytes if spec.search.ensemble else model_bytes
     return RunMemory(
         load=LOADED + columns + rows + own + validation,
         search=max(search for search, _ in models) + 2 * model_bytes + beside_search,
-        refit=max(refit for _, refit in models) + 2 * model_bytes + DATA_DOCS,
-        report=REPORTED + columns + rows + held + 3 * model_bytes + DATA_DOCS,
+        refit=max(refit for _, refit in models) + 2 * final + DATA_DOCS,
+        report=REPORTED + columns + rows + held + 3 * final + DATA_DOCS,
     )
 
 

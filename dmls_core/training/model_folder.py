@@ -181,20 +181,26 @@ _ERRORS = 2 * 1.96
 
 
 def describe_size(
-    data: Prepared, task: SearchTask, metric: str, folder: Path, *, large: int = LARGE
+    data: Prepared,
+    task: SearchTask,
+    metric: str,
+    folder: Path,
+    *,
+    large: int = LARGE,
+    smaller_depths: bool = True,
 ) -> dict[str, Any]:
     """Return the ``size`` of ``result.json``, and write the sufficient depth to ``size.json``.
 
     It has ``bytes``, ``trees``, ``nodes``, ``depth`` and ``enough``. From ``large`` bytes on, ``enough`` may
     be the smaller ``max_depth`` with its ``nodes``, ``bytes`` and ``score``, and ``whole_score`` of as many
-    ``trees`` on the same ``rows``; else None.
+    ``trees`` on the same ``rows``; else None. Without ``smaller_depths``, none is searched for.
     """
     path, size = folder / SIZE_FILE, (folder / CHECKPOINT_FILE).stat().st_size
     known = json.loads(path.read_bytes())
     nodes = known["nodes_to_depth"]
     about = {"bytes": size, "trees": known["trees"], "nodes": nodes[-1], "depth": len(nodes) - 1}
     enough = None
-    if size >= large and "max_depth" in task.model.hyperparameters:
+    if smaller_depths and size >= large and "max_depth" in task.model.hyperparameters:
         enough = _enough(data, task, metric, folder, known["trees"])
     if enough is not None and nodes[enough["max_depth"]] > SAVES * nodes[-1]:
         enough = None

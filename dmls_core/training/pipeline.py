@@ -19,6 +19,7 @@ from dmls_core.evaluate import Diagnostics, Evidence, HoldoutScores, diagnose, s
 from dmls_core.evaluate.insight import describe_insight
 from dmls_core.evaluate.report import render_report, search_insight
 from dmls_core.hardware import trim_heap
+from dmls_core.html.formats import describe_ensemble
 from dmls_core.models.engines import Fitted
 from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
@@ -29,7 +30,8 @@ from dmls_core.spec import Spec
 from dmls_core.store import layout
 from dmls_core.stored_matrix import StoredMatrix, predict_rows
 from dmls_core.training.champion import compare_with_champion
-from dmls_core.training.compact import compact_model, describe_compaction
+from dmls_core.training.compact import compact_model, describe_compaction, measure_size
+from dmls_core.training.ensemble import build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
 from dmls_core.training.prepare import Prepared, describe_search, prepare_models, sample_rows
@@ -80,7 +82,12 @@ def run_pipeline(
     trim_heap()
     with progress.phase("refit"):
         progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
-        fitted, compact = refit(task, outcome), None
+        fitted, compact, ensemble = refit(task, outcome), None, None
+    if spec.search.ensemble:
+        with progress.phase("ensemble"):
+            progress.enter("refitting", "looking for an ensemble of trials that scores better")
+            fitted, ensemble = combine_trials(spec, data, task, outcome, fitted)
+        progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else NO_ENSEMBLE)
     if spec.deploy.compact:
         with progress.phase("compact"):
             progress.enter("refitting", "looking for a smaller size that loses nothing measurable")
@@ -101,11 +108,15 @@ def run_pipeline(
         result = describe_run(job, data, task, outcome, fitted, scores)
         if spec.deploy.compact:
             result["compact"] = compact
+        if spec.search.ensemble:
+            result["ensemble"] = ensemble
         result["comparison"] = compare_with_champion(spec, data, served, champion)
     with progress.phase("report"):
         evidence, insight = examine_model(spec, data, task, fitted, served, result)
         if engine.export_format == TREELITE:
-            result["size"] = describe_size(data, task, spec.search.metric, model_folder)
+            result["size"] = describe_size(
+                data, task, spec.search.metric, model_folder, smaller_depths=ensemble is None
+            )
     for warning in insight.warnings:
         progress.warn(warning)
     progress.seconds["validate"] = validation.finish()
@@ -132,24 +143,45 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
     return task.fit(outcome.params)
 
 
-NOT_COMPACTED = "the model stays as large as it is: its engine or its few rows allow no smaller size"
+NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials scores better"
+
+
+def combine_trials(
+    spec: Spec, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted
+) -> tuple[Fitted, dict[str, Any] | None]:
+    """Return an ensemble of the best trials, and ``ensemble`` of ``result.json``, if it scores better.
+
+    ``fitted`` is the model of the best trial.
+    """
+    found = build_ensemble(task, outcome, fitted)
+    if found is None:
+        return fitted, None
+    about = found.as_json()
+    for name, model in (("before", fitted), ("after", found.fitted)):
+        about[name] = measure_size(model, data.test[:1]) | {"score": holdout_score(spec, data, task, model)}
+    return found.fitted, about
+
+
+def holdout_score(spec: Spec, data: Prepared, task: SearchTask, model: Fitted) -> float:
+    """Return the score of a model that is not published, which decides nothing."""
+    found = predict_rows(lambda rows: model.predict(task.engine.place(rows)), data.test)
+    return compute(spec.search.metric, data.test_target, found, data.test_roles.weights)
+
+
+NOT_COMPACTED = (
+    "the model stays as large as it is: as an ensemble, or since its engine or few rows allow no smaller size"
+)
 
 
 def compact_fitted(
     spec: Spec, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted
 ) -> tuple[Fitted, dict[str, Any] | None]:
     """Return the smallest model that loses nothing measurable, and ``compact`` of ``result.json``."""
-    metric, place = spec.search.metric, task.engine.place
-
-    def score(model: Fitted) -> float:
-        found = predict_rows(lambda rows: model.predict(place(rows)), data.test)
-        return compute(metric, data.test_target, found, data.test_roles.weights)
-
-    whole = score(fitted)
-    smaller, found = compact_model(task, fitted, outcome.params, metric, data.test[:1])
+    whole = holdout_score(spec, data, task, fitted)
+    smaller, found = compact_model(task, fitted, outcome.params, spec.search.metric, data.test[:1])
     if found is not None:
         found["before"]["score"] = whole
-        found["after"]["score"] = score(smaller)
+        found["after"]["score"] = holdout_score(spec, data, task, smaller)
     return smaller, found
 
 

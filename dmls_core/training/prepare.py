@@ -142,7 +142,7 @@ def prepare(
         fitted, held_out = StoredMatrix(table.matrix, train), StoredMatrix(table.matrix, test)
         if not fitter.external_memory:
             most = sampled_rows(spec, TableSize(table.n_rows, len(table.columns)), run_memory(spec))
-            left_out, train = max(0, len(train) - most), _draw(train, most, spec.search.seed)
+            left_out, train = max(0, len(train) - most), draw_rows(train, most, spec.search.seed)
             fitted = table.matrix[train]
     if left_out:
         warnings.append(
@@ -173,7 +173,7 @@ def sample_rows(data: Prepared) -> tuple[NDArray[np.float32], NDArray[Any], RowR
     """Return training rows in memory, targets and roles: all, or a random block if they are in a file."""
     if not isinstance(data.train, StoredMatrix):
         return data.train, data.train_target, data.train_roles
-    rows = _draw(np.arange(len(data.train)), _block_rows(data.train.shape[1]), 0)
+    rows = draw_rows(np.arange(len(data.train)), _block_rows(data.train.shape[1]), 0)
     return data.train[rows], data.train_target[rows], data.train_roles.take(rows)
 
 
@@ -181,7 +181,7 @@ def _block_rows(columns: int) -> int:
     return max(1, BLOCK_BYTES // (4 * columns))
 
 
-def _draw(rows: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+def draw_rows(rows: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
     """Return at most ``most`` of the ascending ``rows``, drawn at random, ascending."""
     if len(rows) <= most:
         return rows

@@ -10,7 +10,7 @@ from dmls_core.evaluate.diagnostics import Diagnostics
 from dmls_core.evaluate.report import model_section, search_section
 from dmls_core.evaluate.report.figures import Figure, Figures, Trace
 from dmls_core.html import Table, render_page
-from dmls_core.html.formats import Formatted, number, setting, shorten
+from dmls_core.html.formats import Formatted, describe_ensemble, number, setting, shorten
 
 FEATURES_LENGTH = 400
 """Characters of all listed feature names."""
@@ -48,6 +48,7 @@ def render_report(
 def _facts(result: Mapping[str, Any]) -> list[tuple[str, object]]:
     return [
         ("model", result["model"]),
+        *([("ensemble", describe_ensemble(result["ensemble"]))] if result.get("ensemble") else []),
         ("engine", result["engine"]),
         ("score in the search", number(result["cv_score"]) if result["cv_score"] is not None else "unknown"),
         ("trials", f"{result['n_trials']:,}"),

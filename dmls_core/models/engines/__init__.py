@@ -11,5 +11,17 @@ from dmls_core.models.engines.base import (
     Growing,
     GrowingForestEngine,
 )
+from dmls_core.models.engines.ensemble import FittedBooster, FittedEnsemble, FittedTrees
 
-__all__ = ["Binned", "BoostingEngine", "Engine", "Fitted", "ForestEngine", "Growing", "GrowingForestEngine"]
+__all__ = [
+    "Binned",
+    "BoostingEngine",
+    "Engine",
+    "Fitted",
+    "FittedBooster",
+    "FittedEnsemble",
+    "FittedTrees",
+    "ForestEngine",
+    "Growing",
+    "GrowingForestEngine",
+]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dmls_core.models.engines.base import (
     Argument,
     Array,
-    Fitted,
     Forest,
     ForestEngine,
     refusal,
@@ -16,6 +15,7 @@ from dmls_core.models.engines.base import (
     spread_columns,
 )
 from dmls_core.models.engines.cuda import CudaEngine, to_host
+from dmls_core.models.engines.ensemble import FittedTrees
 from dmls_core.models.engines.forests import RANDOM_FORESTS
 from dmls_core.spec.definitions import ModelDefinition, Scalar
 from dmls_core.stability import experimental
@@ -32,7 +32,7 @@ NOT_RECORDED = frozenset({"verbose", "output_type", "handle", "n_streams", "max_
 """Parameters of cuML that do not change the model."""
 
 
-class FittedCumlForest(Fitted):
+class FittedCumlForest(FittedTrees):
     """A fitted forest of cuML."""
 
     def __init__(self, settings: Mapping[str, Scalar], forest: Forest, n_classes: int) -> None:

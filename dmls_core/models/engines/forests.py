@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_core.models.engines.base import (
-    Fitted,
     Forest,
     GrowingForestEngine,
     by_name,
@@ -14,6 +13,7 @@ from dmls_core.models.engines.base import (
     spread_columns,
     useful_threads,
 )
+from dmls_core.models.engines.ensemble import FittedTrees
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Requirement, Scalar, Task
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ NOT_RECORDED = frozenset({"n_jobs", "verbose", "warm_start"})
 """Parameters of scikit-learn that do not change the model."""
 
 
-class FittedForest(Fitted):
+class FittedForest(FittedTrees):
     """A fitted forest of scikit-learn; ``settings`` are all its hyperparameters, by the spec's names."""
 
     def __init__(self, settings: Mapping[str, Scalar], forest: Forest, n_classes: int) -> None:

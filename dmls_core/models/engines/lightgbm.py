@@ -10,7 +10,6 @@ from dmls_core.models.engines.base import (
     Argument,
     Binned,
     BoostingEngine,
-    Fitted,
     Growing,
     boosted_predictions,
     by_name,
@@ -18,6 +17,7 @@ from dmls_core.models.engines.base import (
     shares,
     useful_threads,
 )
+from dmls_core.models.engines.ensemble import FittedBooster
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 
 if TYPE_CHECKING:
@@ -151,23 +151,22 @@ ALIASES = {
 """The spec's name -> LightGBM's name."""
 
 
-class FittedLightGBM(Fitted):
+class FittedLightGBM(FittedBooster):
     """A fitted booster of LightGBM."""
 
     def __init__(
         self, model: ModelDefinition, settings: Mapping[str, Scalar], booster: lightgbm.Booster, threads: int
     ) -> None:
-        self._model = model
+        self.model = model
         self._settings = settings
         self._booster = booster
         self._threads = threads
 
-    def predict(self, features: NDArray[np.float32]) -> FloatArray:
-        """Predict; see ``Fitted.predict``."""
+    def answers(self, features: NDArray[np.float32], *, margins: bool) -> FloatArray:
+        """Predict; see ``FittedBooster.answers``."""
         import numpy as np
 
-        found = np.asarray(self._booster.predict(features, num_threads=self._threads))
-        return boosted_predictions(self._model, found)
+        return np.asarray(self._booster.predict(features, raw_score=margins, num_threads=self._threads))
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
@@ -190,7 +189,7 @@ class FittedLightGBM(Fitted):
         import lightgbm
 
         shorter = lightgbm.Booster(model_str=self._booster.model_to_string(num_iteration=rounds))
-        return FittedLightGBM(self._model, {**self._settings, "n_estimators": rounds}, shorter, self._threads)
+        return FittedLightGBM(self.model, {**self._settings, "n_estimators": rounds}, shorter, self._threads)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""

@@ -12,7 +12,6 @@ from dmls_core.models.engines.base import (
     Binned,
     BoostingEngine,
     Device,
-    Fitted,
     Growing,
     boosted_predictions,
     by_name,
@@ -21,6 +20,7 @@ from dmls_core.models.engines.base import (
     useful_threads,
 )
 from dmls_core.models.engines.cuda import CudaEngine
+from dmls_core.models.engines.ensemble import FittedBooster
 from dmls_core.models.engines.xgboost_matrices import binned, fit_bytes, plain
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 from dmls_core.stability import experimental
@@ -133,7 +133,7 @@ ALIASES = frozenset({"eta", "gamma", "min_split_loss", "alpha", "lambda", "seed"
 """XGBoost's second names for parameters that the spec's hyperparameters or the seed already set."""
 
 
-class FittedXGBoost(Fitted):
+class FittedXGBoost(FittedBooster):
     """A fitted booster of XGBoost."""
 
     def __init__(
@@ -144,16 +144,16 @@ class FittedXGBoost(Fitted):
         booster: xgboost.Booster,
         columns: int,
     ) -> None:
-        self._model = model
+        self.model = model
         self._engine = engine
         self._settings = settings
         self._booster = booster
         self._columns = columns
 
-    def predict(self, features: Array) -> FloatArray:
-        """Predict; see ``Fitted.predict``."""
-        found: FloatArray = self._engine.fetch(self._booster.inplace_predict(features))
-        return boosted_predictions(self._model, found)
+    def answers(self, features: Array, *, margins: bool) -> FloatArray:
+        """Predict; see ``FittedBooster.answers``."""
+        kind = "margin" if margins else "value"
+        return self._engine.fetch(self._booster.inplace_predict(features, predict_type=kind))
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
@@ -186,7 +186,7 @@ class FittedXGBoost(Fitted):
     def first_rounds(self, rounds: int) -> FittedXGBoost:
         """Return the model after its first rounds; see ``Fitted.first_rounds``."""
         settings = {**self._settings, "n_estimators": rounds}
-        return FittedXGBoost(self._model, self._engine, settings, self._booster[:rounds], self._columns)
+        return FittedXGBoost(self.model, self._engine, settings, self._booster[:rounds], self._columns)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""

@@ -71,11 +71,12 @@ def test_equivalent_specs_have_the_same_hash() -> None:
     assert load_spec(other).sha256 == SHA256
 
 
-def test_a_key_that_was_added_later_changes_only_the_hash_of_specs_that_use_it() -> None:
+@pytest.mark.parametrize(("table", "key"), [("deploy", "compact"), ("search", "ensemble")])
+def test_a_key_that_was_added_later_changes_only_the_hash_of_specs_that_use_it(table: str, key: str) -> None:
     text = IRIS.read_text()
-    off, on = (load_spec(f"{text}\n[deploy]\ncompact = {value}\n".encode()) for value in ("false", "true"))
+    off, on = (load_spec(f"{text}\n[{table}]\n{key} = {value}\n".encode()) for value in ("false", "true"))
     assert load_spec(IRIS.read_bytes()).sha256 == off.sha256 == SHA256 != on.sha256
-    assert "compact" not in off.as_json()["deploy"]
+    assert key not in off.as_json()[table]
     assert Spec.from_json(on.as_json()) == on
     assert Spec.from_json(off.as_json()) == off
 

@@ -59,3 +59,11 @@ def test_names_of_columns_and_classes_are_escaped():
     page = render(details(Case(3, names=[HOSTILE, "b"]), insight=True))
     assert "<img" not in page
     assert "evil.example" in page
+
+
+def test_an_ensemble_names_its_trials():
+    view = details(Case(3), insight=True)
+    assert "The model is the mean" not in render(view)
+    members = [{"trial": 7, "weight": 0.6}, {"trial": 2, "weight": 0.4}]
+    view.result["ensemble"] = {"members": members}
+    assert "The model is the mean of 2 trials: 7 (weight 0.60), 2 (weight 0.40)." in render(view)

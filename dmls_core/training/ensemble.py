@@ -1,0 +1,211 @@
+"""Combine the best trials of a search into one model that is served as one checkpoint.
+
+The candidates are the best trial and the next ones of the same model. They are scored on rows that they have
+not seen: a bootstrapped forest on its out-of-bag rows, other models on the folds of the search. The holdout
+decides nothing. The chosen ones are fitted on all training rows: forests with as many trees as their weights
+ask for, so that their mean has about as many trees as the single model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.errors import DataError
+from dmls_core.models.engines import Fitted, FittedEnsemble, FittedTrees, ForestEngine
+from dmls_core.models.engines.forests import FittedForest
+from dmls_core.search.task import SearchOutcome, SearchTask
+from dmls_core.search.trial import Trial
+from dmls_core.serving.forest_size import visited_nodes
+from dmls_core.spec.definitions import Scalar
+from dmls_core.training.compact import grown_trees
+from dmls_core.training.ensemble_selection import OutOfSample, select_weights
+from dmls_core.training.prepare import draw_rows
+
+CANDIDATES = 6
+"""Maximum number of trials that an ensemble is chosen from. Each costs about as much as a trial."""
+
+LATENCY = 1.9
+"""Maximum nodes that a prediction visits, as a multiple of the single model's. Models of folds, by which it
+is estimated, are a little shallower than those of all rows: the ensemble visits at most twice as many."""
+
+SCORED_TREES = 100
+"""Maximum trees of a forest that is scored as a candidate."""
+
+ROWS = 20_000
+"""Maximum rows that candidates are scored on."""
+
+PROBED_ROWS = 200
+"""Rows on which visited nodes are counted."""
+
+TREES = "n_estimators"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A trial in an ensemble, with all its hyperparameters."""
+
+    trial: Trial
+    params: Mapping[str, Scalar]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """A chosen ensemble; the scores are those of the single model and of the ensemble on unseen rows."""
+
+    fitted: FittedEnsemble
+    members: tuple[Member, ...]
+    single_score: float
+    score: float
+    rows: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return ``ensemble`` of ``result.json``, but for the sizes of the models."""
+        members = [
+            {
+                "trial": member.trial.number,
+                "weight": round(member.weight, 4),
+                "trees": fitted.parameters().get(TREES),
+                "params": {name: member.params[name] for name in sorted(member.trial.params)},
+            }
+            for member, fitted in zip(self.members, self.fitted.members, strict=True)
+        ]
+        scores = {"single": self.single_score, "ensemble": self.score}
+        return {"members": members, "scores": scores, "rows": self.rows}
+
+
+def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted) -> Ensemble | None:
+    """Return the best ensemble of a search's trials.
+
+    ``single`` is the model of the best trial. The result is ``None`` if no ensemble scores better, or the
+    engine's models cannot be averaged.
+    """
+    members = candidates(task, outcome)
+    if not isinstance(single, FittedTrees) or len(members) < 2:
+        return None
+    trees = int(members[0].params.get(TREES, 0)) if isinstance(task.engine, ForestEngine) else 0
+    members, found = _score(task, members, min(trees, SCORED_TREES))
+    if len(members) < 2:
+        return None
+    # A forest's share of the trees follows from its weight: no choice costs too much.
+    limit = np.inf if trees else LATENCY * found.costs[0]
+    chosen = select_weights(found, single.from_margins, task.score, sign=task.sign, limit=limit)
+    if np.count_nonzero(chosen.weights) < 2:
+        return None
+    picked = [(member, weight) for member, weight in zip(members, chosen.weights, strict=True) if weight]
+    if trees:
+        each = found.costs / min(trees, SCORED_TREES)
+        trees = round(trees * min(1.0, LATENCY * each[0] / float(chosen.weights @ each)))
+    fitted = [
+        cast(
+            "FittedTrees",
+            task.fit({**member.params, **({TREES: max(1, round(weight * trees))} if trees else {})}),
+        )
+        for member, weight in picked
+    ]
+    weights = [float(weight) for _, weight in picked]
+    final = tuple(Member(member.trial, member.params, float(weight)) for member, weight in picked)
+    return Ensemble(FittedEnsemble(fitted, weights), final, chosen.first, chosen.score, len(found.truth))
+
+
+def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
+    """Return the best trial, then those with the next best scores, ``CANDIDATES`` at most.
+
+    Nested search completes one forest only; the others are compared by their last rung, and get as many trees
+    as the best one.
+    """
+    forests = isinstance(task.engine, ForestEngine)
+    states = ("complete", "pruned") if forests else ("complete",)
+    others = [
+        trial
+        for trial in outcome.trials
+        if trial.state in states and trial.intermediate_values and trial.model == outcome.best.model
+    ]
+    others.sort(key=lambda trial: -task.sign * trial.intermediate_values[-1])
+    found: dict[str, Member] = {}
+    for trial in (outcome.best, *others):
+        params = {**outcome.params, **trial.params}
+        if forests and TREES in outcome.params:
+            params[TREES] = outcome.params[TREES]
+        identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
+        found.setdefault(identity, Member(trial, params))
+    return list(found.values())[:CANDIDATES]
+
+
+def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[list[Member], OutOfSample]:
+    """Return the candidates that can be fitted and their margins for unseen rows; the first one must.
+
+    ``trees`` is the number of trees of a forest; 0 for other models.
+    """
+    kept: list[Member] = []
+    margins, costs = [], []
+    rows = np.empty(0, np.int64)
+    for member in members:
+        params = {**member.params, **({TREES: trees} if trees else {})}
+        try:
+            rows, margin, cost = _unseen(task, params)
+        except DataError:
+            if not kept:
+                raise
+            continue
+        kept.append(member)
+        margins.append(margin)
+        costs.append(cost)
+    found = np.array(margins)
+    usable = np.isfinite(found.reshape(len(found), len(rows), -1)).all(axis=(0, 2))
+    rows, found = rows[usable], found[:, usable]
+    weights = None if task.weights is None else task.weights[rows]
+    return kept, OutOfSample(found, np.array(costs), task.truth[rows], weights)
+
+
+def _unseen(
+    task: SearchTask, params: Mapping[str, Scalar]
+) -> tuple[NDArray[np.int64], NDArray[np.float32], float]:
+    """Return rows, a model's margins for them without having seen them, and the nodes that it visits.
+
+    Margins of a row that all trees of a forest have drawn are NaN.
+    """
+    if isinstance(task.engine, ForestEngine) and task.out_of_bag:
+        whole = task.fit(params) if task.engine.device == "cpu" else None
+        if isinstance(whole, FittedForest) and whole.forest.bootstrap:
+            rows = draw_rows(np.arange(len(task.truth)), ROWS, task.seed)
+            return rows, _out_of_bag(task, whole, rows), _cost(task, whole)
+    found, scored, cost = [], [], 0.0
+    for fold in task.folds:
+        rows = draw_rows(fold.test, ROWS // len(task.folds), task.seed)
+        fitted = cast("FittedTrees", task.fit(params, fold.train))
+        found.append(fitted.margins(task.features[task.engine.place(rows)]).astype(np.float32))
+        scored.append(rows)
+        cost = cost or _cost(task, fitted)
+    return np.concatenate(scored), np.concatenate(found), cost
+
+
+def _cost(task: SearchTask, fitted: Fitted) -> float:
+    rows = np.arange(min(PROBED_ROWS, len(task.truth)))
+    return visited_nodes(fitted.to_treelite(), task.engine.fetch(task.features[task.engine.place(rows)]))
+
+
+def _out_of_bag(task: SearchTask, fitted: FittedForest, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the mean prediction of the trees that have not drawn each row, as ``Fitted.predict`` does."""
+    forest = fitted.forest
+    features = np.ascontiguousarray(task.features[rows])
+    shape = (len(rows), task.n_classes) if task.n_classes else (len(rows),)
+    columns = forest.classes_.astype(int) if task.n_classes else None
+    sums, votes = np.zeros(shape), np.zeros(len(rows))
+    for tree, drawn in grown_trees(forest, out_of_bag=True):
+        unseen = np.flatnonzero(~np.isin(rows, cast("Any", drawn)))
+        values = tree.value[tree.apply(features[unseen]), 0]
+        if columns is None:
+            sums[unseen] += values[:, 0]
+        else:
+            sums[np.ix_(unseen, columns)] += values
+        votes[unseen] += 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: NDArray[np.float32] = (sums.T / votes).T.astype(np.float32)
+    return found

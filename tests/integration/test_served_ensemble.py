@@ -1,0 +1,83 @@
+"""A whole training run with ``[search] ensemble``, served by Triton."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dmls_core.serving import Deployment, connect
+from dmls_core.serving.client import PROTOCOLS
+from dmls_core.training import train
+from tests.integration.test_train import check_answers, request
+from tests.services.triton_server import TritonProcess
+
+SPEC = """
+n_trials = 4
+
+[columns]
+target = "y"
+
+[search]
+strategy = "grid"
+metric = "log_loss"
+ensemble = true
+
+[n_estimators]
+value = 30
+
+[learning_rate]
+values = [0.1, 0.2]
+
+[max_depth]
+values = [2, 5]
+"""
+
+
+@pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
+def test_an_ensemble_is_the_model_that_is_scored_written_and_served(
+    tmp_path: Path, triton: TritonProcess, family: str
+):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 4))
+    code = np.digitize(x[:, 0] + x[:, 1] * x[:, 2] + rng.normal(0, 1, 900), [-0.7, 0.7])
+    lines = [
+        "a,b,c,d,y",
+        *(f"{','.join(f'{v:.5f}' for v in row)},c{y}" for row, y in zip(x, code, strict=True)),
+    ]
+    (tmp_path / "iris.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "spec.toml").write_text(f'model = "{family}-classifier"\n{SPEC}')
+    notes: list[str] = []
+
+    result = train(request(tmp_path), progress=notes.append)
+
+    ensemble = result["ensemble"]
+    before, after = ensemble["before"], ensemble["after"]
+    assert len(ensemble["members"]) > 1
+    assert ensemble["members"][0]["trial"] == result["best_trial"]
+    assert before["trees"] == 90
+    assert after["trees"] == 3 * sum(member["trees"] for member in ensemble["members"])
+    assert result["score"] == pytest.approx(after["score"], abs=1e-5)
+    assert result["size"]["trees"] == after["trees"]
+    assert result["size"]["bytes"] == after["bytes"] == (tmp_path / "out/model/checkpoint.tl").stat().st_size
+    assert "Ensemble" in (tmp_path / "out/model/card.html").read_text()
+    assert "mean of" in (tmp_path / "out/report.html").read_text()
+    assert any(f"the mean of {len(ensemble['members'])} trials" in note for note in notes)
+    check_answers(tmp_path / "out")
+
+    golden = json.loads((tmp_path / "out/model/golden.json").read_text())
+    expected = np.asarray(golden["expected"], np.float32)
+    name = f"lab.ensemble-{family}"
+    with triton.client() as client:
+        deployed = Deployment(triton.repository, client, name).deploy(tmp_path / "out/model")
+        assert deployed.proof is not None
+        assert deployed.proof.rows == len(expected)
+        for protocol in PROTOCOLS:
+            rows = np.asarray(golden["encoded"], np.float32)
+            got = client.infer(name, rows, version=deployed.version, protocol=protocol)
+            assert np.abs(got.reshape(expected.shape) - expected).max() <= golden["tolerance"]
+        with connect(name, grpc=client.addresses["grpc"]) as model:
+            labels = [golden["labels"][code] for code in expected.argmax(axis=1)]
+            assert list(model.predict(golden["columns"])["prediction"]) == labels
