@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,7 +55,7 @@ def search(task: SearchTask):
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_cut_is_the_forest_that_cuml_grows_with_that_limit(name: str):
-    task = make_task(name)
+    task = replace(make_task(name), out_of_bag=False)
     sizes, depths = (5, 20), (1, 3, 6, 10)
     space = Space({"n_estimators": Choice(values=sizes), "max_depth": Choice(values=depths)}, {})
     parts = partition_space(task, space)
@@ -77,6 +79,34 @@ def test_a_cut_is_the_forest_that_cuml_grows_with_that_limit(name: str):
             sums[cut] = sums[cut] + real.predict(split.probe) * (size - before)
             found = forest.prediction(cut, np.arange(len(split.truth)))
             np.testing.assert_allclose(found, sums[cut] / size, atol=1e-4 * np.abs(found).max())
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_out_of_bag_predictions_are_those_of_cuml(name: str):
+    from cuml.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    task = make_task(name)
+    space = Space({}, {"n_estimators": 40, "max_depth": 8})
+    parts = partition_space(task, space)
+    (split,) = prepare_scoring(task, space, len(parts.limits)).splits
+    forest = BlockForest(task, parts, split, {}, threads=4)
+    forest.grow(40)
+
+    fitted, _ = task.engine.fit_block(
+        task.model,
+        parts.growth_params({}, 40),
+        task.features,
+        task.target,
+        n_classes=task.n_classes,
+        seed=seed_of_block(0, 0),
+        threads=4,
+    )
+    kind = RandomForestClassifier if task.n_classes else RandomForestRegressor
+    own = kind(**fitted._forest.get_params())
+    own.fit(task.features, task.target.astype("int32" if task.n_classes else "float32"))
+    expected = task.engine.fetch(own.oob_decision_function_ if task.n_classes else own.oob_prediction_)
+    rows = np.flatnonzero(forest.has_votes())
+    np.testing.assert_allclose(forest.prediction(0, rows), expected[rows], atol=1e-4 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", list(MODELS))

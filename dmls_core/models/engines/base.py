@@ -243,6 +243,14 @@ class ForestEngine(Engine):
     and depths from these.
     """
 
+    def reports_draws(self) -> bool:
+        """Return whether ``fit_block`` returns the draws of a bootstrapped forest."""
+        return False
+
+    def fit_block(self, *arguments: Any, **options: Any) -> tuple[Fitted, Array | None]:  # noqa: ANN401
+        """Fit as ``fit`` does; return also the rows that each tree has drawn: (n_trees, n_rows) bool."""
+        return self.fit(*arguments, **options), None
+
     @classmethod
     def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
         """Return the size of the rows as bin codes; see ``Engine.fit_bytes``."""
@@ -377,15 +385,6 @@ def spread_columns(probabilities: FloatArray, codes: NDArray[Any], n_classes: in
     full = np.zeros((len(probabilities), n_classes), dtype=probabilities.dtype)
     full[:, codes] = probabilities
     return full
-
-
-def boosted_predictions(model: ModelDefinition, found: FloatArray) -> FloatArray:
-    """Return a booster's predictions as ``Fitted.predict`` does: of two classes, it predicts the second."""
-    import numpy as np
-
-    if model.task == "classification" and found.ndim == 1:
-        return np.stack([1 - found, found], axis=1)
-    return found
 
 
 def shares(gains: FloatArray) -> FloatArray:

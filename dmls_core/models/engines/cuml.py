@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmls_core.models.engines.base import (
     Argument,
     Array,
+    Fitted,
     Forest,
     ForestEngine,
     refusal,
@@ -32,6 +33,20 @@ NOT_RECORDED = frozenset({"verbose", "output_type", "handle", "n_streams", "max_
 """Parameters of cuML that do not change the model."""
 
 
+OUT_OF_BAG = "_compute_oob_score"
+"""The method by which cuML's forests score themselves. Its last argument says which rows each tree has drawn;
+no public method or attribute does."""
+
+
+def recording(kind: type[Any]) -> type[Any]:
+    """Return a class of cuML's forests that keeps its trees' draws as ``drawn``, and computes no score."""
+
+    def keep(self: Any, *arguments: Any) -> None:  # noqa: ANN401 - cuML is not typed
+        self.drawn = arguments[-1]
+
+    return type(kind.__name__, (kind,), {OUT_OF_BAG: keep})
+
+
 class FittedCumlForest(FittedTrees):
     """A fitted forest of cuML."""
 
@@ -46,6 +61,10 @@ class FittedCumlForest(FittedTrees):
             return to_host(self._forest.predict(features)).reshape(len(features))
         probabilities = to_host(self._forest.predict_proba(features))
         return spread_columns(probabilities, to_host(self._forest.classes_).astype(int), self._n_classes)
+
+    def draws(self) -> Array | None:
+        """Return which rows each tree has drawn, (n_trees, n_rows); ``None`` if they were not recorded."""
+        return getattr(self._forest, "drawn", None)
 
     def importances(self) -> FloatArray:
         """Return the decrease of impurity per feature as shares."""
@@ -85,6 +104,17 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         "ccp_alpha": Argument(unsupported="cuML does not prune trees"),
     }
 
+    def reports_draws(self) -> bool:
+        """Return whether cuML computes out-of-bag scores, as it does since 25.12."""
+        from cuml.ensemble import RandomForestClassifier
+
+        return hasattr(RandomForestClassifier, OUT_OF_BAG)
+
+    def fit_block(self, *arguments: Any, **options: Any) -> tuple[Fitted, Array | None]:  # noqa: ANN401
+        """Fit one forest, and return its draws; see ``ForestEngine.fit_block``."""
+        fitted = self.fit(*arguments, **options, record=self.reports_draws())
+        return fitted, fitted.draws()
+
     def fit(
         self,
         model: ModelDefinition,
@@ -95,17 +125,20 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         n_classes: int,
         seed: int,
         threads: int,  # noqa: ARG002 - cuML uses the GPU
-        weights: Array | None = None,  # noqa: ARG002 - cuML's forests take none
+        weights: Array | None = None,  # noqa: ARG002 - this engine has no sample_weights
+        record: bool = False,
     ) -> FittedCumlForest:
-        """Fit one forest; see ``Engine.fit``."""
+        """Fit one forest; see ``Engine.fit``. With ``record``, keep the draws of a bootstrapped one."""
         import cupy
         import numpy as np
         from cuml.ensemble import RandomForestClassifier, RandomForestRegressor
 
         settings = self.effective(model, params)
         kind = RandomForestClassifier if n_classes else RandomForestRegressor
-        forest = kind(
+        record = record and bool(settings["bootstrap"])
+        forest = (recording(kind) if record else kind)(
             **self.library_arguments(settings),
+            oob_score=record,
             n_bins=min(BINS, len(features)),
             # With several streams, their timing decides which tree gets which random numbers.
             n_streams=1,

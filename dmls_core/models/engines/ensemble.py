@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dmls_core.models.engines.base import Array, Fitted, boosted_predictions
+from dmls_core.models.engines.base import Array, Fitted
 from dmls_core.spec.definitions import ModelDefinition, Scalar
 
 if TYPE_CHECKING:
@@ -62,6 +62,15 @@ class FittedBooster(FittedTrees):
         powers = np.exp(margins - margins.max(axis=1, keepdims=True))
         found: FloatArray = powers / powers.sum(axis=1, keepdims=True)
         return found
+
+
+def boosted_predictions(model: ModelDefinition, found: FloatArray) -> FloatArray:
+    """Return a booster's predictions as ``Fitted.predict`` does: of two classes, it predicts the second."""
+    import numpy as np
+
+    if model.task == "classification" and found.ndim == 1:
+        return np.stack([1 - found, found], axis=1)
+    return found
 
 
 class FittedEnsemble(Fitted):

@@ -11,13 +11,12 @@ from dmls_core.models.engines.base import (
     Binned,
     BoostingEngine,
     Growing,
-    boosted_predictions,
     by_name,
     refusal,
     shares,
     useful_threads,
 )
-from dmls_core.models.engines.ensemble import FittedBooster
+from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from dmls_core.models.engines.base import (
     BoostingEngine,
     Device,
     Growing,
-    boosted_predictions,
     by_name,
     refusal,
     shares,
     useful_threads,
 )
 from dmls_core.models.engines.cuda import CudaEngine
-from dmls_core.models.engines.ensemble import FittedBooster
+from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
 from dmls_core.models.engines.xgboost_matrices import binned, fit_bytes, plain
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 from dmls_core.stability import experimental

@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.models.engines import Engine, GrowingForestEngine
+from dmls_core.errors import EngineUnavailableError
+from dmls_core.models.engines import Engine, ForestEngine, GrowingForestEngine
 from dmls_core.models.engines.base import Array, refusal
 from dmls_core.models.trees import FlatTrees, read_trees
 from dmls_core.search.forest.scoring import ForestScorer, ScoringSplit
@@ -222,6 +223,7 @@ class BlockForest(ForestScorer):
         self._params = params
         self._threads = threads
         self._trees = 0
+        self._counts = np.zeros(len(split.truth), np.int64)
         empty = np.zeros((len(split.truth), self.outputs))
         self._sums = [self._engine.place(empty.copy()) for _ in parts.limits]
 
@@ -240,7 +242,8 @@ class BlockForest(ForestScorer):
         if trees <= self._trees:
             return
         task, parts, weights = self._task, self._parts, self._split.weights
-        block = task.engine.fit(
+        engine = cast("ForestEngine", task.engine)
+        fitted, drawn = engine.fit_block(
             task.model,
             parts.growth_params(self._params, trees - self._trees),
             self._split.features,
@@ -249,30 +252,46 @@ class BlockForest(ForestScorer):
             seed=seed_of_block(task.seed, self._trees),
             threads=self._threads,
             **({} if weights is None else {"weights": weights}),
-        ).to_treelite()
-        most = max(1, MAX_PREDICTIONS // (len(self._split.truth) * self.outputs))
-        rows = int(self._split.features.shape[0])
-        for some in read_trees(block, self.outputs, most=most):
-            predictions = sum_predictions(some, parts.limits, self._split.probe, rows, self._engine)
-            for place, found in predictions:
+        )
+        split = self._split
+        votes = self._votes(drawn, trees - self._trees)
+        probe = split.probe if votes is None else split.probe[engine.place(split.scored)]
+        most = max(1, MAX_PREDICTIONS // (len(split.truth) * self.outputs))
+        rows, first = int(split.features.shape[0]), 0
+        for some in read_trees(fitted.to_treelite(), self.outputs, most=most):
+            last = first + len(some.roots)
+            part = None if votes is None else votes[:, first:last]
+            for place, found in sum_predictions(some, parts.limits, probe, rows, engine, part):
                 self._sums[place] += found
+            first = last
+        self._counts += first if votes is None else engine.fetch(votes.sum(axis=1)).astype(np.int64)
         self._trees = trees
+
+    def _votes(self, drawn: Array | None, trees: int) -> Array | None:
+        """Return whether each tree votes on each scored row, (n_scored, n_trees); ``None``: all do."""
+        split = self._split
+        if not split.out_of_bag:
+            return None
+        if drawn is None or drawn.shape != (trees, len(split.features)):
+            raise EngineUnavailableError(f"{self._engine.name} did not report the rows that its trees drew")
+        return ~drawn[:, self._engine.place(split.scored)].T
 
     def first_equal(self) -> list[int]:
         """Return every pruning itself: each has separate sums."""
         return list(range(len(self._parts.limits)))
 
     def has_votes(self) -> NDArray[np.bool_]:
-        """Return all true: no scored row was grown on."""
-        return np.ones(len(self._split.truth), np.bool_)
+        """Return for each scored row whether any tree votes on it."""
+        return self._counts > 0
 
     def voting_share(self) -> float:
-        """Return 1: every tree votes on every row."""
-        return 1.0
+        """Return the mean share of trees that vote on a scored row."""
+        return float(self._counts.mean() / self._trees)
 
     def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
-        found: NDArray[np.float64] = self._engine.fetch(self._sums[limit])[rows] / self._trees
+        sums = self._engine.fetch(self._sums[limit])
+        found: NDArray[np.float64] = sums[rows] / self._counts[rows, None]
         return found
 
 
@@ -282,14 +301,20 @@ def seed_of_block(seed: int, trees: int) -> int:
 
 
 def sum_predictions(
-    trees: FlatTrees, limits: Sequence[Mapping[str, Scalar]], probe: Array, rows: int, engine: Engine
+    trees: FlatTrees,
+    limits: Sequence[Mapping[str, Scalar]],
+    probe: Array,
+    rows: int,
+    engine: Engine,
+    votes: Array | None = None,
 ) -> Iterator[tuple[int, Array]]:
     """Yield the position of each pruning and the sum of the trees' predictions under it.
 
     A row's node under a limit of depth is its node after so many steps; a limit of rows turns nodes into
     leaves before the rows descend. ``limits`` are values of ``max_depth`` and ``min_samples_split``;
     ``probe`` is (n_scored, n_features), and each sum (n_scored, outputs), on the engine's device; ``rows`` is
-    the number of rows that the trees have grown on.
+    the number of rows that the trees have grown on. ``votes`` says which trees count for which row,
+    (n_scored, n_trees) bool; by default all do.
     """
     place = engine.place
     features, thresholds, values = place(trees.features), place(trees.thresholds), place(trees.values)
@@ -304,7 +329,8 @@ def sum_predictions(
                 up = (probe[lines, features[at]] > thresholds[at]).astype(np.int64)
                 at, steps, found = children[2 * at + up], steps + 1, None
             if found is None:
-                found = values[at].sum(axis=1)
+                each = values[at]
+                found = (each if votes is None else each * votes[:, :, None]).sum(axis=1)
             yield position, found
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -278,13 +278,13 @@ class ForestObjective(HalvingObjective):
         """Return the best configuration's forest, pruned to the best setting.
 
         A worker that does not hold the forest grows the same one again. Forests scored on folds have not seen
-        all rows: they yield ``None``.
+        all rows, and those of a ``BlockForest`` are not kept: they yield ``None``.
         """
         data = self._scoring_data()
-        if not data.out_of_bag:
-            return None
         task, parts = self.task, self._parts
-        engine = cast("GrowingForestEngine", task.engine)
+        engine = task.engine
+        if not data.out_of_bag or not isinstance(engine, GrowingForestEngine):
+            return None
         settings = engine.effective(task.model, {**self.space.fixed, **best.params})
         trees = int(settings[TREES])
         split = data.splits[0]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
+from dmls_core.models.engines import ForestEngine
 from dmls_core.models.engines.base import Array
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.spec.definitions import Choice, Scalar
@@ -156,8 +157,9 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
 
     draws = task.engine.effective(task.model, space.fixed)["bootstrap"]
     draws = draws and "bootstrap" not in space.searched and _most_drawn(task, space) <= MAX_DRAWS
-    # cuML does not return which rows a tree has drawn.
-    if on_cpu and draws and task.out_of_bag:
+    engine = task.engine
+    known = on_cpu or (isinstance(engine, ForestEngine) and engine.reports_draws())
+    if known and draws and task.out_of_bag:
         rows = few(np.arange(len(task.truth)))
         weights = task.weights, _of(task.weights, rows)
         split = ScoringSplit(features, task.target, features, rows, task.truth[rows], True, *weights)

@@ -19,7 +19,16 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.cuda import to_device
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.xgboost import CudaXGBoostEngine
+from dmls_core.models.metrics import scorer
+from dmls_core.search.forest import growing
+from dmls_core.search.forest.scoring import prepare_scoring
+from dmls_core.search.forest.space import partition_space
+from dmls_core.search.forest.trees import prune_tree
+from dmls_core.search.optimize import search
+from dmls_core.search.strategies import make_candidate
+from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.serving import checkpoint
+from dmls_core.spec import Choice
 from dmls_core.testing.engines import make_data
 
 
@@ -97,7 +106,15 @@ class FakeForest:
         )  # fmt: skip
         self.forest.fit(features.view(np.ndarray), target.view(np.ndarray))
         self.feature_importances_ = self.forest.feature_importances_.astype(np.float32)
+        if self.params["oob_score"]:
+            masks = np.zeros((len(self.forest.estimators_), len(features)), np.bool_)
+            for mask, drawn in zip(masks, self.forest.estimators_samples_, strict=True):
+                mask[drawn] = True
+            self._compute_oob_score(features, target, masks.view(DeviceArray))
         return self
+
+    def _compute_oob_score(self, X, y, bootstrap_masks_cp):  # noqa: ARG002, N803 - as in cuML
+        raise AssertionError("cuML computed a score that is not needed")
 
     def as_treelite(self):
         return treelite.sklearn.import_model(self.forest)
@@ -228,6 +245,105 @@ def test_a_lack_of_memory_is_no_refusal():
 def test_a_refusal_is_the_users_to_mend():
     with pytest.raises(DataError, match="random-forest-classifier cannot be fitted"):
         fit("random-forest-classifier", {"n_estimators": -3})
+
+
+def make_task(kind: str = "multiclass", **options) -> SearchTask:
+    """Return a task whose data is on the device."""
+    data = make_data(kind)
+    model = CATALOGUE[f"random-forest-{'classifier' if data.n_classes else 'regressor'}"]
+    engine = CumlForestEngine()
+    return SearchTask(
+        model=model,
+        engine=engine,
+        features=engine.place(data.x),
+        target=engine.place(data.y),
+        truth=data.y,
+        n_classes=data.n_classes,
+        folds=make_folds(data.y, 3, n_classes=data.n_classes, seed=0),
+        score=scorer(model.default_metric),
+        direction="maximize",
+        seed=0,
+        threads=1,
+        **options,
+    )
+
+
+SPACE = Space({"n_estimators": Choice(values=(4, 30)), "max_depth": Choice(values=(2, 40))}, {})
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+def test_blocks_are_scored_on_the_rows_that_their_trees_have_not_drawn(kind: str, monkeypatch):
+    # Several groups of trees are read from one block.
+    monkeypatch.setattr(growing, "MAX_PREDICTIONS", 8_000)
+    task = make_task(kind)
+    parts = partition_space(task, SPACE)
+    (split,) = prepare_scoring(task, SPACE, len(parts.limits)).splits
+    forest = growing.BlockForest(task, parts, split, {}, threads=1)
+    x, outputs = np.asarray(task.features), max(1, task.n_classes)
+    sums, votes = np.zeros((len(parts.limits), len(x), outputs)), np.zeros(len(x))
+
+    assert split.out_of_bag
+    for before, size in ((0, 4), (4, 30)):
+        forest.grow(size)
+        trees = ensemble.RandomForestClassifier if task.n_classes else ensemble.RandomForestRegressor
+        own = trees(
+            size - before,
+            max_features="sqrt" if task.n_classes else 1.0,
+            random_state=growing.seed_of_block(0, before),
+        )
+        own.fit(x, np.asarray(task.target, np.int32 if task.n_classes else np.float32))
+        for tree, drawn in zip(own.estimators_, own.estimators_samples_, strict=True):
+            unseen = np.setdiff1d(np.arange(len(x)), drawn)
+            votes[unseen] += 1
+            for total, limit in zip(sums, parts.limits, strict=True):
+                total[unseen] += prune_tree(tree.tree_, limit, len(x), None).predict(x[unseen])
+
+    rows = np.flatnonzero(forest.has_votes())
+    assert np.array_equal(rows, np.flatnonzero(votes))
+    assert forest.voting_share() == pytest.approx(votes.mean() / 30)
+    for limit, total in enumerate(sums):
+        expected = (total[rows] / votes[rows, None]).reshape(len(rows), outputs)
+        found = forest.prediction(limit, rows).reshape(len(rows), outputs)
+        assert found == pytest.approx(expected, abs=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_search_needs_one_forest_for_each_configuration_and_the_model_is_fitted_after_it():
+    task = make_task()
+    fits: list[int] = []
+    FakeForest.fit, fit = lambda self, *data: fits.append(len(data[0])) or fit(self, *data), FakeForest.fit
+    try:
+        _, outcome = search([make_candidate("auto", task, SPACE, 1)], 1)
+    finally:
+        FakeForest.fit = fit
+
+    assert outcome.fitted is None
+    assert set(fits) == {len(task.truth)}, "no fold was fitted"
+    assert outcome.best.value in outcome.best.surface.values
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("why", ["cuml", "task", "bootstrap"])
+def test_without_draws_forests_are_scored_on_folds(why: str, monkeypatch):
+    task, space = make_task(out_of_bag=why != "task"), SPACE
+    if why == "cuml":
+        monkeypatch.delattr(FakeForest, "_compute_oob_score")
+    if why == "bootstrap":
+        space = Space(SPACE.searched, {"bootstrap": False})
+    splits = prepare_scoring(task, space, 2).splits
+    assert len(splits) == 3
+    assert not splits[0].out_of_bag
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_an_engine_that_reports_no_draws_after_all_is_named(monkeypatch):
+    task = make_task()
+    parts = partition_space(task, SPACE)
+    (split,) = prepare_scoring(task, SPACE, len(parts.limits)).splits
+    monkeypatch.delattr(FakeForest, "_compute_oob_score")
+    with pytest.raises(EngineUnavailableError, match="cuml-forests did not report"):
+        growing.BlockForest(task, parts, split, {}, threads=1).grow(4)
 
 
 def test_a_driver_that_fails_is_named(stand_ins):
