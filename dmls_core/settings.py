@@ -137,11 +137,6 @@ class ProcessSettings(Variables):
         "PostgreSQL database with the study that trainers share (`dmls train --worker`); a secret. The "
         "runners set it",
     )
-    queue_url: str = _variable(
-        "",
-        "queue of runs that wait for their first trainer: an additional trainer (`--worker` above 0) stops "
-        "after a trial if a run has waited 30 s. The runners set it",
-    )
     platform_id: str = _variable("", "identifies the processes of an embedded platform, which sets it")
     service: str = _variable("", "name of a service of the embedded platform, which sets it")
     trainer_labels: str = _variable(
@@ -224,7 +219,6 @@ ENVIRONMENT: dict[str, str] = Settings.variables()
 """Field of ``Settings`` -> its environment variable."""
 
 STUDY_VARIABLE = ProcessSettings.variable("study_url")
-QUEUE_VARIABLE = ProcessSettings.variable("queue_url")
 INFERENCE_LOG = ProcessSettings.variable("inference_log")
 METRICS_TOKEN = ProcessSettings.variable("metrics_token")
 CONNECTIONS = ProcessSettings.variable("connections")

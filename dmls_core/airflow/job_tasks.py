@@ -229,15 +229,18 @@ class PlanOperator(JobTask):
     """Choose the engine and the champion to compare with; ``search`` is mapped over the result."""
 
     def run_job(self, run: JobRun) -> list[dict[str, Any]]:
-        """Return one entry for each worker of the search; the first is the leader."""
+        """Return one entry for each worker of the search; the first is the leader's."""
         spec = run.job.spec
         # Checked here, so that a spec that this platform cannot run fails before it waits for a slot.
-        study_environment(run.job)
+        shared = study_environment(run.job)
         engine = choose_engine(spec, run.settings.gpus)
         models = ", ".join(search.name for search in spec.models)
-        workers = min(spec.search.workers, spec.n_trials)
-        self.log.info("%s trials of %s on the %s engine by %s", spec.n_trials, models, engine, workers)
-        plan: list[dict[str, Any]] = [{"worker": worker, "engine": engine} for worker in range(workers)]
+        workers = min(spec.search.max_workers, spec.n_trials) if shared else 1
+        auto = spec.search.workers == "auto"
+        trainers = f"up to {workers}" if auto else workers
+        self.log.info("%s trials of %s on the %s engine by %s", spec.n_trials, models, engine, trainers)
+        plan: list[dict[str, Any]] = [{"worker": 0, "engine": engine, "helpers": workers - 1}]
+        plan += [{"worker": worker, "engine": engine, "auto": auto} for worker in range(1, workers)]
         if champion := _champion(run):
             plan[0]["champion"] = champion  # only the leader scores on the holdout
         enqueue(run.store, engine, run.job.team, run.job.name, run.job.run_key)

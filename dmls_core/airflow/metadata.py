@@ -132,11 +132,11 @@ def task_instances(
     run_id: str = "",
     task_id: str = "",
     states: Collection[str] = (),
-    except_trigger: str = "",
+    except_triggers: Collection[str] = (),
 ) -> list[TaskInstance]:
     """Return task instances of jobs in order of their start; empty arguments do not filter.
 
-    ``except_trigger`` is the class path of a trigger: tasks that wait for it are left out.
+    ``except_triggers`` are class paths of triggers: tasks that wait for them are left out.
     """
     query = select(TaskInstance).where(
         TaskInstance.dag_id == dag_id
@@ -149,27 +149,31 @@ def task_instances(
         query = query.where(TaskInstance.task_id == task_id)
     if states:
         query = query.where(TaskInstance.state.in_(list(states)))
-    if except_trigger:
+    if except_triggers:
         query = query.outerjoin(Trigger, Trigger.id == TaskInstance.trigger_id)
-        query = query.where(Trigger.classpath.is_distinct_from(except_trigger))
+        query = query.where(func.coalesce(Trigger.classpath, "").not_in(except_triggers))
     return list(session.scalars(query.order_by(TaskInstance.start_date)))
 
 
 class PooledTask(NamedTuple):
-    """A task instance in a pool, with its start if it has started, and its trigger's class if deferred."""
+    """A task instance in a pool, with its start if it has started, and its trigger's class if deferred.
+
+    ``helper`` is whether its run has a trainer without it.
+    """
 
     dag_id: str
     pool: str
     state: str
     started: datetime | None = None
     trigger: str = ""
+    helper: bool = False
 
 
 def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> list[PooledTask]:
     """Return task instances in the order in which Airflow's scheduler takes them."""
     columns = TaskInstance.dag_id, TaskInstance.pool, TaskInstance.state, TaskInstance.start_date
     query = (
-        select(*columns, Trigger.classpath)
+        select(*columns, Trigger.classpath, TaskInstance.map_index > 0)
         .outerjoin(Trigger, Trigger.id == TaskInstance.trigger_id)
         .where(
             TaskInstance.task_id == task_id,
@@ -180,8 +184,8 @@ def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> 
         .order_by(TaskInstance.priority_weight.desc(), DagRun.logical_date, TaskInstance.map_index)
     )
     return [
-        PooledTask(dag_id, pool, str(state), at, trigger or "")
-        for dag_id, pool, state, at, trigger in session.execute(query)
+        PooledTask(dag_id, pool, str(state), at, trigger or "", helper)
+        for dag_id, pool, state, at, trigger, helper in session.execute(query)
     ]
 
 

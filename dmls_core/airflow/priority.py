@@ -5,6 +5,9 @@ run entered the queue, or up to ``MAX_DELAY_SECONDS`` later for a backfill and f
 waiting runs. So a team that submits a hundred jobs at once delays itself and not the others, and no run waits
 forever: only runs that entered the queue before its time can overtake it.
 
+Additional trainers of a search, its helpers, have the smallest weights: they get a slot only if no run waits
+for its first trainer. The second trainer of every search goes before the third of any.
+
 The weight stays when the task resumes for its trainer's result, and needs a slot again for seconds. Bounded
 delays keep that short, too.
 
@@ -36,6 +39,9 @@ EPOCH_SECONDS = 1_767_225_600
 MAX_WEIGHT = 2**31 - 1
 """Of the database's integer: the seconds of 68 years."""
 
+MAX_HELPER_WEIGHT = 1000
+"""Weight of a search's second trainer; those of runs reach it in 68 years."""
+
 WAITING = ("scheduled", "queued")
 
 
@@ -43,7 +49,9 @@ class LeaderPriorityStrategy(PriorityWeightStrategy):
     """Start waiting runs in the order of their times."""
 
     def get_weight(self, ti: TaskInstance) -> int:
-        """Return the weight of one mapped ``search`` task."""
+        """Return the weight of one mapped ``search`` task; the one with map index 0 is the leader."""
+        if ti.map_index > 0:
+            return helper_weight(ti.map_index)
         team, _ = layout.parse_dag_id(ti.dag_id)
         waiting, last = _read_waiting(team)
         return queue_weight(
@@ -70,9 +78,14 @@ def queue_weight(now: float, waiting: int, last: int | None, share: float, *, ba
     return weight if last is None else min(weight, last)
 
 
+def helper_weight(number: int) -> int:
+    """Return the weight of an additional trainer; ``number`` counts from 1."""
+    return max(MAX_HELPER_WEIGHT - number, 1)
+
+
 def weight_at(moment: float) -> int:
     """Return the weight that stands for a time in seconds since 1970: the earlier, the larger."""
-    return min(max(MAX_WEIGHT - int(moment - EPOCH_SECONDS), 1), MAX_WEIGHT)
+    return min(max(MAX_WEIGHT - int(moment - EPOCH_SECONDS), MAX_HELPER_WEIGHT), MAX_WEIGHT)
 
 
 def _share(team: str) -> float:

@@ -25,7 +25,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One of a run's ``workers`` trainers; the leader, number 0, waits for the trials of the others."""
+    """One of a run's trainers, at most ``workers``; the leader, number 0, waits for the others' trials."""
 
     number: int = 0
     workers: int = 1
@@ -61,7 +61,7 @@ def optimize(
         on_progress: called by a search of one model with successive halving.
         on_records: called with all records before each claim.
         stop: called between steps; the search ends once it returns ``True``.
-        leave: called after each trial of a helper; ``True`` if another run waits for its place.
+        leave: called after each trial of a helper and while it waits; ``True`` if another run needs its slot.
     """
     records: Mapping[int, TrialRecord] = study.records()
     paid = sum(record.trial.seconds for record in records.values() if record.trial) / worker.workers
@@ -82,11 +82,11 @@ def optimize(
                 progress = study.first_progress()
                 if progress:
                     on_progress(progress)
-            if not worker.leads and leave():
-                return
         elif claim == "wait" or (claim == "others" and worker.leads):
             time.sleep(POLL_SECONDS)
         else:
+            return
+        if not worker.leads and leave():
             return
 
 

@@ -54,6 +54,7 @@ _EXPECTED = {
     "model_type": "a table",
     "scalar_type": "a number, a string, true or false",
     "window_type": 'an integer from 1 to 1,000, or "all"',
+    "workers_type": 'an integer from 1 to 256, or "auto"',
     "early_stop": "a number of trials from 1 to 10,000, or a table",
     "memory": 'a size of at least 64 MiB, such as "8 GiB"',
     "channel": 'the name of a notifier, such as "email", or with a connection, such as "webhook:alerts"',

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from dmls_core.spec.values import Channel, Memory, Name, Names, Number, Value, Window
+from dmls_core.spec.values import AUTO_WORKERS, Channel, Memory, Name, Names, Number, Value, Window, Workers
 
 
 class Table(BaseModel):
@@ -206,7 +206,9 @@ class Search(Table):
     timeout: float | None = Field(
         None, gt=0, le=30 * 86400, description="Seconds after which no further trial starts."
     )
-    workers: int = Field(1, ge=1, le=256, description="Trainers that share the search.")
+    workers: Workers = Field(
+        1, description=f"Trainers that share the search; auto: up to {AUTO_WORKERS}, while no run waits."
+    )
     folds: int = Field(3, ge=2, le=20, description="Folds of the cross-validation that scores a trial.")
     ensemble: bool = Field(
         False,
@@ -218,6 +220,11 @@ class Search(Table):
         description="Consecutive trials without a better score after which the search ends; or a table.",
         json_schema_extra=_or_trials,
     )
+
+    @property
+    def max_workers(self) -> int:
+        """Most trainers that share the search."""
+        return AUTO_WORKERS if self.workers == "auto" else int(self.workers)
 
 
 class Evaluation(Table):

@@ -45,6 +45,24 @@ def _window(value: object) -> int | str:
     raise PydanticCustomError("window_type", "must be a number of intervals")
 
 
+def _workers(value: object) -> int | str:
+    if value == "auto" or (type(value) is int and 1 <= value <= MAX_WORKERS):
+        return value
+    raise PydanticCustomError("workers_type", "must be a number of trainers")
+
+
+MAX_WORKERS = 256
+
+AUTO_WORKERS = 8
+"""Most trainers of a search with ``workers = "auto"``."""
+
+Workers = Annotated[
+    Any,
+    PlainValidator(_workers),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}, {"const": "auto"}]}),
+]
+"""Number of trainers that share a search, or ``"auto"``."""
+
 MAX_WINDOW = 1000
 
 Window = Annotated[

@@ -45,6 +45,8 @@ ERROR = "error.json"
 PROGRESS = "progress.json"
 CLOCK = "clock.json"
 """Time used by a search with a timeout, over all attempts."""
+LEAVE = "leave-"
+"""Followed by a trainer's number: it leaves the search after its trial, because another run waits."""
 REPORT = "report.html"
 INSIGHT = "insight.json"
 """What the run's page shows beyond the result: examples, segments, trials on equal terms."""
@@ -160,6 +162,11 @@ def source_snapshot(team: str, job: str, sha256: str) -> str:
 def source_files(team: str, job: str, listing: str) -> str:
     """Return the key of the record which snapshot a listing of files became; ``listing`` is its hash."""
     return f"{source_folder(team, job)}{listing}.json"
+
+
+def leave(worker: int) -> str:
+    """Return the name of the object in a run's folder that asks a trainer to leave the search."""
+    return f"{LEAVE}{worker}"
 
 
 def queue_folder(engine: str) -> str:

@@ -1,7 +1,7 @@
 """The queue of runs that wait for their first trainer; additional trainers of other runs leave for them.
 
 A run is in its engine's queue from the end of ``plan`` until its first trainer starts. Airflow decides which
-run is next: the queue only makes trainers notice a waiting run.
+run is next: the queue only shows triggers, which cannot read Airflow's database, that a run waits.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from datetime import UTC, datetime
 
 from dmls_core.store import layout
 from dmls_core.store.base import Store
-
-MIN_WAIT_SECONDS = 30.0
-"""Time in the queue from which trainers leave; most searches start sooner."""
 
 EXPIRY_SECONDS = 86_400.0
 """Time in the queue after which a run counts as canceled."""
@@ -30,20 +27,11 @@ def dequeue(store: Store, engine: str, team: str, job: str, run_key: str) -> Non
     store.delete(layout.waiting(engine, team, job, run_key))
 
 
-def has_waiting_run(
-    queue: Store, folder: str = "", *, min_wait: float = MIN_WAIT_SECONDS, other_than: str = ""
-) -> bool:
-    """Return whether a run has waited ``min_wait`` seconds in a queue.
-
-    Args:
-        queue: a store with the queue in ``folder``: that of the platform, or one with the queue as its root.
-        folder: ``queue_folder`` of the engine.
-        min_wait: in seconds.
-        other_than: key of a run that does not count.
-    """
+def waiting_since(store: Store, engine: str) -> dict[str, float]:
+    """Return since when each run waits in the queue of an engine, in seconds since 1970, by its run key."""
     now = datetime.now(UTC)
-    return any(
-        min_wait <= (now - info.modified).total_seconds() < EXPIRY_SECONDS
-        for info in queue.list(folder)
-        if not (other_than and info.key.endswith(f".{other_than}.json"))
-    )
+    return {
+        info.key.rsplit(".", 2)[-2]: info.modified.timestamp()
+        for info in store.list(layout.queue_folder(engine))
+        if (now - info.modified).total_seconds() < EXPIRY_SECONDS
+    }

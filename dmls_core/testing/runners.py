@@ -30,7 +30,7 @@ from dmls_core.errors import PlatformError, RunnerError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
 from dmls_core.store import Registry, Store, layout
-from dmls_core.store.waiting_queue import enqueue, has_waiting_run
+from dmls_core.store.waiting_queue import enqueue, waiting_since
 from dmls_core.testing.trainer_program import (
     PROGRAM,
     SECONDS,
@@ -186,7 +186,7 @@ class RunnerSuite:
         record = json.loads(store.get(search.run_file("runner.json")))
         assert (record["schema"], record["runner"], record["exit_code"]) == (1, self.name, 0)
         assert self.trainers(platform) == []
-        assert not has_waiting_run(store, layout.queue_folder("cpu"), min_wait=0)
+        assert waiting_since(store, "cpu") == {}
 
     def test_output_and_progress_are_forwarded_while_the_trainer_runs(
         self, launch: Callable[..., Launch], store: Store
@@ -229,6 +229,25 @@ class RunnerSuite:
             launch("crash", worker=1).run()
         with pytest.raises(AirflowSkipException, match="goes on without this worker"):
             launch("crash", worker=1, last_try=True).run()
+
+    def test_a_helper_that_left_for_another_run_joins_again_until_the_search_is_over(
+        self, launch: Callable[..., Launch], store: Store, platform: AirflowSettings
+    ) -> None:
+        """The same try starts another trainer once it has a slot again."""
+        from airflow.sdk.exceptions import TaskDeferred
+
+        search = launch("silent", worker=1)
+        request = search.run_file(layout.leave(1))
+        event = asyncio.run(first_event(search.start()))
+        store.put(request, b"")
+        with pytest.raises(TaskDeferred) as deferred:
+            search.finish(event)
+        assert store.head(request) is None
+        event = asyncio.run(first_event(search.restore(deferred.value.trigger)))
+        store.put(request, b"")
+        store.put(search.run_file(layout.PROGRESS), b'{"state": "refitting"}')
+        assert search.finish(event) == {"worker": 1}
+        assert self.trainers(platform) == []
 
     def test_the_trainer_gets_what_it_needs_and_no_other_secret(
         self, launch: Callable[..., Launch], store: Store

@@ -171,19 +171,23 @@ class Progress:
         if self._best is None or task.better(trial.value, self._best):
             self._best = trial.value
 
-    def _eta(self) -> str:
-        left = self._total - len(self._scored)
-        if self._foreseen == 0:
-            return ""
+    def _estimate(self) -> float | None:
+        """Return the estimated seconds of the trials to come, for one trainer."""
         if self._foreseen is not None:
-            seconds = self._foreseen
-        elif left and self._paid:
-            seconds = left * sum(self._paid) / len(self._paid)
-        else:
-            return ""
-        if self._until is not None:
-            seconds = min(seconds, max(0.0, self._until - time.monotonic()))
-        return f"  eta {duration(seconds)}"
+            return self._foreseen
+        left = self._total - len(self._scored)
+        return left * sum(self._paid) / len(self._paid) if self._paid else None
+
+    def _remaining(self) -> float | None:
+        """Return the estimated rest of the search, in seconds: it ends with its timeout."""
+        seconds = self._estimate()
+        if seconds is None or self._until is None:
+            return seconds
+        return min(seconds, max(0.0, self._until - time.monotonic()))
+
+    def _eta(self) -> str:
+        remaining = self._remaining() if self._estimate() else None
+        return "" if remaining is None else f"  eta {duration(remaining)}"
 
     def _write(self, message: str) -> None:
         self._written = time.monotonic()
@@ -197,6 +201,7 @@ class Progress:
                 "finished": len(self._scored),
                 "total": self._total,
                 "best": self._best,
+                "remaining_seconds": self._remaining(),
                 "message": message,
             }
         )

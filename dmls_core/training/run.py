@@ -137,14 +137,14 @@ def _study(request: TrainRequest, spec: Spec, say: Callable[[str], None]) -> str
     Raise ``UserError`` for workers other than 0 if there is no shared search.
     """
     url = os.environ.get(STUDY_VARIABLE, "")
-    if spec.search.workers > 1 and url:
+    if spec.search.max_workers > 1 and url:
         return url
     if not request.leads:
         raise UserError(
             f"worker {request.worker} has no search to join: [search] workers is {spec.search.workers}, and "
             f"{STUDY_VARIABLE} is {'set' if url else 'not set'}"
         )
-    if spec.search.workers > 1:
+    if spec.search.max_workers > 1:
         say(f"searching alone: without {STUDY_VARIABLE}, trainers cannot share a search")
     return ""
 

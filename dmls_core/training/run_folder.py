@@ -139,6 +139,10 @@ class RunFolder:
         """Write a trial's file."""
         self._store.put(layout.trial(trial.number), _json(trial.as_json()))
 
+    def must_leave(self, worker: int) -> bool:
+        """Return whether the platform has asked a worker to leave the search."""
+        return self._store.head(layout.leave(worker)) is not None
+
     def clock(self) -> tuple[float, int]:
         """Return the seconds that all attempts to search have taken, and their number."""
         try:

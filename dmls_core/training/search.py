@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,9 +18,6 @@ from dmls_core.search.strategies import ModelCandidate
 from dmls_core.search.study import SearchStudy, remove_studies
 from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
-from dmls_core.settings import QUEUE_VARIABLE
-from dmls_core.store import open_store
-from dmls_core.store.waiting_queue import has_waiting_run
 from dmls_core.training.prepare import PreparedModel
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import Job
@@ -50,7 +46,7 @@ def run_worker(
 ) -> list[Trial]:
     """Run this worker's part of the search (the leader's lasts to the end); return the ended trials."""
     spec, task = job.spec, candidates[0].task
-    worker = Worker(job.request.worker, spec.search.workers if job.study else 1)
+    worker = Worker(job.request.worker, spec.search.max_workers if job.study else 1)
 
     def kept() -> list[Trial]:
         trials = kept_trials(candidates, folder)
@@ -87,7 +83,7 @@ def run_worker(
                     on_progress=progress.step,
                     on_records=on_records,
                     stop=stop,
-                    leave=partial(_needed_elsewhere, progress),
+                    leave=partial(_must_leave, folder, worker.number, progress),
                 )
         return kept() if job.study else study.trials()
 
@@ -118,16 +114,15 @@ def _storage(job: Job) -> Iterator[StudyStorage]:
         database.close()
 
 
-def _needed_elsewhere(progress: Progress) -> bool:
-    """Return whether another run waits for its first trainer while this one is a helper."""
-    url = os.environ.get(QUEUE_VARIABLE, "")
+def _must_leave(folder: RunFolder, worker: int, progress: Progress) -> bool:
+    """Return whether this helper's slot is needed for another run."""
     try:
-        waits = bool(url) and has_waiting_run(open_store(url))
+        leaves = folder.must_leave(worker)
     except StoreError:
         return False  # without an answer it stays
-    if waits:
+    if leaves:
         progress.note("another run waits for a trainer: this one leaves, the others go on")
-    return waits
+    return leaves
 
 
 def study_name(job: Job, folder: RunFolder) -> str:

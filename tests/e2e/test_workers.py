@@ -50,7 +50,10 @@ def test_two_workers_meet_n_trials_exactly(platform: PlatformClient):
     assert {trial["model"] for trial in trials} == {"random-forest-classifier", "xgboost-classifier"}
     assert trials[result["best_trial"]]["model"] == result["model"]
     searches = {task["map_index"]: task for task in searches_of(platform, run["dag_run_id"])}
-    assert {index: task["state"] for index, task in searches.items()} == {0: "success", 1: "success"}
+    assert searches.keys() == {0, 1}
+    assert searches[0]["state"] == "success"
+    # Skipped if the leader had the result before the other's task resumed.
+    assert searches[1]["state"] in ("success", "skipped")
     # Of all that wait for a slot, every run's first trainer goes before any run's second.
     assert searches[0]["priority_weight"] > searches[1]["priority_weight"]
     logs = [log_of(platform, run["dag_run_id"], index) for index in searches]

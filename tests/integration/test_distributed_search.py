@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from dmls_core.store import open_store
-from dmls_core.store.waiting_queue import MIN_WAIT_SECONDS, dequeue, enqueue
+from dmls_core.store import layout
 from tests.services.postgres_server import PostgresServer
 
 MODELS = """model = ["random-forest-classifier", "xgboost-classifier"]
@@ -139,22 +138,18 @@ def test_two_models_compete_and_one_is_refitted(iris: Path):
 def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: PostgresServer):
     postgres.empty()
     (iris / "spec.toml").write_text(MODELS.format(n_trials=14, workers=2))
-    shared = {"DMLS_STUDY_URL": postgres.study_url, "DMLS_QUEUE_URL": str(iris / "store/waiting/cpu")}
+    shared = {"DMLS_STUDY_URL": postgres.study_url}
 
-    # All slots are taken, and another run has been in line for longer than a while: the helper leaves.
-    store = open_store(str(iris / "store"))
-    enqueue(store, "cpu", "lab", "other", "0" * 64)
-    (waiting,) = (iris / "store/waiting/cpu").iterdir()
-    long_ago = time.time() - 2 * MIN_WAIT_SECONDS
-    os.utime(waiting, (long_ago, long_ago))
+    # The platform has asked the helper to leave, since another run waits.
+    request = iris / "out" / layout.leave(1)
+    request.parent.mkdir()
+    request.touch()
     _, left_errors = ended(train(iris, "--worker", "1", **shared))
     assert [trial["number"] for trial in trials(iris)] == [0]
     assert "another run waits for a trainer: this one leaves" in left_errors
 
-    # One that has just come to wait sends no helper away, nor does the end of the queue.
-    waiting.touch()
+    request.unlink()
     leader, helper = (train(iris, "--worker", str(worker), **shared) for worker in range(2))
-    dequeue(store, "cpu", "lab", "other", "0" * 64)
     output, errors = ended(leader)
     helped, helper_errors = ended(helper)
 

@@ -178,6 +178,19 @@ def test_two_workers_search_a_forest_as_one_does(start: Start, tmp_path: Path):
     assert max(trial["steps"] for trial in kept) > 24
 
 
+def test_helpers_that_come_and_go_change_nothing_in_a_forests_search(start: Start, tmp_path: Path):
+    (tmp_path / "leave").touch()
+    leader = start(0, 8, 12, forest=True)
+    ended(tmp_path, *(start(worker, 8, 12, forest=True) for worker in (1, 2)))
+    (tmp_path / "leave").unlink()
+    ended(tmp_path, leader, start(1, 8, 12, forest=True))
+
+    _, alone = search([forest(12)], 12)
+    assert [(t["number"], t["state"], t["params"], t["value"]) for t in trials(tmp_path)] == [
+        (t.number, t.state, t.params, t.value) for t in alone.trials
+    ]
+
+
 def test_two_models_compete_over_two_workers(start: Start, tmp_path: Path):
     models = ["extra-trees-classifier", "random-forest-classifier"]
 

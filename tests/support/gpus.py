@@ -15,7 +15,7 @@ from dmls_core.airflow.runners import gpu_trigger, process_gpus
 from dmls_core.airflow.runners.gpu_placement import GpuSurvey
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
 from dmls_core.intake import read_status
-from dmls_core.store.waiting_queue import enqueue, has_waiting_run
+from dmls_core.store.waiting_queue import enqueue, waiting_since
 from dmls_core.testing.trainer_program import SECONDS, Launch, wait_for
 
 
@@ -95,7 +95,7 @@ class GpuJourney:
         status = read_status(store, "suite", "succeed")
         assert status is not None
         assert status.message == f"It {arguments['reason']}"
-        assert has_waiting_run(store, "waiting/gpu/", min_wait=0)
+        assert list(waiting_since(store, "gpu")) == [second.record.run_key]
 
         trigger = GpuTrigger(**json.loads(json.dumps(arguments)))
 
@@ -112,7 +112,7 @@ class GpuJourney:
         with pytest.raises(TaskDeferred) as resumed:
             second.operator.start_on_gpu(second.context, event=event.payload)
         assert resumed.value.method_name == "finish"
-        assert not has_waiting_run(store, "waiting/gpu/", min_wait=0)
+        assert waiting_since(store, "gpu") == {}
         watched = second.restore(resumed.value.trigger)
 
         async def end() -> Any:

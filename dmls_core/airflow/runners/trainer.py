@@ -19,7 +19,7 @@ from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE, for_engine
-from dmls_core.settings import QUEUE_VARIABLE, SIGNING_KEY, STUDY_VARIABLE, DataLimits, ProcessSettings
+from dmls_core.settings import SIGNING_KEY, STUDY_VARIABLE, DataLimits, ProcessSettings
 from dmls_core.spec import ModelSearch, Spec
 from dmls_core.store import Store, layout
 
@@ -70,12 +70,17 @@ LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 
 def study_environment(job: Job) -> dict[str, str]:
-    """Return the trainers' variables for a shared study; raise ``SpecError`` without a connection to it."""
-    if job.spec.search.workers == 1:
+    """Return the trainers' variables for a shared study; empty if one trainer searches alone.
+
+    Raise ``SpecError`` if the spec has several workers and the platform no connection to a study.
+    """
+    if job.spec.search.max_workers == 1:
         return {}
     try:
         connection = Connection.get(STUDY_CONNECTION)
     except AirflowNotFoundException as error:
+        if job.spec.search.workers == "auto":
+            return {}
         raise SpecError(
             ValidationIssue(
                 "this platform has no database for a search with several workers",
@@ -170,13 +175,11 @@ def make_trainer(
 ) -> Trainer:
     """Return the trainer of one worker; ``plan`` is its entry in the result of the task ``plan``.
 
-    The leader's earlier ``error.json`` is deleted: it would be reported if this try is killed.
+    The leader's earlier ``error.json`` is deleted: it would be reported if this try is killed. So is the
+    request to leave that ended an earlier trainer of a helper.
     """
     environment = store.trainer_environment() | study_environment(job) | data_limits() | signing_key()
-    if plan["worker"]:
-        environment |= queue_environment(store, plan["engine"])
-    else:
-        store.delete(job.run_file(layout.ERROR))
+    store.delete(job.run_file(layout.leave(plan["worker"]) if plan["worker"] else layout.ERROR))
     return Trainer(
         arguments=trainer_arguments(job, store, plan),
         environment=environment,
@@ -207,11 +210,6 @@ def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[s
         arguments += ["--until", job.interval[1]]
         arguments += ["--since", job.inputs.since] if job.inputs.since else []
     return arguments
-
-
-def queue_environment(store: Store, engine: str) -> dict[str, str]:
-    """Return the variable by which additional workers watch the queue of their engine."""
-    return {QUEUE_VARIABLE: f"{store.url}/{layout.queue_folder(engine)}".rstrip("/")}
 
 
 def data_limits() -> dict[str, str]:

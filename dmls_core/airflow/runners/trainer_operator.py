@@ -8,8 +8,11 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, NoReturn
 
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk.types import TaskInstance
@@ -17,14 +20,17 @@ from airflow.sdk.types import TaskInstance
 from dmls_core.airflow.job import Job, job_of, read_result
 from dmls_core.airflow.runners.gpu_placement import GpusBusyError
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
+from dmls_core.airflow.runners.helper_trigger import HelperTrigger
 from dmls_core.airflow.runners.runner import Runner, load_runner
 from dmls_core.airflow.runners.trainer import KEY_LABEL, Trainer, make_trainer, trainer_labels
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.status import StatusReporter
+from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, RunnerError
+from dmls_core.search.elastic import JOIN_DELAY_SECONDS, joining
 from dmls_core.store import Store, layout
-from dmls_core.store.waiting_queue import dequeue, has_waiting_run
+from dmls_core.store.waiting_queue import dequeue, waiting_since
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +39,10 @@ ASK_SECONDS = 2.0
 
 
 class TrainerOperator(BaseOperator):
-    """The task ``search``: start one trainer and defer to ``TrainerTrigger`` until it has ended.
+    """The task ``search``: start one trainer and defer to its trigger until it has ended.
+
+    The leader produces the result. A helper joins the search while its pool has idle slots. It leaves for a
+    run that waits, and its task then waits for a slot again, behind all runs.
 
     A runner subclasses it and implements ``start``. Nothing is templated or unpickled: the trainer answers
     with ``result.json`` or ``error.json`` in the store. ``plan`` is the worker's entry in the result of the
@@ -63,15 +72,41 @@ class TrainerOperator(BaseOperator):
             RunnerError: the trainer cannot be started.
         """
 
-    def execute(self, context: Context) -> None:
+    def execute(self, context: Context) -> Any:
         """Start the trainer, unless an interrupted attempt of the same try has, and defer."""
-        self._start_or_adopt(context, {"since": time.time()})
+        if not self.plan["worker"]:
+            self._start_or_adopt(context, {"since": time.time()})
+        if self.plan.get("auto"):
+            self._join_later()
+        return self.join(context)
+
+    def join(self, context: Context, event: object = None) -> dict[str, Any]:
+        """Start a helper's trainer if the search needs one, look again later, or return if it is over."""
+        job, store = job_of(context), open_root(airflow_settings())
+        progress: dict[str, Any] | None = None
+        # Not written yet, or damaged: the search has hardly begun.
+        with suppress(ObjectMissingError, ValueError):
+            progress = json.loads(store.get(job.run_file(layout.PROGRESS)))
+        when = joining(progress, eager=not self.plan.get("auto"))
+        if when == "never":
+            self.log.info("The search needs no helper any more")
+            return {"worker": self.plan["worker"]}
+        if when == "later" or self._others_wait_for_gpus(job, store):
+            self._join_later()
+        return self._start_or_adopt(context, {"since": time.time()})
+
+    def _others_wait_for_gpus(self, job: Job, store: Store) -> bool:
+        """Return whether another run waits for a GPU: Airflow's order of slots does not protect it."""
+        return self.plan["engine"] == "gpu" and bool(waiting_since(store, "gpu").keys() - {job.run_key})
+
+    def _join_later(self) -> NoReturn:
+        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds=JOIN_DELAY_SECONDS)), method_name="join")
 
     def start_on_gpu(self, context: Context, event: Mapping[str, Any]) -> None:
         """Start the trainer once a GPU is free; another trainer may be faster, and the task waits again."""
         self._start_or_adopt(context, event)
 
-    def _start_or_adopt(self, context: Context, event: Mapping[str, Any]) -> None:
+    def _start_or_adopt(self, context: Context, event: Mapping[str, Any]) -> NoReturn:
         settings = airflow_settings()
         job, store = job_of(context), open_root(settings)
         labels = trainer_labels(job, settings.root, self.plan, context)
@@ -83,33 +118,39 @@ class TrainerOperator(BaseOperator):
         if self._runner.exists(self._key):
             self.log.info("The trainer %s was started before: waiting for it", self._key)
         else:
-            if worker:
-                make_way(job, store, self.plan["engine"])
             trainer = make_trainer(job, store, settings, self.plan, labels)
             try:
                 self.start(trainer, context)
             except GpusBusyError as busy:
                 self.log.info("The run %s", busy)
+                if worker:
+                    self._join_later()
                 if self._reporter:
                     self._reporter.running(f"It {busy}")
                 waiting = GpuTrigger(trainer.gpu_memory, event["since"], str(busy), status)
                 self.defer(trigger=waiting, method_name="start_on_gpu")
-        if not worker:
-            dequeue(store, self.plan["engine"], job.team, job.name, job.run_key)
-        self.defer(
-            trigger=TrainerTrigger(key=self._key, folder=job.run_file(""), worker=worker, status=status),
-            method_name="finish",
-        )
+        engine, folder = self.plan["engine"], job.run_file("")
+        if worker:
+            trigger: TrainerTrigger = HelperTrigger(self._key, folder, worker, engine, time.time())
+        else:
+            dequeue(store, engine, job.team, job.name, job.run_key)
+            trigger = TrainerTrigger(self._key, folder, status=status)
+        self.defer(trigger=trigger, method_name="finish")
 
     def finish(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the score, metric, model and engine of ``result.json``, or raise the trainer's error."""
+        """Return the score, metric, model and engine of ``result.json``, or raise the trainer's error.
+
+        A helper that has left for another run joins again.
+        """
         job, store = job_of(context), open_root(airflow_settings())
         if event["code"] != 0:
             reason = event["reason"] or f"exited with code {event['code']}"
             raise_failure(job, store, reason, self.plan, context)
         if worker := self.plan["worker"]:
-            return {"worker": worker}
+            left = store.head(job.run_file(layout.leave(worker))) is not None
+            return self.join(context) if left else {"worker": worker}
         result = read_result(job, store)
+        end_helpers(self.plan)
         return {name: result[name] for name in ("score", "metric", "model", "engine")}
 
     def on_kill(self) -> None:
@@ -130,10 +171,18 @@ class TrainerOperator(BaseOperator):
             self._reporter.interrupted(retried=tries_remain and not any(ended))
 
 
-def make_way(job: Job, store: Store, engine: str) -> None:
-    """Raise ``AirflowSkipException`` if another run has waited long enough for its first trainer."""
-    if has_waiting_run(store, layout.queue_folder(engine), other_than=job.run_key):
-        raise AirflowSkipException("another run waits for a trainer: the search goes on without this worker")
+def end_helpers(plan: Mapping[str, Any]) -> None:
+    """End the helpers' tasks of this run, most of which wait for a slot: the run would wait for them.
+
+    Airflow's operators skip tasks of their run by an exception, which would hide this task's result.
+    """
+    if not plan.get("helpers"):
+        return
+    from airflow.sdk.execution_time.comms import SkipDownstreamTasks
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    helpers = [(TaskId.SEARCH.value, index) for index in range(1, plan["helpers"] + 1)]
+    SUPERVISOR_COMMS.send(SkipDownstreamTasks(tasks=helpers))
 
 
 ENDED = frozenset({"failed", "skipped", "success", "upstream_failed", "removed"})
@@ -158,16 +207,20 @@ def raise_failure(job: Job, store: Store, reason: str, plan: Mapping[str, Any], 
     A user's error is an ``AirflowFailException``: a retry would not help. An additional worker that failed on
     its last try raises ``AirflowSkipException``: the leader goes on without it. Others are ``RunnerError``.
     """
+    task = context["task_instance"]
+    tries_remain = task.try_number <= task.max_tries
     if plan["worker"]:
-        task = context["task_instance"]
         message = f"the trainer {reason}: see this task's log; the search goes on without this worker"
-        if task.try_number <= task.max_tries:
+        if tries_remain:
             raise RunnerError(message)
         raise AirflowSkipException(message)
-    try:
+    error: dict[str, Any] = {}
+    with suppress(ObjectMissingError):
         error = json.loads(store.get(job.run_file("error.json")))
-    except ObjectMissingError as missing:
-        raise RunnerError(f"the trainer {reason} and wrote no error.json: see this task's log") from missing
-    if error["exit_code"] == 1:
+    of_user = error.get("exit_code") == 1
+    if of_user or not tries_remain:
+        end_helpers(plan)
+    if of_user:
         raise AirflowFailException(error["message"])
-    raise RunnerError(f"the trainer {reason}: {error['message']}")
+    why = f": {error['message']}" if error else " and wrote no error.json: see this task's log"
+    raise RunnerError(f"the trainer {reason}{why}")

@@ -60,7 +60,7 @@ class TrainerTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield ``code`` and ``reason`` once the trainer has ended and is recorded and removed."""
         runner, store = await self._open()
-        end = asyncio.ensure_future(runner.wait(self.key))
+        end = asyncio.ensure_future(self._wait(runner, store))
         TrainerTrigger.watched += 1
         try:
             done: set[asyncio.Future[TrainerExit]] = set()
@@ -82,6 +82,10 @@ class TrainerTrigger(BaseTrigger):
                 self.log.exception("cannot record the trainer's end; trying again")
                 await asyncio.sleep(RETRY_SECONDS)
         yield TriggerEvent({"code": exit_.code, "reason": exit_.reason})  # type: ignore[no-untyped-call]
+
+    async def _wait(self, runner: Runner, store: Store) -> TrainerExit:
+        """Return how the trainer ended, or how it is to be recorded before it is removed."""
+        return await runner.wait(self.key)
 
     async def on_kill(self) -> None:
         """End the trainer, because a user ended or cleared the task, and report it."""

@@ -11,6 +11,7 @@ from dmls_core.airflow import metadata
 from dmls_core.airflow.metadata import PooledTask, Session
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.html.formats import duration
+from dmls_core.search.elastic import LAST_TRIAL_SECONDS, NOTICE_SECONDS
 from dmls_core.store import layout
 from dmls_core.web.services.waiting_times import Duration, expected_duration, expected_starts
 
@@ -24,6 +25,13 @@ TRAINING = ("running", "deferred")
 
 GPU_TRIGGER = "dmls_core.airflow.runners.gpu_trigger.GpuTrigger"
 """Class of the trigger of a task that waits for a GPU: it holds a slot of its pool and has no trainer."""
+
+JOIN_TRIGGER = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
+"""Class of the trigger of a helper that joins its search later: likewise."""
+
+RETURN_SECONDS = NOTICE_SECONDS + LAST_TRIAL_SECONDS
+RETURNED = Duration(NOTICE_SECONDS, RETURN_SECONDS / 2, RETURN_SECONDS)
+"""When a helper's slot is free for a run that waits."""
 
 LAST = 5
 """Number of a job's last searches that say how long its next one takes."""
@@ -80,7 +88,7 @@ def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
             dag_id=dag_id,
             task_id=TaskId.SEARCH.value,
             states=TRAINING,
-            except_trigger=GPU_TRIGGER,
+            except_triggers=(GPU_TRIGGER, JOIN_TRIGGER),
         )
     ]
 
@@ -128,7 +136,7 @@ def enqueue(
 
 
 def _waits(task: PooledTask) -> bool:
-    return task.state in WAITING or task.trigger == GPU_TRIGGER
+    return not task.helper and (task.state in WAITING or task.trigger == GPU_TRIGGER)
 
 
 def _starts(
@@ -142,6 +150,8 @@ def _starts(
     expected = {dag_id: expected_duration(earlier) for dag_id, earlier in durations.items()}
 
     def left(task: PooledTask) -> Duration | None:
+        if task.helper:
+            return RETURNED
         whole = expected.get(task.dag_id)
         return whole.left((now - task.started).total_seconds()) if whole and task.started else None
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.models import import_all_models
+from airflow.models.base import Base
+from airflow.models.dagbundle import DagBundleModel
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
 
 from dmls_core.airflow.job import Job
 from dmls_core.airflow.job_tasks import PlanOperator
@@ -27,9 +34,9 @@ workers = {workers}
 def job(accept) -> Callable[..., Job]:
     """Accept a job as admission would."""
 
-    def _job(workers: int = 2, *models: str) -> Job:
+    def _job(workers: int | str = 2, *models: str) -> Job:
         names = [f'"{model}"' for model in models or ("random-forest-classifier",)]
-        content = SPEC.format(models=f"[{', '.join(names)}]", workers=workers).encode()
+        content = SPEC.format(models=f"[{', '.join(names)}]", workers=json.dumps(workers)).encode()
         return Job(record=accept("lab", "iris", spec=content), spec=load_spec(content))
 
     return _job
@@ -51,3 +58,18 @@ def plan(tmp_path: Path) -> Callable[[Job], list[dict[str, Any]]]:
         return PlanOperator(task_id="plan").run_job(run)
 
     return _plan
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    """Airflow's metadata database, on SQLite in memory."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    import_all_models()
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        bundle = DagBundleModel(name="dmls")
+        bundle.version = "v7"
+        session.add_all([bundle, DagBundleModel(name="others")])
+        session.flush()
+        yield session
+    engine.dispose()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import timedelta
 from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
+from dmls_core.airflow.runners.helper_trigger import HelperTrigger
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
 from dmls_core.airflow.triggers import (
@@ -18,7 +21,7 @@ from dmls_core.airflow.triggers import (
     ScoringTrigger,
     SubmissionTrigger,
 )
-from dmls_core.web.services.queue import GPU_TRIGGER
+from dmls_core.web.services.queue import GPU_TRIGGER, JOIN_TRIGGER
 
 RECORD = Path(__file__).parents[3] / "docs/decisions/0003-class-paths-that-airflow-stores.md"
 PATHS = re.findall(r"`([a-z_.]+\.\w+)`(?=[^|\n]*\|[^|\n]*\|$)", RECORD.read_text(), re.MULTILINE)
@@ -34,6 +37,7 @@ ARGUMENTS = {
     ScoringTrigger: ["root", "aws_conn_id", "poll_seconds"],
     GpuTrigger: ["memory", "since", "reason", "status"],
     TrainerTrigger: ["key", "folder", "worker", "status"],
+    HelperTrigger: ["key", "folder", "worker", "engine", "since"],
     PartitionTrigger: [
         *("root", "aws_conn_id", "folder", "path", "timezone"),
         *("start", "end", "deadline", "poll_seconds"),
@@ -60,3 +64,4 @@ def test_what_an_earlier_release_serialized_can_be_restored(stored):
 
 def test_the_page_knows_the_trigger_of_tasks_that_wait_for_a_gpu():
     assert resolve_name(GPU_TRIGGER) is GpuTrigger
+    assert TimeDeltaTrigger(timedelta(1)).serialize()[0] == JOIN_TRIGGER

@@ -135,8 +135,12 @@ def test_a_backfill_does_not_change_the_status(begin) -> None:
 
 
 def test_the_plan_has_an_entry_for_each_worker_but_none_without_a_trial(job, plan, connection):
-    assert plan(job(2)) == [{"worker": 0, "engine": "cpu"}, {"worker": 1, "engine": "cpu"}]
+    assert plan(job(2)) == [
+        {"worker": 0, "engine": "cpu", "helpers": 1},
+        {"worker": 1, "engine": "cpu", "auto": False},
+    ]
     assert len(plan(job(50))) == 3
+    assert [entry.get("auto") for entry in plan(job("auto"))] == [None, True, True]
 
 
 def test_several_workers_without_a_study_database_are_a_spec_error(job, plan, monkeypatch):
@@ -145,7 +149,7 @@ def test_several_workers_without_a_study_database_are_a_spec_error(job, plan, mo
 
     monkeypatch.setattr(Connection, "get", missing)
 
-    assert plan(job(1)) == [{"worker": 0, "engine": "cpu"}]
+    assert plan(job(1)) == plan(job("auto")) == [{"worker": 0, "engine": "cpu", "helpers": 0}]
     with pytest.raises(SpecError, match="no database for a search with several workers") as caught:
         plan(job(2))
     (issue,) = caught.value.issues

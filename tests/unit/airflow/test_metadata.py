@@ -3,72 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
-import pytest
-from airflow.models import import_all_models
-from airflow.models.base import Base
-from airflow.models.dag import DagModel
-from airflow.models.dagbundle import DagBundleModel
-from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.log import Log
 from airflow.models.pool import Pool
-from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import Trigger
 from airflow.models.xcom import XComModel
-from sqlalchemy import create_engine, insert, select
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import StaticPool
 
 from dmls_core.airflow import metadata
 from dmls_core.airflow.priority import read_waiting
+from tests.support.airflow_database import NOW, add_dag, add_run, add_task
 
-NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 DAG, OTHER_JOB, OTHER = "dmls.lab.iris", "dmls.lab.wine", "another.dag"
-DAG_DEFAULTS = {
-    "bundle_name": "dmls",
-    "is_paused": False,
-    "is_stale": False,
-    "has_task_concurrency_limits": False,
-    "timetable_type": "",
-    "max_active_tasks": 16,
-    "max_consecutive_failed_dag_runs": 0,
-}
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    engine = create_engine("sqlite://", poolclass=StaticPool)
-    import_all_models()
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        bundle = DagBundleModel(name="dmls")
-        bundle.version = "v7"
-        session.add_all([bundle, DagBundleModel(name="others")])
-        session.flush()
-        yield session
-    engine.dispose()
-
-
-def add_dag(session: Session, dag_id: str, **values: Any) -> None:
-    session.execute(insert(DagModel).values({"dag_id": dag_id, **DAG_DEFAULTS, **values}))
-
-
-def add_run(session: Session, dag_id: str, run_id: str, state: str, hours: int = 0) -> None:
-    times = {"run_after": NOW + timedelta(hours=hours), "logical_date": NOW + timedelta(hours=hours)}
-    run = {"dag_id": dag_id, "run_id": run_id, "state": state, "run_type": "manual", **times}
-    session.execute(insert(DagRun).values(run))
-
-
-def add_task(
-    session: Session, dag_id: str, run_id: str, task_id: str, state: str | None, **values: Any
-) -> None:
-    task = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "state": state, "map_index": -1}
-    defaults = {"pool": "dmls_cpu", "pool_slots": 1, "priority_weight": 1, "try_number": 1, "max_tries": 0}
-    session.execute(insert(TaskInstance).values({**task, **defaults, **values}))
 
 
 def test_the_state_of_a_dag(session: Session):
@@ -107,7 +56,10 @@ def test_tasks_are_filtered_counted_and_ordered_by_priority(session: Session):
     assert [task.map_index for task in running] == [1]
     assert len(metadata.task_instances(session, dag_id=DAG, run_id="r")) == 3
     tasks = metadata.tasks_by_priority(session, "search", ["scheduled", "running"])
-    assert tasks == [(DAG, "dmls_cpu", "running", NOW, ""), (DAG, "dmls_cpu", "scheduled", None, "")]
+    assert tasks == [
+        (DAG, "dmls_cpu", "running", NOW, "", True),
+        (DAG, "dmls_cpu", "scheduled", None, "", False),
+    ]
     assert metadata.task_counts(session) == {("dmls_cpu", "running"): 1, ("dmls_cpu", "scheduled"): 1}
 
 
@@ -122,9 +74,9 @@ def test_a_deferred_task_has_the_class_of_its_trigger(session: Session):
 
     tasks = metadata.tasks_by_priority(session, "search", ["deferred", "running"])
     assert [(task.state, task.trigger) for task in tasks] == [("deferred", "a.Trigger"), ("running", "")]
-    found = metadata.task_instances(session, task_id="search", except_trigger="a.Trigger")
+    found = metadata.task_instances(session, task_id="search", except_triggers=["a.Trigger", "c.Trigger"])
     assert [task.map_index for task in found] == [1]
-    assert len(metadata.task_instances(session, task_id="search", except_trigger="b.Trigger")) == 2
+    assert len(metadata.task_instances(session, task_id="search", except_triggers=["b.Trigger"])) == 2
 
 
 def test_slots_of_pools(session: Session):

@@ -31,8 +31,9 @@ def weight(monkeypatch):
     monkeypatch.setattr(priority, "_read_waiting", lambda *_: (0, None))
     monkeypatch.setattr(priority.time, "time", lambda: NOW)
 
-    def _weight(run_id: str) -> int:
-        return LeaderPriorityStrategy().get_weight(SimpleNamespace(dag_id="dmls.lab.iris", run_id=run_id))
+    def _weight(run_id: str, index: int = 0) -> int:
+        task = SimpleNamespace(dag_id="dmls.lab.iris", run_id=run_id, map_index=index)
+        return LeaderPriorityStrategy().get_weight(task)
 
     return _weight
 
@@ -42,9 +43,14 @@ def test_backfills_go_behind_the_runs_of_the_next_hour(weight):
     assert weight("backfill__2026-11-01T00:00:00+00:00") == weight_at(NOW + 3600)
 
 
+def test_helpers_go_behind_all_runs_and_the_second_trainer_of_each_before_the_third(weight):
+    helpers = [weight("submission-1__0123", index) for index in (1, 2, 255)]
+    assert helpers == sorted(helpers, reverse=True)
+    assert 0 < helpers[-1] < helpers[0] < weight_at(EPOCH_SECONDS * 9) <= weight("backfill__2026-11-01")
+
+
 def test_weights_fit_the_database():
     assert [weight_at(moment) for moment in (0, EPOCH_SECONDS)] == [2**31 - 1] * 2
-    assert weight_at(EPOCH_SECONDS * 9) == 1
     assert weight_at(NOW) == weight_at(NOW + 1) + 1
 
 

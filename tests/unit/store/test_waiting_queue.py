@@ -8,17 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.store import Store, layout, open_store
-from dmls_core.store.waiting_queue import EXPIRY_SECONDS, MIN_WAIT_SECONDS, dequeue, enqueue, has_waiting_run
+from dmls_core.store import Store, open_store
+from dmls_core.store.waiting_queue import EXPIRY_SECONDS, dequeue, enqueue, waiting_since
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path))
-
-
-def queue(tmp_path: Path, engine: str = "cpu") -> Store:
-    return open_store(str(tmp_path / layout.queue_folder(engine)))
 
 
 def age(tmp_path: Path, seconds: float) -> None:
@@ -28,22 +24,19 @@ def age(tmp_path: Path, seconds: float) -> None:
 
 
 def test_a_run_waits_from_plan_until_its_first_trainer_starts(store: Store, tmp_path: Path):
-    assert not has_waiting_run(queue(tmp_path))
+    assert waiting_since(store, "cpu") == {}
     enqueue(store, "cpu", "lab", "iris", "0a1b")
-    assert not has_waiting_run(queue(tmp_path))  # most runs start sooner
+    age(tmp_path, 40)
 
-    age(tmp_path, MIN_WAIT_SECONDS + 5)
-    assert has_waiting_run(queue(tmp_path))
-    assert not has_waiting_run(queue(tmp_path, "gpu"))
-    assert has_waiting_run(store, layout.queue_folder("cpu"))
-    assert not has_waiting_run(store, layout.queue_folder("cpu"), other_than="0a1b")
+    assert waiting_since(store, "cpu") == {"0a1b": pytest.approx(time.time() - 40, abs=20)}
+    assert waiting_since(store, "gpu") == {}
 
     dequeue(store, "cpu", "lab", "iris", "0a1b")
-    assert not has_waiting_run(queue(tmp_path))
+    assert waiting_since(store, "cpu") == {}
 
 
 def test_a_run_expires_in_the_queue(store: Store, tmp_path: Path):
     enqueue(store, "cpu", "lab", "iris", "0a1b")
     age(tmp_path, EXPIRY_SECONDS + 5)
 
-    assert not has_waiting_run(queue(tmp_path))
+    assert waiting_since(store, "cpu") == {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import SkipDownstreamTasks
 
 from dmls_core.airflow.runners.trainer import (
     KEY_LABEL,
@@ -18,20 +18,19 @@ from dmls_core.airflow.runners.trainer import (
     choose_engine,
     earlier_tries,
     make_trainer,
-    queue_environment,
     study_environment,
     study_url,
     trainer_arguments,
     trainer_engine,
     trainer_labels,
 )
-from dmls_core.airflow.runners.trainer_operator import make_way, raise_failure
+from dmls_core.airflow.runners.trainer_operator import raise_failure
 from dmls_core.airflow.runners.trainer_trigger import runner_file
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError
-from dmls_core.settings import QUEUE_VARIABLE, STUDY_VARIABLE
+from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.store import open_store
-from dmls_core.store.waiting_queue import MIN_WAIT_SECONDS, enqueue, has_waiting_run
+from dmls_core.store.waiting_queue import waiting_since
 
 
 def test_the_password_of_the_study_is_in_no_argument_or_label(job, plan, connection, tmp_path: Path):
@@ -63,47 +62,44 @@ def test_each_try_has_a_key_and_all_tries_of_a_trainer_share_its_beginning(job, 
     assert not key(worker).startswith(same)
 
 
-def test_a_run_waits_in_the_queue_that_other_workers_watch(job, plan, connection, tmp_path: Path):
+def test_a_run_waits_in_the_queue_of_its_engine(job, plan, connection, tmp_path: Path):
     run, store = job(2), open_store(str(tmp_path))
     plan(run)
 
-    environment = queue_environment(store, "cpu")
-    assert environment == {QUEUE_VARIABLE: f"{store.url}/waiting/cpu"}
-    queue = open_store(environment[QUEUE_VARIABLE])
-    assert has_waiting_run(queue, min_wait=0)
-
-
-def test_a_second_trainer_makes_way_for_a_run_that_waits(job, tmp_path: Path):
-    run, store = job(2), open_store(str(tmp_path))
-    make_way(run, store, "cpu")
-    enqueue(store, "cpu", run.team, run.name, run.run_key)
-    enqueue(store, "gpu", "lab", "other", "0a1b")
-    waits_long(tmp_path)
-    make_way(run, store, "cpu")  # its own run, and one for another engine
-
-    enqueue(store, "cpu", "lab", "other", "0a1b")
-    make_way(run, store, "cpu")  # most runs start sooner
-    waits_long(tmp_path)
-    with pytest.raises(AirflowSkipException, match="another run waits"):
-        make_way(run, store, "cpu")
-
-
-def waits_long(folder: Path) -> None:
-    then = time.time() - MIN_WAIT_SECONDS - 5
-    for path in (folder / "waiting").rglob("*.json"):
-        os.utime(path, (then, then))
+    assert list(waiting_since(store, "cpu")) == [run.run_key]
 
 
 def test_the_error_of_an_earlier_try_is_not_reported_for_a_killed_trainer(job, tmp_path: Path):
     run, store, leader = job(1), open_store(str(tmp_path)), {"worker": 0, "engine": "cpu"}
     store.put(run.run_file("error.json"), b'{"exit_code": 1, "message": "too many rows"}')
+    once = {"task_instance": attempt(1)}
     with pytest.raises(AirflowFailException, match="too many rows"):
-        raise_failure(run, store, "was killed", leader, {})
+        raise_failure(run, store, "was killed", leader, once)
 
     make_trainer(run, store, AirflowSettings(root=str(tmp_path), runner="process"), leader, {})
 
     with pytest.raises(RunnerError, match=r"was killed and wrote no error\.json"):
-        raise_failure(run, store, "was killed", leader, {})
+        raise_failure(run, store, "was killed", leader, once)
+
+
+def test_a_leader_without_another_try_ends_the_helpers_that_wait_for_slots(job, tmp_path: Path, monkeypatch):
+    sent: list[SkipDownstreamTasks] = []
+    supervisor = SimpleNamespace(send=sent.append)
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", supervisor, raising=False)
+    run, store, plan = job("auto"), open_store(str(tmp_path)), {"worker": 0, "engine": "cpu", "helpers": 2}
+
+    def fail(try_number: int) -> None:
+        with pytest.raises(RunnerError, match="was killed"):
+            raise_failure(run, store, "was killed", plan, {"task_instance": attempt(try_number)})
+
+    fail(try_number=3)
+    assert sent == []
+    fail(try_number=4)
+    assert [message.tasks for message in sent] == [[("search", 1), ("search", 2)]]
+
+
+def attempt(try_number: int) -> SimpleNamespace:
+    return SimpleNamespace(try_number=try_number, max_tries=3)
 
 
 def test_each_worker_has_a_runner_file_of_its_own():
@@ -123,6 +119,7 @@ def test_only_a_search_with_several_workers_gets_the_url(job, connection):
     environment = study_environment(job(2))
     assert environment == {STUDY_VARIABLE: "postgresql+psycopg://me:secret@db.example.com:5433/studies"}
     assert study_environment(job(1)) == {}
+    assert study_environment(job("auto")) == environment
 
 
 @pytest.mark.parametrize(

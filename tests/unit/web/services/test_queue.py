@@ -60,6 +60,23 @@ def test_a_search_starts_when_those_before_it_have_taken_as_long_as_before():
     assert found["dmls.a.last"].reason == only
 
 
+def test_a_helper_waits_in_no_queue_and_its_slot_is_free_soon():
+    started = datetime.now(UTC) - timedelta(seconds=100)
+    tasks = [
+        PooledTask("dmls.a.large", "dmls_cpu", "deferred", started),
+        PooledTask("dmls.a.large", "dmls_cpu", "deferred", started, helper=True),
+        PooledTask("dmls.a.new", "dmls_cpu", "scheduled"),
+        PooledTask("dmls.a.large", "dmls_cpu", "scheduled", helper=True),
+    ]
+
+    found = enqueue(tasks, {"dmls_cpu": 2}, {"dmls.a.large": [7000.0] * 3})
+
+    assert found.keys() == {"dmls.a.new"}
+    starts = found["dmls.a.new"].starts
+    assert starts
+    assert starts.high <= 30
+
+
 def test_runs_that_airflow_has_not_started_wait_outside_a_queue():
     runs = [("a", "queued", True), ("b", "running", False), ("b", "queued", False), ("c", "queued", False)]
 
