@@ -27,6 +27,7 @@ from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 import dmls_core
 from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs
+from dmls_core.airflow.watchdog import Watchdog
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
 from dmls_core.store import JobRecord, Registry, Store, layout
@@ -56,6 +57,7 @@ class DmlsBundle(BaseDagBundle):
         super().__init__(version=version, **others)
         self._registry: Registry | None = None
         self._snapshots: Snapshots | None = None
+        self._watchdog: Watchdog | None = None
         self._records: dict[str, tuple[str, JobRecord]] = {}
         self._parse_again: dict[tuple[Path, float], float] = {}
         self._written: list[JobRecord] | None = None  # records of the last write that read every spec
@@ -89,7 +91,9 @@ class DmlsBundle(BaseDagBundle):
         if self.version is not None:
             raise DmlsError(f"the bundle is pinned to version {self.version} and cannot be refreshed")
         with self.lock():
-            self._refresh()
+            records, faults = self._refresh()
+        self._watchdog = self._watchdog or Watchdog(self._open()[0].store)
+        self._watchdog.watch(records, faults)
 
     def get_current_version(self) -> BundleVersion | None:
         """Return the version of the files on disk."""
@@ -106,16 +110,21 @@ class DmlsBundle(BaseDagBundle):
             self._registry, self._snapshots = Registry(store), Snapshots(store)
         return self._registry, self._snapshots
 
-    def _refresh(self, *, first: bool = False) -> None:
-        """Write the files; the ``first`` time in whatever process needs them, which may lack the database."""
+    def _refresh(self, *, first: bool = False) -> tuple[list[JobRecord], dict[str, str]]:
+        """Write the files; return all records of the registry, and its unreadable keys with their errors.
+
+        The ``first`` time, in whatever process needs the files, there may be no database.
+        """
         registry, snapshots = self._open()
-        found = {layout.dag_id(record.team, record.name): record for record in registry.jobs(self._records)}
+        faults: dict[str, str] = {}
+        everything = registry.jobs(self._records, faults)
+        found = {layout.dag_id(record.team, record.name): record for record in everything}
         retired = {dag_id for dag_id, record in found.items() if record.state == "retired"}
         gone = retired if first else retired - self._unfinished(retired)
         records = [record for dag_id, record in found.items() if dag_id not in gone]
         self._touch_due()
         if records == self._written and self._written_version():
-            return
+            return everything, faults
         version = snapshots.write(records)
         before = dag_ids(self.path)
         for path in self._write(records, version, registry.store):
@@ -123,6 +132,7 @@ class DmlsBundle(BaseDagBundle):
         stale = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN_SECONDS
         for dag_id in before - dag_ids(self.path):
             self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), stale)
+        return everything, faults
 
     def _unfinished(self, retired: set[str]) -> set[str]:
         """Withdraw the approvals of retired jobs; return the DAGs that have runs to finish."""

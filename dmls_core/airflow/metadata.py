@@ -22,6 +22,7 @@ from airflow.models.xcom import XComModel
 from airflow.sdk.timezone import utcnow
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
+from airflow.utils.types import DagRunType
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -40,12 +41,13 @@ OURS_RUN = DagRun.dag_id.startswith(DAG_PREFIX, autoescape=True)
 
 
 class DagState(NamedTuple):
-    """Airflow's state of a job's DAG; ``schedule`` is in words."""
+    """Airflow's state of a job's DAG; ``schedule`` is in words, ``next_date`` the next run's logical date."""
 
     paused: bool
     next_run: datetime | None
     schedule: str = ""
     stale: bool = False
+    next_date: datetime | None = None
 
 
 class XCom(NamedTuple):
@@ -83,10 +85,13 @@ def dag_state(session: Session, dag_id: str) -> DagState | None:
 
 
 def dag_states(session: Session) -> dict[str, DagState]:
-    """Return whether each job's DAG is paused and when it runs next, by DAG ID."""
-    columns = DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after
+    """Return whether each job's DAG is paused, and when and for which date it runs next, by DAG ID."""
+    columns = DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after, DagModel.next_dagrun
     rows = session.execute(select(*columns).where(OURS))
-    return {dag_id: DagState(paused, next_run) for dag_id, paused, next_run in rows}
+    return {
+        dag_id: DagState(paused, next_run, next_date=next_date)
+        for dag_id, paused, next_run, next_date in rows
+    }
 
 
 def team_dags(session: Session, team: str) -> set[str]:
@@ -113,6 +118,19 @@ def existing_runs(session: Session, run_ids: Collection[str]) -> set[tuple[str, 
     """Return (DAG ID, run ID) of the runs of jobs that Airflow has among ``run_ids``."""
     query = select(DagRun.dag_id, DagRun.run_id).where(OURS_RUN, DagRun.run_id.in_(list(run_ids)))
     return {(dag_id, run_id) for dag_id, run_id in session.execute(query)}
+
+
+def latest_interval_ends(session: Session, dag_ids: Collection[str]) -> dict[str, datetime]:
+    """Return when the last data interval ends that the scheduler or a backfill has created a run of."""
+    query = (
+        select(DagRun.dag_id, func.max(DagRun.data_interval_end))
+        .where(
+            DagRun.dag_id.in_(list(dag_ids)),
+            DagRun.run_type.in_((DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB)),
+        )
+        .group_by(DagRun.dag_id)
+    )
+    return {dag_id: end for dag_id, end in session.execute(query) if end}
 
 
 def unfinished_runs(session: Session) -> list[tuple[str, str, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
@@ -114,8 +114,9 @@ def _answer(
     before = read_status(store, team, job)
     if before and before.fingerprint == submission.fingerprint:
         record = None if submission.issues else Registry(store).job(team, job)
-        current = record if record and record.run_key == before.run_key else None
-        return Outcome(before.state, before.message, current, before.errors, known=True)
+        if record or before.run_key is None:  # else the record was deleted: admit the submission again
+            current = record if record and record.run_key == before.run_key else None
+            return Outcome(before.state, before.message, current, before.errors, known=True)
     try:
         outcome = _decide(store, submission, limits, memory, check_source)
     except UserError as error:
@@ -180,24 +181,11 @@ def _decide(
         return Outcome("waiting", message)
     # If each run selects its own data, new data is not a new version of the job.
     pinned = [] if spec.chosen_by_run else data
-    admitted = _admission_time(store, submission)
     record = Registry(store).accept(
-        spec, submission.team, submission.job, pinned, admitted, submission.fingerprint
+        spec, submission.team, submission.job, pinned, datetime.now(UTC), submission.fingerprint
     )
     note = sample_note(data, spec, limits)
     return Outcome("accepted", f"{_accepted(store, spec, record)} {note}".strip(), record)
-
-
-def _admission_time(store: Store, submission: Submission) -> datetime:
-    """Return the time, or one second after the status was written if the clock was set back since.
-
-    A run writes the status when it starts, so the version is admitted after the end of its interval.
-    """
-    now, before = datetime.now(UTC), read_status(store, submission.team, submission.job)
-    if before is None or not before.updated:
-        return now
-    updated = datetime.fromisoformat(before.updated).astimezone(UTC)
-    return now if updated <= now else updated + timedelta(seconds=1)
 
 
 def _load(store: Store, found: ObjectInfo) -> Spec:

@@ -122,6 +122,17 @@ def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, s
     return _change(store, team, job, noted)
 
 
+def remove_note(store: Store, team: str, job: str, note: str) -> bool:
+    """Remove a note from the message of a status if it is still there; return False if it is not."""
+
+    def without(before: Status | None) -> Status | None:
+        if before is None or not before.message.endswith(f"{NOTE}{note}"):
+            return None
+        return replace(before, message=before.message.removesuffix(f"{NOTE}{note}"), updated="")
+
+    return _change(store, team, job, without)
+
+
 def report_served(store: Store, team: str, job: str, served: ServedModel) -> bool:
     """Write into the status that an earlier version is served again; return False if there is no status."""
 

@@ -73,9 +73,16 @@ class JobRecord:
             raise ValueError("not a job record of a known schema")
         try:
             values = {name: fields[name] for name in FIELDS}
-            return cls(**values | {"data": tuple(DataObject(**item) for item in values["data"])})
+            record = cls(**values | {"data": tuple(DataObject(**item) for item in values["data"])})
+            texts = record.team, record.name, record.spec_sha256, record.run_key, record.fingerprint
+            "".join((*texts, *(item.key for item in record.data)))
+            if type(record.version) is not int or record.admitted_at.tzinfo is None:
+                raise ValueError(
+                    f"not a job record: version {record.version!r}, admitted {record.admitted!r}"
+                )
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a job record: {error}") from error
+        return record
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
@@ -115,34 +122,37 @@ class Registry:
         found = self._read(layout.job_record(team, name))
         return found[0] if found else None
 
-    def jobs(self, cache: Cache | None = None) -> list[JobRecord]:
-        """Return all current records, sorted by key; log and skip unreadable ones. Callers keep ``cache``."""
+    def jobs(self, cache: Cache | None = None, faults: dict[str, str] | None = None) -> list[JobRecord]:
+        """Return all current records, sorted by key. Callers keep ``cache``.
+
+        For an unreadable record, return the one in ``cache``, if any; ``faults`` gets its key and the error.
+        """
         cache = {} if cache is None else cache
+        faults = {} if faults is None else faults
+        faults.clear()
         listing = {info.key: info.etag for info in self.store.list(layout.JOBS)}
         for key in set(cache) - set(listing):
             del cache[key]
         changed = [key for key, etag in listing.items() if key not in cache or cache[key][0] != etag]
         with ThreadPoolExecutor(THREADS) as threads:
-            for key, found in zip(changed, threads.map(self._read_leniently, changed), strict=True):
-                cache.pop(key, None)
-                if found:
+            for key, found in zip(changed, threads.map(self._read_or_explain, changed), strict=True):
+                if isinstance(found, str):
+                    faults[key] = found
+                elif found:
                     cache[key] = (found[1], found[0])
+                else:
+                    cache.pop(key, None)
         return [cache[key][1] for key in sorted(cache)]
-
-    def damaged(self) -> list[str]:
-        """Return an error message for each current record that cannot be read; ``jobs`` skips these."""
-        with ThreadPoolExecutor(THREADS) as threads:
-            found = threads.map(self._fault, [info.key for info in self.store.list(layout.JOBS)])
-            return [fault for fault in found if fault]
 
     def versions(self, team: str, name: str) -> list[JobRecord]:
         """Return the latest ``MAX_VERSIONS`` accepted versions of a job, newest first."""
         keys = sorted(info.key for info in self.store.list(layout.versions_folder(team, name)))
         with ThreadPoolExecutor(THREADS) as threads:
-            found = [item[0] for item in threads.map(self._read_leniently, keys[1 - MAX_VERSIONS :]) if item]
+            read = threads.map(self._read_or_explain, keys[-MAX_VERSIONS:])
+            found = [item[0] for item in read if item and not isinstance(item, str)]
         if current := self.job(team, name):
             found = [record for record in found if record.version < current.version] + [current]
-        return found[::-1]
+        return found[-MAX_VERSIONS:][::-1]
 
     def spec(self, sha256: str) -> dict[str, Any]:
         """Return an accepted spec's JSON; raise ``StoreError`` if it is missing or damaged."""
@@ -187,7 +197,10 @@ class Registry:
             found = self._read(key)
             try:
                 if found is None:
+                    # Not 1 after a record was deleted: Airflow has runs of the versions before.
+                    wanted = replace(wanted, version=self._last_kept(team, name) + 1)
                     self.store.create(key, _document(wanted))
+                    self._keep_version(wanted)
                     return wanted
                 current, etag = found
                 if current.state == "active" and current.run_key == wanted.run_key:
@@ -202,8 +215,25 @@ class Registry:
                 self.store.replace(key, _document(wanted), etag)
             except ConflictError:
                 continue
+            self._keep_version(wanted)
             return wanted
         raise ConflictError(f"cannot accept {team}/{name}: other writers keep changing its record; try again")
+
+    def postpone(self, record: JobRecord, after: datetime) -> JobRecord | None:
+        """Move the admission of a current version to just after a time; ``None`` if it is not current."""
+        later = replace(
+            record,
+            admitted=(after.astimezone(UTC) + timedelta(microseconds=1)).isoformat(timespec="microseconds"),
+        )
+        key = layout.job_record(record.team, record.name)
+        found = self._read(key)
+        if found is None or found[0] != record:
+            return None
+        try:
+            self.store.replace(key, _document(later), found[1])
+        except ConflictError:
+            return None
+        return later
 
     def retire(self, team: str, name: str) -> JobRecord:
         """Mark a job as retired by its owner; its history stays.
@@ -228,8 +258,14 @@ class Registry:
             return retired
         raise ConflictError(f"cannot retire {team}/{name}: other writers keep changing its record; try again")
 
+    def _last_kept(self, team: str, name: str) -> int:
+        """Return the number of the newest version of which there is a copy, or 0."""
+        folder = layout.versions_folder(team, name)
+        keys = [info.key.removeprefix(folder) for info in self.store.list(folder)]
+        return max((int(key[:8]) for key in keys if key[:8].isdecimal()), default=0)
+
     def _keep_version(self, record: JobRecord) -> None:
-        """Keep the version that is about to be replaced; a crash in between loses nothing."""
+        """Keep a copy of a version: of a new one, and of the one before in case a crash prevented it."""
         try:
             self.store.create(layout.version(record.team, record.name, record.version), _document(record))
         except ConflictError:
@@ -247,25 +283,30 @@ class Registry:
         except ObjectMissingError:
             return None
         try:
-            return JobRecord.from_json(json.loads(document)), info.etag
+            record = JobRecord.from_json(json.loads(document))
+            _check_place(key, record)
         except ValueError as error:
             raise StoreError(
                 f"{key} in {self.store.url} is damaged ({error}); restore or delete it"
             ) from error
+        return record, info.etag
 
-    def _fault(self, key: str) -> str:
-        try:
-            self._read(key)
-        except StoreError as error:
-            return str(error)
-        return ""
-
-    def _read_leniently(self, key: str) -> tuple[JobRecord, str] | None:
+    def _read_or_explain(self, key: str) -> tuple[JobRecord, str] | str | None:
         try:
             return self._read(key)
-        except StoreError:
-            logger.exception("left out of the registry: %s", key)
-            return None
+        except StoreError as error:
+            logger.warning("the registry has an unreadable record: %s", error)
+            return str(error)
+
+
+def _check_place(key: str, record: JobRecord) -> None:
+    """Raise ``ValueError`` if a record names another job than its key, or data of another job."""
+    job = f"{record.team}/{record.name}"
+    if key not in (f"{layout.JOBS}{job}.json", f"{layout.VERSIONS}{job}/{record.version:08d}.json"):
+        raise ValueError(f"it names the job {job}")
+    folder = layout.incoming_folder(record.team, record.name)
+    if foreign := [item.key for item in record.data if not item.key.startswith(folder)]:
+        raise ValueError(f"it names the data {foreign[0]}")
 
 
 def _document(record: JobRecord) -> bytes:

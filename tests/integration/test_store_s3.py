@@ -89,7 +89,11 @@ def test_concurrent_accepts_create_one_version(store: Store) -> None:
         records: list[Any] = race(
             6,
             lambda n, turn=turn: Registry(store).accept(
-                FakeSpec("x"), "growth", f"job-{turn}", [data("e")], now + timedelta(seconds=n)
+                FakeSpec("x"),
+                "growth",
+                f"job-{turn}",
+                [data("e", job=f"growth/job-{turn}")],
+                now + timedelta(seconds=n),
             ),
         )
         assert len(set(records)) == 1, records

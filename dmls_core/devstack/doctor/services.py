@@ -88,12 +88,13 @@ def _store(settings: Settings) -> list[Check]:
         )
         return [Check("store", "broken", f"{settings.root} is readable but not writable: {error}", hint)]
     checks = [Check("store", "ok", f"{settings.root}, {found} jobs registered")]
+    faults: dict[str, str] = {}
     try:
-        faults = Registry(store).damaged()
+        Registry(store).jobs(faults=faults)
     except DmlsError as error:
-        faults = [str(error)]
+        faults["registry"] = str(error)
     hint = "upload the spec again after the record is deleted, or restore the record from a backup"
-    return checks + [Check("registry", "broken", fault, hint) for fault in faults]
+    return checks + [Check("registry", "broken", fault, hint) for fault in faults.values()]
 
 
 def _write_read_delete(store: Store) -> None:

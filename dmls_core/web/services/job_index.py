@@ -276,14 +276,8 @@ class JobIndex:
             self._airflow.refresh(session)
 
     def _find_late(self, stored: StoredJobs) -> None:
-        accepted = [
-            record
-            for key, record in stored.records.items()
-            if record.state == "active"
-            and (key not in stored.statuses or stored.statuses[key].state == "accepted")
-        ]
         with create_session() as session:
-            self._airflow.find_late(session, accepted)
+            self._airflow.find_late(session, stored)
 
     def _read_triton(self) -> None:
         settings = airflow_settings()

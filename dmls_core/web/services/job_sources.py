@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import httpx
 
 from dmls_core.airflow import metadata
+from dmls_core.airflow.late_versions import LateVersions
 from dmls_core.airflow.metadata import DagState, Session
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.airflow.timetables import submission_run_id
 from dmls_core.errors import ObjectMissingError, StoreError
 from dmls_core.intake.status import Status
 from dmls_core.settings import TRITON_KEY_HEADER
@@ -44,11 +44,6 @@ OUTCOME_TASKS = (TaskId.EVALUATE.value,)
 KEPT_RUNS = 20
 OVERLAP = timedelta(minutes=1)
 """Outcomes are read again this far back: transactions do not commit in the order of their timestamps."""
-
-LATE_AFTER = timedelta(minutes=1)
-"""Time after its admission when a version without a run is reported; a run is usually there after seconds."""
-
-QUERIED_RUNS = 1000
 
 TRITON_SECONDS = 2.0
 
@@ -219,27 +214,18 @@ class AirflowJobs:
     waits: dict[str, Wait] = field(default_factory=dict)
     outcomes: dict[str, Outcomes] = field(default_factory=dict)
     late: dict[str, str] = field(default_factory=dict)
-    _started: set[tuple[str, str]] = field(default_factory=set)
+    _versions: LateVersions = field(default_factory=LateVersions)
     _latest: datetime | None = None
 
-    def find_late(self, session: Session, accepted: Iterable[JobRecord]) -> None:
-        """Find the accepted versions that Airflow should have started, but has no run of: ``late``.
-
-        ``accepted`` are the jobs whose status does not yet mention a run.
-        """
-        old, wanted = datetime.now(UTC) - LATE_AFTER, {}
-        for record in accepted:
-            key = layout.dag_id(record.team, record.name), submission_run_id(record.version, record.run_key)
-            if record.admitted_at < old and key not in self._started:
-                wanted[key] = record
-        run_ids = [run_id for _, run_id in wanted]
-        for start in range(0, len(run_ids), QUERIED_RUNS):
-            self._started |= metadata.existing_runs(session, run_ids[start : start + QUERIED_RUNS])
-        self.late = {
-            dag_id: _late_reason(record, self.dags.get(dag_id))
-            for (dag_id, run_id), record in wanted.items()
-            if (dag_id, run_id) not in self._started
-        }
+    def find_late(self, session: Session, stored: StoredJobs) -> None:
+        """Find why accepted versions have no run: ``late``."""
+        waiting = [
+            record
+            for record in self._versions.without_run(session, stored.records.values())
+            if (status := stored.statuses.get((record.team, record.name))) is None
+            or status.state == "accepted"
+        ]
+        self.late = {dag_id: found.reason for dag_id, found in self._versions.find(session, waiting).items()}
 
     def refresh(self, session: Session) -> None:
         """Read the DAGs, the runs that wait, and the outcomes that are new since the last call."""
@@ -251,16 +237,6 @@ class AirflowJobs:
             if isinstance(found.value, Mapping):
                 outcomes = self.outcomes.setdefault(found.dag_id, Outcomes())
                 outcomes.add(found.run_id, found.value)
-
-
-def _late_reason(record: JobRecord, dag: DagState | None) -> str:
-    version = f"Airflow has not started version {record.version}, accepted {record.admitted[:16]} UTC"
-    version = version.replace("T", " ")
-    if dag is None:
-        return f"{version}: it has no DAG of the job yet. See `dmls doctor` and the DAG processor's log"
-    if dag.paused:
-        return f"{version}: the job is paused. Its run starts when you resume the job"
-    return f"{version}: see `dmls doctor` and the scheduler's log"
 
 
 def served_versions(address: str, key: str) -> dict[str, int]:

@@ -73,7 +73,9 @@ def test_each_version_runs_once_under_any_clock(steps: list[int]):
         registry, moment, last, runs = Registry(open_store(folder)), NOW, None, []
         for number, step in enumerate(steps):
             moment += timedelta(seconds=step)
-            record = registry.accept(FakeSpec(str(number)), "lab", "iris", [data("e")], moment)
+            record = registry.accept(
+                FakeSpec(str(number)), "lab", "iris", [data("e", job="lab/iris")], moment
+            )
             made = SubmissionTimetable(record.admitted, record.version, record.run_key)
             while found := made.next_dagrun_info(last_automated_data_interval=last, restriction=ANY):
                 last = found.data_interval

@@ -24,5 +24,5 @@ class FakeSpec:
         return hashlib.sha256(self.canonical()).hexdigest()
 
 
-def data(etag: str, name: str = "iris.csv") -> ObjectInfo:
-    return ObjectInfo(f"incoming/growth/iris/{name}", 10, etag, NOW)
+def data(etag: str, name: str = "iris.csv", job: str = "growth/iris") -> ObjectInfo:
+    return ObjectInfo(f"incoming/{job}/{name}", 10, etag, NOW)

@@ -147,14 +147,16 @@ def test_a_record_that_keeps_changing(registry: Registry, monkeypatch: pytest.Mo
 
 def test_all_jobs_with_a_cache(registry: Registry, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
-        registry.accept(FakeSpec("x"), "growth", f"job-{number}", [data("e")], NOW)
+        registry.accept(
+            FakeSpec("x"), "growth", f"job-{number}", [data("e", job=f"growth/job-{number}")], NOW
+        )
     reads: list[str] = []
     real = store.read
     monkeypatch.setattr(store, "read", lambda key, **k: reads.append(key) or real(key, **k))
     cache: dict[str, tuple[str, JobRecord]] = {}
     assert [record.name for record in registry.jobs(cache)] == [f"job-{number}" for number in range(5)]
     assert len(reads) == 5
-    registry.accept(FakeSpec("y"), "growth", "job-3", [data("e")], NOW)
+    registry.accept(FakeSpec("y"), "growth", "job-3", [data("e", job="growth/job-3")], NOW)
     store.delete("registry/jobs/growth/job-0.json")
     reads.clear()
     assert [(record.name, record.version) for record in registry.jobs(cache)] == [
@@ -196,12 +198,53 @@ def test_a_later_version_is_admitted_later_even_if_the_clock_was_set_back(
     assert second.admitted_at == max(moved, first.admitted_at + timedelta(microseconds=1))
 
 
-def test_damaged_records_are_listed(registry: Registry, store: Store) -> None:
+@pytest.mark.parametrize("document", DAMAGED)
+def test_a_damaged_record_is_named_and_its_last_readable_state_stays(
+    registry: Registry, store: Store, document: bytes
+) -> None:
+    good, cache, faults = accept(registry), {}, {"registry/jobs/old/one.json": "no longer there"}
+    assert registry.jobs(cache, faults) == [good]
+    assert faults == {}
+    store.put("registry/jobs/growth/iris.json", document)
+    assert registry.jobs(cache, faults) == [good]
+    assert "registry/jobs/growth/iris.json" in faults["registry/jobs/growth/iris.json"]
+    assert registry.jobs() == []
+
+
+FOREIGN = [
+    {"team": "victims"},
+    {"name": "other"},
+    {"data": [{"key": "incoming/victims/iris/a.csv", "etag": "e", "size": 1}]},
+    {"data": [{"key": "registry/jobs/growth/iris.json", "etag": "e", "size": 1}]},
+    {"team": ["growth"]},
+    {"version": "1"},
+    {"admitted": "today"},
+]
+
+
+@pytest.mark.parametrize("change", FOREIGN, ids=str)
+def test_a_record_that_names_another_job_or_its_data_is_refused(
+    registry: Registry, store: Store, change: dict[str, Any]
+) -> None:
     accept(registry)
-    assert registry.damaged() == []
-    store.put("registry/jobs/growth/bad.json", b"{")
-    (fault,) = registry.damaged()
-    assert "registry/jobs/growth/bad.json" in fault
+    second = accept(registry, "two")
+    for key in ("registry/jobs/growth/iris.json", "registry/versions/growth/iris/00000001.json"):
+        store.put(key, json.dumps(json.loads(store.get(key)) | change).encode())
+    assert registry.jobs() == []
+    with pytest.raises(StoreError, match="damaged"):
+        registry.job("growth", "iris")
+    store.put("registry/jobs/growth/iris.json", json.dumps(second.as_json()).encode())
+    assert registry.versions("growth", "iris") == [second]
+
+
+def test_an_admission_is_postponed_once(registry: Registry) -> None:
+    first = accept(registry)
+    later = registry.postpone(first, NOW + timedelta(days=1))
+    assert later is not None
+    assert (later.version, later.run_key) == (first.version, first.run_key)
+    assert later.admitted_at == NOW + timedelta(days=1, microseconds=1)
+    assert registry.job("growth", "iris") == later
+    assert registry.postpone(first, NOW + timedelta(days=2)) is None, "this record is no longer current"
 
 
 def test_a_damaged_spec_is_an_error(registry: Registry, store: Store) -> None:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from dmls_core.airflow import metadata
-from dmls_core.airflow.metadata import DagState
-from dmls_core.airflow.timetables import submission_run_id
 from dmls_core.errors import StoreError
 from dmls_core.intake.status_store import write_status
 from dmls_core.store import JobRecord, Registry, Store, layout, open_store
@@ -81,27 +77,18 @@ def test_a_status_that_could_not_be_read_is_read_at_the_next_refresh(
     assert jobs.statuses["sales", "churn"].state == "deployed"
 
 
-def test_an_accepted_version_without_a_run_is_reported_after_a_minute(
-    accept: Callable[..., JobRecord], monkeypatch: pytest.MonkeyPatch
+def test_only_accepted_versions_without_a_run_are_looked_at(
+    accept: Callable[..., JobRecord], root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    now = datetime.now(UTC)
-    old = (now - timedelta(minutes=5)).isoformat()
-    names = ("new", "started", "paused", "stuck", "unknown")
-    records = {name: replace(accept("sales", name), admitted=old) for name in names}
-    records["new"] = replace(records["new"], admitted=now.isoformat())
-    queried = []
-
-    def existing_runs(_: object, run_ids: list[str]) -> set[tuple[str, str]]:
-        queried.append(len(run_ids))
-        return {("dmls.sales.started", submission_run_id(1, records["started"].run_key))}
-
-    monkeypatch.setattr(metadata, "existing_runs", existing_runs)
-    dags = {f"dmls.sales.{name}": DagState(name == "paused", None) for name in names if name != "unknown"}
-    jobs = AirflowJobs(dags=dags)
-    for _ in range(2):
-        jobs.find_late(None, records.values())
-        assert jobs.late.keys() == {f"dmls.sales.{name}" for name in ("paused", "stuck", "unknown")}
-    assert queried == [4, 3], "a run that is there is not looked up again"
-    assert "has not started version 1, accepted" in jobs.late["dmls.sales.stuck"]
-    assert "it has no DAG of the job yet" in jobs.late["dmls.sales.unknown"]
-    assert "the job is paused" in jobs.late["dmls.sales.paused"]
+    store, jobs = stored(root)
+    for name in ("new", "running", "unanswered"):
+        record = accept("sales", name)
+        if name != "unanswered":
+            state = "accepted" if name == "new" else "running"
+            write_status(store, "sales", name, state, "", run_key=record.run_key)
+    jobs.refresh()
+    airflow, waiting = AirflowJobs(), []
+    monkeypatch.setattr(metadata, "existing_runs", lambda *_: set())
+    monkeypatch.setattr(airflow._versions, "find", lambda _, records: waiting.extend(records) or {})
+    airflow.find_late(None, jobs)
+    assert {record.name for record in waiting} == {"new", "unanswered"}

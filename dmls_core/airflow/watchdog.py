@@ -1,0 +1,103 @@
+"""Write into ``_status`` what keeps an accepted version from running, and have a blocked version run.
+
+It runs in the DAG processor, which reads the registry every few seconds and has Airflow's database.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from dmls_core.airflow import metadata
+from dmls_core.airflow.late_versions import LateVersion, LateVersions
+from dmls_core.errors import DmlsError
+from dmls_core.intake.status_store import add_note, read_status, remove_note
+from dmls_core.store import JobRecord, Registry, Store, layout
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 10.0
+
+THREADS = 16
+
+JobKey = tuple[str, str]
+"""(Team, job)."""
+
+
+class Watchdog:
+    """Notes in the statuses of jobs; each is removed when its cause is gone."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._versions = LateVersions()
+        self._answered: set[tuple[str, str, int]] = set()
+        self._notes: dict[JobKey, str] = {}
+        self._due = 0.0
+
+    def watch(self, records: Iterable[JobRecord], faults: Mapping[str, str]) -> None:
+        """Look every ``WATCH_SECONDS`` at the registry's records, and at the keys that are unreadable."""
+        if time.monotonic() < self._due:
+            return
+        try:
+            late = self._find_late(records)
+            notes = {(found.record.team, found.record.name): found.reason for found in late}
+            self._write({**notes, **{_job_of(key): _damaged(fault) for key, fault in faults.items()}})
+            for found in late:
+                self._unblock(found)
+        except Exception:
+            # Jobs must get their DAGs even if a service that only this needs is down.
+            log.exception("the watchdog could not look at all jobs; it looks again")
+        self._due = time.monotonic() + WATCH_SECONDS
+
+    def _find_late(self, records: Iterable[JobRecord]) -> list[LateVersion]:
+        # The DAG processor has a session of its own in this thread.
+        with metadata.create_session(scoped=False) as session:
+            open_ones = [
+                record
+                for record in self._versions.without_run(session, records)
+                if (record.team, record.name, record.version) not in self._answered
+            ]
+            with ThreadPoolExecutor(THREADS) as threads:
+                accepted = list(threads.map(self._is_accepted, open_ones))
+            waiting = [record for record, is_accepted in zip(open_ones, accepted, strict=True) if is_accepted]
+            return list(self._versions.find(session, waiting).values())
+
+    def _is_accepted(self, record: JobRecord) -> bool:
+        """Return whether the status of a version mentions no run; remember if it mentions one."""
+        status = read_status(self._store, record.team, record.name)
+        if status is None or status.run_key != record.run_key:
+            return False
+        if status.state != "accepted":
+            self._answered.add((record.team, record.name, record.version))
+        return status.state == "accepted"
+
+    def _write(self, notes: Mapping[JobKey, str]) -> None:
+        for job in self._notes.keys() - notes.keys():
+            remove_note(self._store, *job, self._notes.pop(job))
+        for job, note in notes.items():
+            if self._notes.get(job) != note:
+                log.warning("%s/%s: %s", *job, note)
+                add_note(self._store, *job, note, {})
+                self._notes[job] = note
+
+    def _unblock(self, late: LateVersion) -> None:
+        if late.blocked_until is None:
+            return
+        try:
+            Registry(self._store).postpone(late.record, late.blocked_until)
+        except DmlsError as error:
+            log.warning("cannot postpone the admission of %s: %s", late.record, error)
+
+
+def _job_of(key: str) -> JobKey:
+    team, _, name = key.removeprefix(layout.JOBS).removesuffix(".json").partition("/")
+    return team, name
+
+
+def _damaged(fault: str) -> str:
+    return (
+        "The job's record in the registry cannot be read, so no new version starts. The platform's team must "
+        f"restore it from a backup, or delete it and run the DAG dmls.intake ({fault})"
+    )
