@@ -26,6 +26,7 @@ from airflow.configuration import conf
 from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 import dmls_core
+from dmls_core.airflow.service_health import service_probes
 from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs
 from dmls_core.airflow.watchdog import Watchdog
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
@@ -92,7 +93,9 @@ class DmlsBundle(BaseDagBundle):
             raise DmlsError(f"the bundle is pinned to version {self.version} and cannot be refreshed")
         with self.lock():
             records, faults = self._refresh()
-        self._watchdog = self._watchdog or Watchdog(self._open()[0].store)
+        if self._watchdog is None:
+            store = open_root(self.settings, interactive=True)
+            self._watchdog = Watchdog(store, service_probes(self.settings, store))
         self._watchdog.watch(records, faults)
 
     def get_current_version(self) -> BundleVersion | None:

@@ -1,5 +1,7 @@
 """Write into ``_status`` what keeps an accepted version from running, and have a blocked version run.
 
+The page ``incoming/_status.md`` names the services that fail.
+
 It runs in the DAG processor, which reads the registry every few seconds and has Airflow's database.
 """
 
@@ -9,10 +11,13 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 from dmls_core.airflow import metadata
 from dmls_core.airflow.late_versions import LateVersion, LateVersions
+from dmls_core.airflow.service_health import Health, Probe, probe_all
 from dmls_core.errors import DmlsError
+from dmls_core.intake.status import escape
 from dmls_core.intake.status_store import add_note, read_status, remove_note
 from dmls_core.store import JobRecord, Registry, Store, layout
 
@@ -29,8 +34,10 @@ JobKey = tuple[str, str]
 class Watchdog:
     """Notes in the statuses of jobs; each is removed when its cause is gone."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, probes: Mapping[str, Probe]) -> None:
         self._store = store
+        self._probes = probes
+        self._failing: list[tuple[str, str]] | None = None
         self._versions = LateVersions()
         self._answered: set[tuple[str, str, int]] = set()
         self._notes: dict[JobKey, str] = {}
@@ -46,6 +53,7 @@ class Watchdog:
             self._write({**notes, **{_job_of(key): _damaged(fault) for key, fault in faults.items()}})
             for found in late:
                 self._unblock(found)
+            self._write_services()
         except Exception:
             # Jobs must get their DAGs even if a service that only this needs is down.
             log.exception("the watchdog could not look at all jobs; it looks again")
@@ -82,6 +90,19 @@ class Watchdog:
                 add_note(self._store, *job, note, {})
                 self._notes[job] = note
 
+    def _write_services(self) -> None:
+        """Write the page if other services fail than before."""
+        services = probe_all(self._probes)
+        failing: list[tuple[str, str]] = [
+            (service.name, service.state) for service in services if service.hint
+        ]
+        if failing != self._failing:
+            key = layout.incoming_file("", "", layout.STATUS_MD)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            page = f"{services_page(services)}\nSince {now}. DMLS writes this file.\n"
+            self._store.put(key, page.encode(errors="replace"))
+            self._failing = failing
+
     def _unblock(self, late: LateVersion) -> None:
         if late.blocked_until is None:
             return
@@ -101,3 +122,15 @@ def _damaged(fault: str) -> str:
         "The job's record in the registry cannot be read, so no new version starts. The platform's team must "
         f"restore it from a backup, or delete it and run the DAG dmls.intake ({fault})"
     )
+
+
+def services_page(services: Iterable[Health]) -> str:
+    """Return the page in Markdown that names the services that fail, with their remedies."""
+    lines = [
+        f"- {service.name} is {service.state}: {escape(service.message)}. Remedy: {escape(service.hint)}."
+        for service in services
+        if service.hint
+    ]
+    if not lines:
+        return "# The platform works\n\nAll its services respond.\n"
+    return "\n".join(["# The platform has a problem", "", *lines, ""])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import secrets
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
 from dmls_core.devstack.airflow_client import AirflowClient, http_client
@@ -17,14 +16,11 @@ from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.postgres import STUDY
 from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
-from dmls_core.errors import DmlsError, PlatformError, StoreError
+from dmls_core.errors import DmlsError, PlatformError
 from dmls_core.serving.client import split_addresses
 from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, ProcessSettings, Settings
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
-
-if TYPE_CHECKING:
-    from dmls_core.store import Store
 
 RUNNER_SECONDS = 60
 
@@ -72,6 +68,7 @@ def _store(settings: Settings) -> list[Check]:
     if not settings.root:
         return [_unset("store", "root")]
     from dmls_core.store import Registry, open_store
+    from dmls_core.store.probe import UNWRITABLE_HINT, write_read_delete
 
     try:
         store = open_store(settings.root)
@@ -80,30 +77,18 @@ def _store(settings: Settings) -> list[Check]:
         hint = "check the AWS_ variables: those of your shell win over the embedded platform's"
         return [Check("store", "broken", f"{settings.root}: {error}", hint)]
     try:
-        _write_read_delete(store)
+        write_read_delete(store)
     except DmlsError as error:
-        hint = (
-            "free space on the store's disk; if there is enough, allow these credentials to write, read and "
-            "delete objects"
-        )
-        return [Check("store", "broken", f"{settings.root} is readable but not writable: {error}", hint)]
+        message = f"{settings.root} is readable but not writable: {error}"
+        return [Check("store", "broken", message, UNWRITABLE_HINT)]
     checks = [Check("store", "ok", f"{settings.root}, {found} jobs registered")]
     faults: dict[str, str] = {}
     try:
         Registry(store).jobs(faults=faults)
     except DmlsError as error:
         faults["registry"] = str(error)
-    hint = "upload the spec again after the record is deleted, or restore the record from a backup"
+    hint = "restore it from a backup, or delete it and run the DAG dmls.intake, which admits the spec again"
     return checks + [Check("registry", "broken", fault, hint) for fault in faults.values()]
-
-
-def _write_read_delete(store: Store) -> None:
-    """Write, read and delete an object; raise ``StoreError`` if the store refuses any of them."""
-    key, content = f"{layout.PROBES}{secrets.token_hex(8)}", b"written by dmls doctor"
-    store.put(key, content)
-    if store.get(key) != content:
-        raise StoreError(f"{key} does not contain what was written")
-    store.delete(key)
 
 
 def _mlflow(settings: Settings) -> Check:

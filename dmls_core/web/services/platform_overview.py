@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import importlib.metadata
-import itertools
 import json
 import os
 import shutil
-import ssl
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import httpx
 from pydantic import BaseModel, Field
 
 from dmls_core.airflow import metadata
 from dmls_core.airflow.auth import User, authorized_dags
 from dmls_core.airflow.metadata import Session
+from dmls_core.airflow.service_health import Health, probe_all, service_probes
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import find_gpus
-from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend, backend_of
 from dmls_core.settings import ENVIRONMENT
-from dmls_core.store import layout
-from dmls_core.tracking.connection import server_version
 from dmls_core.web.services import open_store
 from dmls_core.web.services.queue import TRAINING, WAITING, Lease, job_of, read_leases, read_waits
 from dmls_core.web.services.waiting_times import Start
 
 SMI_SECONDS = 5
 SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
-
-ASKED_MODELS = 5
-"""Models that a server is asked for, in order to know its FIL backend."""
 
 PACKAGES = ("dmls", "apache-airflow", "mlflow-skinny", "tritonclient", "treelite", "boto3", "fastapi")
 
@@ -103,7 +91,7 @@ def read_platform(session: Session, user: User) -> Platform:
     queue, leases = _all_waiting(session), read_leases(session)
     readable = authorized_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
     return Platform(
-        services=probe_all(service_probes(settings)),
+        services=probe_all(service_probes(settings, open_store())),
         gpus=read_gpus(),
         gpus_offered=settings.gpus,
         pools=read_pools(session),
@@ -183,116 +171,13 @@ def read_versions() -> dict[str, str]:
     return found
 
 
-PROBE_SECONDS = 2.0
-
-HTTP_SECONDS = 30.0
-
 DOCTOR_SECONDS = 60.0
 
 CACHE_SECONDS = 60.0
 """How long the result of `dmls doctor` is reused."""
 
-State = Literal["ok", "slow", "broken", "missing"]
-Probe = tuple[str, Callable[[], str]]
-"""Address of a service (empty if none is set), and a function that returns its version or raises."""
-
-_threads = ThreadPoolExecutor(16, thread_name_prefix="dmls-probe")
-_running: dict[str, Future[tuple[float, str]]] = {}
 _lock = threading.Lock()
 _cached: tuple[float, list[dict[str, Any]]] = (-CACHE_SECONDS, [])
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Health of a service: ``slow`` if it did not respond in time, ``missing`` if it has no address."""
-
-    name: str
-    state: State
-    message: str
-    milliseconds: float | None = None
-    address: str = ""
-
-
-def probe_all(probes: Mapping[str, Probe], seconds: float = PROBE_SECONDS) -> list[Health]:
-    """Return the health of every service, after ``seconds`` at the latest.
-
-    A late probe continues in its thread and is not started again until it ends: a service that hangs occupies
-    one thread and no more.
-    """
-    started = time.monotonic()
-    for name, (address, probe) in probes.items():
-        if address and (name not in _running or _running[name].done()):
-            _running[name] = _threads.submit(_timed, probe)
-    return [_health(name, address, started + seconds) for name, (address, _) in probes.items()]
-
-
-def _timed(probe: Callable[[], str]) -> tuple[float, str]:
-    started = time.perf_counter()
-    message = probe()
-    return (time.perf_counter() - started) * 1000, message
-
-
-def _health(name: str, address: str, end: float) -> Health:
-    if not address:
-        return Health(name, "missing", "no address is set")
-    try:
-        milliseconds, message = _running[name].result(max(0.0, end - time.monotonic()))
-    except FutureTimeoutError:
-        return Health(name, "slow", f"no response within {PROBE_SECONDS:.0f} s", None, address)
-    except Exception as error:  # noqa: BLE001 - any error of a client library means that the service is broken
-        return Health(name, "broken", str(error)[:300] or type(error).__name__, None, address)
-    return Health(name, "ok", message, round(milliseconds, 1), address)
-
-
-def service_probes(settings: AirflowSettings) -> dict[str, Probe]:
-    """Return the probes of Airflow and of the services in the bundle entry."""
-    probes: dict[str, Probe] = {
-        "Airflow": ("this API server", _probe_airflow),
-        "Store": (settings.root, _probe_store),
-        "MLflow": (settings.mlflow_uri, lambda: server_version(settings.mlflow_uri)),
-    }
-    addresses = [part.strip() for part in settings.triton_http.split(",") if part.strip()]
-    for number, address in enumerate(addresses or [""], start=1):
-        name = "Triton" if len(addresses) < 2 else f"Triton {number}"
-        probes[name] = (address, lambda address=address: _probe_triton(address))  # type: ignore[misc]
-    return probes
-
-
-def _probe_airflow() -> str:
-    states = metadata.airflow_health()
-    unhealthy = [f"{name} is {state}" for name, state in states.items() if state != "healthy"]
-    if unhealthy:
-        raise PlatformError(", ".join(unhealthy))
-    return f"{', '.join(sorted(states))} are healthy"
-
-
-def _probe_store() -> str:
-    found = len(list(itertools.islice(open_store().list(layout.JOBS), 1)))
-    return "responds; jobs are registered" if found else "responds; no job is registered yet"
-
-
-def _probe_triton(address: str) -> str:
-    server: dict[str, Any] = json.loads(_get(f"http://{address}/v2"))
-    _get(f"http://{address}/v2/health/ready")
-    backend = _find_fil_backend(address)
-    return f"{server.get('name')} {server.get('version')}{f', {DESCRIPTIONS[backend]}' if backend else ''}"
-
-
-def _find_fil_backend(address: str) -> FilBackend | None:
-    """Return the FIL backend of a server, by one of its models: a server without one does not say."""
-    for job in itertools.islice(open_store().list(layout.JOBS), ASKED_MODELS):
-        team, name = job.key.removeprefix(layout.JOBS).removesuffix(".json").split("/")
-        with suppress(httpx.HTTPStatusError):
-            url = f"http://{address}/v2/models/{layout.model_name(team, name)}/config"
-            return backend_of(json.loads(_get(url)))
-    return None
-
-
-def _get(url: str) -> str:
-    # The system's certificate authorities, as for the tasks.
-    context = ssl.create_default_context()
-    response = httpx.get(url, timeout=HTTP_SECONDS, follow_redirects=True, verify=context)
-    return response.raise_for_status().text.strip()
 
 
 def run_doctor(settings: AirflowSettings, *, again: bool = False) -> list[dict[str, Any]]:

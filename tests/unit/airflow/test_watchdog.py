@@ -23,11 +23,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 from dmls_core.airflow import late_versions, metadata, watchdog
+from dmls_core.airflow.service_health import Probe, probe_all, service_probes
 from dmls_core.airflow.timetables import make_timetable, submission_run_id
 from dmls_core.airflow.watchdog import Watchdog
-from dmls_core.intake import admit, read_status, update_run_status, write_status
+from dmls_core.errors import StoreError
+from dmls_core.intake import admit, find_submissions, read_status, update_run_status, write_status
 from dmls_core.models import load_spec
 from dmls_core.store import JobRecord, Registry, Store, open_store
+from dmls_core.store.local import LocalStore
 from tests.unit.airflow.test_metadata import add_dag
 from tests.unit.conftest import SPEC
 
@@ -101,7 +104,8 @@ class Watched:
 
     def __init__(self, store: Store, clock: SimpleNamespace) -> None:
         self.store, self.clock = store, clock
-        self.watchdog, self.cache = Watchdog(store), {}
+        self.probes: dict[str, Probe] = {}
+        self.watchdog, self.cache = Watchdog(store, self.probes), {}
 
     def look(self, after: float = 0.0) -> str:
         """Look once after some seconds; return the message of the job's status."""
@@ -262,3 +266,42 @@ def test_after_a_damaged_record_is_deleted_the_submission_gets_a_new_version(sto
     assert first is not None
     assert again.record is not None
     assert (again.record.run_key, again.record.version) == (first.run_key, 2), "Airflow has the run of 1"
+
+
+def test_a_dead_service_is_named_in_the_status_of_the_platform(
+    session: Session, watched: Watched, store: Store
+) -> None:
+    alive = []
+
+    def look() -> str:
+        if not alive:
+            raise OSError("<connection> refused")
+        return "1.0"
+
+    watched.probes["Triton dead"] = Probe("there", look, "start it again")
+    watched.look()
+    page = store.get("incoming/_status.md").decode()
+    assert "Triton dead is broken: &lt;connection&gt; refused. Remedy: start it again." in page
+    watched.look(11)
+    assert store.get("incoming/_status.md").decode() == page, "it is written when something has changed"
+    alive.append(True)
+    watched.look(11)
+    assert "All its services respond" in store.get("incoming/_status.md").decode()
+    assert find_submissions(store) == []
+
+
+def test_a_store_that_refuses_to_write_is_broken(
+    session: Session, store: Store, bundle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = service_probes(bundle().settings, store)["Store"]
+    assert [health.state for health in probe_all({"full": probe}, 30)] == ["ok"]
+    assert list(store.list("")) == []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreError("No space left on device")
+
+    monkeypatch.setattr(LocalStore, "put", refuse)
+    (health,) = probe_all({"full": probe}, 30)
+    assert health.state == "broken"
+    assert "not writable: No space left" in health.message
+    assert "free space" in health.hint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from dmls_core.web.services.platform_overview import probe_all
+from dmls_core.airflow.service_health import Probe, probe_all
 
 
 def test_each_service_has_a_health_and_a_hanging_one_is_probed_once():
@@ -20,10 +20,10 @@ def test_each_service_has_a_health_and_a_hanging_one_is_probed_once():
         raise OSError("connection refused")
 
     probes = {
-        "good": ("here", lambda: "1.2.3"),
-        "hanging": ("there", hang),
-        "dead": ("nowhere", fail),
-        "unset": ("", lambda: "never probed"),
+        "good": Probe("here", lambda: "1.2.3"),
+        "hanging": Probe("there", hang),
+        "dead": Probe("nowhere", fail, "start it again"),
+        "unset": Probe("", lambda: "never probed"),
     }
     try:
         found = {health.name: health for health in probe_all(probes, 0.5)}
@@ -35,6 +35,9 @@ def test_each_service_has_a_health_and_a_hanging_one_is_probed_once():
         }
         assert found["good"].message == "1.2.3"
         assert "refused" in found["dead"].message
+        assert {health.name: health.hint for health in found.values() if health.hint} == {
+            "dead": "start it again"
+        }
         # A service that hangs is not probed again before it has responded.
         assert {health.name: health.state for health in probe_all(probes, 0.1)}["hanging"] == "slow"
         assert len(probed) == 1
