@@ -14,6 +14,8 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Request
 
+from dmls_core.airflow.settings import airflow_settings, team_entries
+
 __all__ = ["CurrentUser", "DagAccessEntity", "ResourceMethod", "User"]
 """Of Airflow, for those who call this module."""
 
@@ -23,11 +25,19 @@ async def current_user(request: Request) -> User:
     return await get_user(request, None, await bearer_scheme(request))
 
 
+def airflow_team(dag_id: str) -> str | None:
+    """Return the team of Airflow that a job belongs to, also of one that has no DAG yet."""
+    if not conf.getboolean("core", "multi_team"):
+        return None
+    team = dag_id.removeprefix("dmls.").partition(".")[0]
+    return team_entries().get(team) or DagModel.get_team_name(dag_id)
+
+
 def is_authorized(
     user: User, method: ResourceMethod, dag_id: str, entity: DagAccessEntity | None = None
 ) -> bool:
     """Return whether Airflow allows ``method`` on a DAG, which may not exist yet, or on its ``entity``."""
-    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+    details = DagDetails(id=dag_id, team_name=airflow_team(dag_id))
     return get_auth_manager().is_authorized_dag(
         method=method, access_entity=entity, details=details, user=user
     )
@@ -37,10 +47,9 @@ def authorized_dags(user: User, dag_ids: set[str], method: ResourceMethod = "GET
     """Return the DAGs on which ``user`` may do ``method``, in one call for each of Airflow's teams."""
     by_team: dict[str | None, set[str]] = {None: dag_ids}
     if conf.getboolean("core", "multi_team"):
-        teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
         by_team = defaultdict(set)
         for dag_id in dag_ids:
-            by_team[teams.get(dag_id)].add(dag_id)
+            by_team[airflow_team(dag_id)].add(dag_id)
     manager = get_auth_manager()
     return {
         dag_id
@@ -49,6 +58,12 @@ def authorized_dags(user: User, dag_ids: set[str], method: ResourceMethod = "GET
             dag_ids=members, user=user, method=method, team_name=team
         )
     }
+
+
+def may_approve(user: User, team: str) -> bool:
+    """Return whether the platform lets ``user`` decide on models of a team, by ``approvers``."""
+    approvers = airflow_settings().approvers.get(team)
+    return not approvers or str(user.get_id()) in approvers
 
 
 def may_view_cluster(user: User) -> bool:

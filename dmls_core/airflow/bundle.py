@@ -27,7 +27,7 @@ from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 import dmls_core
 from dmls_core.airflow.service_health import service_probes
-from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs
+from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs, team_entries
 from dmls_core.airflow.watchdog import Watchdog
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
@@ -93,6 +93,8 @@ class DmlsBundle(BaseDagBundle):
             raise DmlsError(f"the bundle is pinned to version {self.version} and cannot be refreshed")
         with self.lock():
             records, faults = self._refresh()
+        if self.settings.team:
+            return  # the entry without a team watches over all jobs
         if self._watchdog is None:
             store = open_root(self.settings, interactive=True)
             self._watchdog = Watchdog(store, service_probes(self.settings, store))
@@ -121,7 +123,8 @@ class DmlsBundle(BaseDagBundle):
         registry, snapshots = self._open()
         faults: dict[str, str] = {}
         everything = registry.jobs(self._records, faults)
-        found = {layout.dag_id(record.team, record.name): record for record in everything}
+        own = [record for record in everything if self._has(record.team)]
+        found = {layout.dag_id(record.team, record.name): record for record in own}
         retired = {dag_id for dag_id, record in found.items() if record.state == "retired"}
         gone = retired if first else retired - self._unfinished(retired)
         records = [record for dag_id, record in found.items() if dag_id not in gone]
@@ -136,6 +139,13 @@ class DmlsBundle(BaseDagBundle):
         for dag_id in before - dag_ids(self.path):
             self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), stale)
         return everything, faults
+
+    def _has(self, team: str) -> bool:
+        return team == self.settings.team if self.settings.team else team not in team_entries()
+
+    def _static_files(self) -> list[Path]:
+        """Return the DAG files that the entry without a team has."""
+        return [] if self.settings.team else static_dag_files()
 
     def _unfinished(self, retired: set[str]) -> set[str]:
         """Withdraw the approvals of retired jobs; return the DAGs that have runs to finish."""
@@ -168,7 +178,7 @@ class DmlsBundle(BaseDagBundle):
 
     def _write_stubs(self, version: str) -> None:
         """Write the DAG files of a version without its jobs."""
-        files = {path.name: path.read_text() for path in static_dag_files()}
+        files = {path.name: path.read_text() for path in self._static_files()}
         files |= {
             f"shard_{number:02d}.py": SHARD.format(number=number, digest=version)
             for number in range(self.settings.shards)
@@ -193,7 +203,7 @@ class DmlsBundle(BaseDagBundle):
             else:
                 jobs[dag_id] = {"record": record.as_json(), "spec": spec}
         changed = write_dag_files(
-            self.path, jobs, broken, shards=self.settings.shards, static=static_dag_files()
+            self.path, jobs, broken, shards=self.settings.shards, static=self._static_files()
         )
         (self.path / VERSION_FILE).write_text(version)
         log.info("registry version %s: %s jobs, %s unreadable", version, len(jobs), len(broken))

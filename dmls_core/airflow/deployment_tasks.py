@@ -66,7 +66,11 @@ class ApproveOperator(ApprovalOperator):
         decision = decide(run.job.spec.deploy, candidate, champion)
         if _is_retired(run) and (decision is None or decision.deploy):
             decision = Decision(False, "retirement", RETIRED, champion.version if champion else None)
+        approvers = run.settings.approvers.get(run.job.team, [])
+        if decision and decision.deploy and approvers:
+            decision = None
         if decision is None:
+            self.assigned_users = [{"id": name, "name": name} for name in approvers] or None
             return self._request(run, evaluated, candidate, champion)
         record_decision(run, decision)
         if not decision.deploy:

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
@@ -27,7 +26,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from dmls_core.airflow.approval import REJECT
-from dmls_core.airflow.settings import BUNDLE_CLASSPATH
+from dmls_core.airflow.settings import bundle_entries
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.store import layout
 
@@ -325,8 +324,7 @@ def withdraw_approvals(session: Session, dag_ids: Collection[str]) -> int:
 
 def bundle_version(session: Session) -> str | None:
     """Return the version of the registry that Airflow's DAG processor has loaded."""
-    entries = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
-    name = next((entry["name"] for entry in entries if entry["classpath"] == BUNDLE_CLASSPATH), "")
+    name = next((entry["name"] for entry in bundle_entries()), "")
     found: str | None = session.scalar(select(DagBundleModel.version).where(DagBundleModel.name == name))
     return found
 

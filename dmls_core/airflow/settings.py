@@ -106,6 +106,17 @@ class AirflowSettings(BaseModel):
         "and whose tables may be scored, each with the teams that may use it, such as "
         '`{"warehouse": ["shop"]}`; `"*"` means all teams.',
     )
+    team: str = Field(
+        "",
+        description="The only team whose jobs this bundle entry has, for Airflow's `multi_team`: the entry's "
+        "`team_name` then decides who may use their DAGs. The entry without `team` has the jobs of all other "
+        "teams, and the settings of all.",
+    )
+    approvers: dict[str, list[str]] = Field(
+        {},
+        description="Airflow users, by ID, who alone approve, roll back and undeploy a team's models, such "
+        'as `{"shop": ["ada"]}`. Models of such a team wait for an approval in the mode `auto`, too.',
+    )
     team_shares: dict[str, PositiveFloat] = Field(
         {},
         description='Shares of teams in the queue for trainers, such as `{"shop": 2}`; others have 1.',
@@ -150,16 +161,29 @@ def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any
         raise PlatformError(f"bundle entry {BUNDLE_CLASSPATH}: {wrong}") from error
 
 
+def bundle_entries() -> list[dict[str, Any]]:
+    """Return DMLS's entries in ``dag_bundle_config_list``, those of single teams last."""
+    entries = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
+    own = [entry for entry in entries if entry.get("classpath") == BUNDLE_CLASSPATH]
+    return sorted(own, key=lambda entry: bool(entry.get("kwargs", {}).get("team")))
+
+
+@cache
+def team_entries() -> dict[str, str | None]:
+    """Return Airflow's ``team_name`` of the teams that have a bundle entry of their own."""
+    found = {entry.get("kwargs", {}).get("team"): entry.get("team_name") for entry in bundle_entries()}
+    return {team: name for team, name in found.items() if team}
+
+
 @cache
 def airflow_settings() -> AirflowSettings:
     """Read the settings, the same in all Airflow processes; raise ``PlatformError`` if missing or wrong."""
-    entries = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
-    for entry in entries:
-        if entry.get("classpath") == BUNDLE_CLASSPATH:
-            return split_kwargs(entry.get("kwargs", {}))[0]
+    entries = bundle_entries()
+    if entries and not entries[0].get("kwargs", {}).get("team"):
+        return split_kwargs(entries[0].get("kwargs", {}))[0]
     raise PlatformError(
-        f"[dag_processor] dag_bundle_config_list has no entry with classpath {BUNDLE_CLASSPATH}: "
-        "add one as docs/how-to/install.md shows"
+        f"[dag_processor] dag_bundle_config_list has no entry with classpath {BUNDLE_CLASSPATH} and without "
+        "`team`: add one as docs/how-to/install.md shows"
     )
 
 

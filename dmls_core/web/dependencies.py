@@ -86,7 +86,18 @@ JobViewer = Annotated[JobCaller, Depends(job_access("GET"))]
 RunViewer = Annotated[JobCaller, Depends(job_access("GET", DagAccessEntity.RUN))]
 LogViewer = Annotated[JobCaller, Depends(job_access("GET", DagAccessEntity.TASK_LOGS))]
 AuditViewer = Annotated[JobCaller, Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
-Deployer = Annotated[JobCaller, Depends(job_access("PUT", DagAccessEntity.HITL_DETAIL))]
+_check_deployer = job_access("PUT", DagAccessEntity.HITL_DETAIL)
+
+
+def check_approver(team: Team, name: Name, user: Caller) -> JobCaller:
+    """Respond with 403 unless Airflow lets the user answer approvals, and the platform those of this team."""
+    caller = _check_deployer(team, name, user)
+    if not auth.may_approve(user, team):
+        raise HTTPException(403, f"only the approvers of {team} may decide which of its models are served")
+    return caller
+
+
+Deployer = Annotated[JobCaller, Depends(check_approver)]
 Submitter = Annotated[JobCaller, Depends(job_access("POST", DagAccessEntity.RUN))]
 """May start runs of the job, whose DAG does not need to exist yet; a submission starts one."""
 Editor = Annotated[JobCaller, Depends(job_access("PUT"))]

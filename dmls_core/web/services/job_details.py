@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from dmls_core.airflow import api_keys, metadata
-from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
+from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized, may_approve
 from dmls_core.airflow.job import PARAM
 from dmls_core.airflow.metadata import LogEvent, Session
 from dmls_core.errors import NotFoundError, ValidationIssue
@@ -106,13 +106,13 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
         queue=row.queue if row else None,
         waiting=row.waiting if row else "",
         starts=row.starts if row else None,
-        may=_rights(user, layout.dag_id(team, name)),
+        may=_rights(user, team, layout.dag_id(team, name)),
     )
 
 
-def _rights(user: User, dag_id: str) -> Rights:
+def _rights(user: User, team: str, dag_id: str) -> Rights:
     return Rights(
-        deploy=is_authorized(user, "PUT", dag_id, DagAccessEntity.HITL_DETAIL),
+        deploy=is_authorized(user, "PUT", dag_id, DagAccessEntity.HITL_DETAIL) and may_approve(user, team),
         run=is_authorized(user, "POST", dag_id, DagAccessEntity.RUN),
         change=is_authorized(user, "PUT", dag_id),
         retire=is_authorized(user, "DELETE", dag_id),

@@ -250,3 +250,18 @@ def test_a_worker_fetches_the_job_of_its_task_once(accept, bundle, monkeypatch):
     assert first == {"dmls.lab.job7": everything["dmls.lab.job7"]}
     assert read_shard(str(shard), None) == everything
     assert read_shard(str(shard), "dmls.lab.other") == {}
+
+
+def test_a_team_with_an_entry_of_its_own_has_a_bundle_of_its_own(accept, bundle, monkeypatch):
+    for team in ("lab", "shop"):
+        accept(team, "iris")
+    monkeypatch.setattr("dmls_core.airflow.bundle.team_entries", lambda: {"shop": "shop"})
+    rest, shop = bundle(folder="rest"), bundle(folder="shop")
+    shop.settings = shop.settings.model_copy(update={"team": "shop"})
+    for made in (rest, shop):
+        made.initialize()
+    assert (dag_ids(rest.path), dag_ids(shop.path)) == ({"dmls.lab.iris"}, {"dmls.shop.iris"})
+    assert (rest.path / "dmls_intake.py").is_file()
+    assert list(shop.path.glob("dmls_*.py")) == []
+    shop.refresh()
+    assert dag_ids(shop.path) == {"dmls.shop.iris"}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
-from dmls_core.airflow.deployment_tasks import candidate_of, comparison_table
+import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+from dmls_core.airflow import deployment_tasks
+from dmls_core.airflow.deployment_tasks import ApproveOperator, candidate_of, comparison_table
 from dmls_core.airflow.job import Job
 from dmls_core.airflow.job_tasks import JobRun
 from dmls_core.airflow.run_inputs import RunInputs
@@ -59,3 +64,30 @@ def test_the_approval_shows_both_models():
     assert text.endswith(WIN["note"])
     assert "no champion yet" in table(None, None)
     assert "not compared" in table(None)
+
+
+@pytest.mark.parametrize("mode", ["auto", "manual"])
+@pytest.mark.parametrize("approvers", [[], ["ada"]], ids=["anyone", "ada"])
+def test_approvers_of_a_team_are_asked_also_in_the_mode_auto(
+    accept, monkeypatch: pytest.MonkeyPatch, mode: str, approvers: list[str]
+):
+    """A user who submits a spec with ``mode = "auto"`` cannot deploy alone."""
+    spec = SPEC + f'[deploy]\nmode = "{mode}"\n'.encode()
+    job = Job(accept("lab", "iris", spec=spec), load_spec(spec))
+    results = {"evaluate": evaluated(), "register": {"url": "", "report": "", "model_version": 1}}
+    settings = SimpleNamespace(mlflow_uri="", approvers={"lab": approvers})
+    reporter = SimpleNamespace(links={}, report=lambda *_: None)
+    run = SimpleNamespace(
+        job=job, settings=settings, reporter=reporter, context={}, result_of=lambda task: results[task]
+    )
+    asked, decided = [], []
+    monkeypatch.setattr(deployment_tasks, "open_run", lambda _: run)
+    monkeypatch.setattr(deployment_tasks, "_is_retired", lambda _: False)
+    monkeypatch.setattr(deployment_tasks, "record_decision", lambda _, decision: decided.append(decision))
+    monkeypatch.setattr("dmls_core.tracking.registry.champion_of", lambda *_: None)
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, _: asked.append(self.assigned_users))
+    ApproveOperator(task_id="approve").execute({})
+    if mode == "auto" and not approvers:
+        assert ([decision.deploy for decision in decided], asked) == ([True], [])
+    else:
+        assert (decided, asked) == ([], [[{"id": "ada", "name": "ada"}] if approvers else None])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -107,3 +108,29 @@ class TestRunKey:
         utc = datetime(2026, 1, 1, tzinfo=UTC)
         local = datetime(2026, 1, 1, 1, tzinfo=vienna)
         assert run_key("a", ["1"], (utc, utc)) == run_key("a", ["1"], (local, local))
+
+
+OF_JOBS = [
+    function
+    for _, function in inspect.getmembers(layout, inspect.isfunction)
+    if {"team", "job"} <= inspect.signature(function).parameters.keys()
+    and not function.__name__.startswith("incoming_")  # which answer submissions with any name
+]
+
+
+@pytest.mark.parametrize("function", OF_JOBS, ids=lambda function: function.__name__)
+@given(team=names, job=names, other=names)
+def test_no_key_of_a_team_is_a_key_of_another(function, team: str, job: str, other: str) -> None:
+    parameters = inspect.signature(function).parameters.keys() - {"team", "job"}
+    rest: dict[str, object] = {name: 7 if name == "number" else "data" for name in parameters}
+
+    def key(of: str) -> str:
+        return str(function(team=of, job=job, **rest))
+
+    assert (key(team) == key(other)) == (team == other)
+    assert not key(other).startswith(key(team)) or team == other
+    for crossing in (f"../{other}", f"{team}/../{other}", f"{team}.{other}", "", "."):
+        with pytest.raises(SubmissionError):
+            key(crossing)
+        with pytest.raises(SubmissionError):
+            function(team=team, job=crossing, **rest)

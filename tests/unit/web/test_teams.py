@@ -1,0 +1,185 @@
+"""Two teams of Airflow: no route of one team's jobs is open to the other, and no list shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.api_fastapi.common.db.common import _get_session
+from airflow.models.dag import DagModel
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from dmls_core.airflow import settings
+from dmls_core.airflow.api_keys import ApiKey
+from dmls_core.airflow.settings import airflow_settings
+from dmls_core.web import dependencies
+from dmls_core.web.app import create_app
+from dmls_core.web.dependencies import signed_in
+from dmls_core.web.services import job_index, platform_overview
+from dmls_core.web.services.job_index import IndexSnapshot, JobRow
+from dmls_core.web.services.queue import Lease, Wait
+from tests.unit.conftest import ENTRY
+
+LISTS = {"GET /", "GET /api/v1/jobs", "GET /api/v1/queue", "GET /api/v1/platform", "GET /platform"}
+"""Routes without a team that show jobs: only those of the caller's team."""
+
+NO_JOBS = {
+    "GET /api/v1/catalogue",
+    "POST /api/v1/sniff",
+    "POST /api/v1/specs/toml",
+    "POST /api/v1/specs/check",
+    "GET /api/v1/platform/doctor",
+    "GET /api/v1/openapi.json",
+    "GET /submit",
+    "GET /api",
+    "GET /static/{name}",
+}
+"""Routes without a team that show nothing of a job."""
+
+FILTERED = {"GET /api/v1/drops/{team}"}
+"""Routes of a team that return an empty list to others, instead of 403."""
+
+VALUES = {"name": "iris", "run_id": "run", "key_id": "0" * 12, "upload": "u", "number": "1"}
+
+
+def routes() -> list[tuple[str, str]]:
+    return [
+        (method, route.path)
+        for route in create_app().routes
+        if isinstance(route, APIRoute)
+        for method in sorted(route.methods)
+    ]
+
+
+ROUTES = routes()
+OF_TEAMS = [(method, path) for method, path in ROUTES if "{team}" in path]
+
+
+@pytest.fixture
+def entries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Bundle entries of two teams, for Airflow's multi-team mode."""
+    shared = {**ENTRY, "kwargs": {**ENTRY["kwargs"], "approvers": {"alpha": ["ada"]}}}
+    own = [
+        {**shared, "name": f"dmls-{team}", "team_name": team, "kwargs": {**shared["kwargs"], "team": team}}
+        for team in ("alpha", "beta")
+    ]
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([*own, shared]))
+    return [*own, shared]
+
+
+@pytest.fixture
+def teams(entries: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for cached in (settings.airflow_settings, settings.team_entries):
+        cached.cache_clear()
+    # Airflow has a DAG of neither team yet; its table of DAGs is not needed.
+    monkeypatch.setattr(DagModel, "get_team_name", lambda _: None)
+    monkeypatch.setattr(dependencies.metadata, "team_dags", lambda _, team: {f"dmls.{team}.iris"})
+    yield
+    for cached in (settings.airflow_settings, settings.team_entries):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def alice(app: FastAPI, teams: None) -> TestClient:
+    """A member of team alpha, with every right but an administrator's."""
+    user = SimpleAuthManagerUser(username="alice", role="OP", teams=["alpha"])
+    app.dependency_overrides[signed_in] = lambda: user
+    app.dependency_overrides[_get_session] = lambda: None
+    return TestClient(app, raise_server_exceptions=False, headers={"Sec-Fetch-Site": "same-origin"})
+
+
+def ask(client: TestClient, method: str, path: str, team: str) -> int:
+    url = re.sub(r"\{(\w+)\}", lambda match: {**VALUES, "team": team}[match[1]], path)
+    return client.request(method, url, json={}, follow_redirects=False).status_code
+
+
+def test_every_route_has_a_rule() -> None:
+    others = {f"{method} {path}" for method, path in ROUTES if "{team}" not in path}
+    assert others == LISTS | NO_JOBS, "a route without a team is new: say what it shows of jobs"
+    assert {f"{method} {path}" for method, path in OF_TEAMS} > FILTERED
+
+
+CLOSED = [(method, path) for method, path in OF_TEAMS if f"{method} {path}" not in FILTERED]
+
+
+@pytest.mark.parametrize(("method", "path"), CLOSED, ids=str)
+def test_no_route_crosses_to_another_team(
+    alice: TestClient, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    if path.startswith("/api/v1/predictions/"):
+
+        async def user(_: object) -> SimpleAuthManagerUser:
+            return SimpleAuthManagerUser(username="alice", role="OP", teams=["alpha"])
+
+        monkeypatch.setattr(dependencies.auth, "current_user", user)
+    assert ask(alice, method, path, "beta") == 403
+    decides = path.endswith(("/deploy", "/decline", "/rollback", "/undeploy"))
+    assert (ask(alice, method, path, "alpha") == 403) == decides, "her own team is open, but for approvals"
+
+
+def rows(*teams: str) -> tuple[JobRow, ...]:
+    return tuple(JobRow(team=team, name="iris", state="deployed", message="secret") for team in teams)
+
+
+def test_lists_show_the_own_team_alone(alice: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = IndexSnapshot(rows("alpha", "beta"), complete=True)
+    monkeypatch.setattr(job_index.JobIndex, "snapshot", lambda _: snapshot)
+    waits = {f"dmls.{team}.iris": Wait(1, "dmls_cpu", "busy") for team in ("alpha", "beta")}
+    leases = [Lease(f"{t}/iris", f"dmls.{t}.iris", "r", 1, "dmls_cpu", None, "h") for t in ("alpha", "beta")]
+    monkeypatch.setattr(platform_overview, "read_waits", lambda _: waits)
+    monkeypatch.setattr(platform_overview, "read_leases", lambda _: leases)
+    monkeypatch.setattr(platform_overview, "read_pools", lambda _: [])
+    monkeypatch.setattr(platform_overview, "probe_all", lambda _: [])
+    for route in sorted(LISTS):
+        answer = alice.get(route.removeprefix("GET "))
+        assert answer.status_code == 200, route
+        assert "alpha" in answer.text, route
+        assert "beta" not in answer.text, route
+
+
+def test_files_of_another_team_are_not_listed(alice: TestClient, root: Any, accept: Any) -> None:
+    from dmls_core.store import open_store
+    from dmls_core.web.services import submissions
+
+    accept("alpha", "iris")
+    accept("beta", "iris")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(submissions, "open_store", lambda: open_store(str(root)))
+        assert "data.csv" in alice.get("/api/v1/drops/alpha").text
+        assert "data.csv" not in alice.get("/api/v1/drops/beta").text
+
+
+def test_an_api_key_opens_its_own_team_alone(alice: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = ApiKey(
+        id="0" * 12,
+        name="k",
+        team="alpha",
+        job=None,
+        created="2026-01-01T00:00:00Z",
+        created_by="a",
+        expires=None,
+    )
+    monkeypatch.setattr(dependencies.api_keys, "read_key", lambda _: key)
+    for team, allowed in (("alpha", True), ("beta", False)):
+        answer = alice.post(
+            f"/api/v1/predictions/{team}/iris", headers={"Authorization": "Bearer dmls_x"}, json={}
+        )
+        assert (answer.status_code != 403) == allowed
+
+
+def test_approvers_decide_alone(app: FastAPI, teams: None) -> None:
+    assert airflow_settings().approvers == {"alpha": ["ada"]}
+    for name, allowed in (("ada", True), ("alice", False)):
+        user = SimpleAuthManagerUser(username=name, role="USER", teams=["alpha"])
+        app.dependency_overrides[signed_in] = lambda user=user: user
+        client = TestClient(app, raise_server_exceptions=False, headers={"Sec-Fetch-Site": "same-origin"})
+        for command in ("deploy", "decline", "undeploy", "rollback"):
+            status = ask(client, "POST", f"/api/v1/jobs/{{team}}/{{name}}/{command}", "alpha")
+            assert (status != 403) == allowed, (name, command)
