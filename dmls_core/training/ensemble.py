@@ -2,7 +2,8 @@
 
 The candidates are the best trial and the next ones of the same model. They are scored on rows that they have
 not seen: a bootstrapped forest on its out-of-bag rows, other models on the folds of the search. The holdout
-decides nothing. The chosen ones are fitted on all training rows: forests with as many trees as their weights
+decides nothing. An ensemble must be better with 95 % confidence, as a challenger that is deployed
+automatically. The chosen trials are fitted on all training rows: forests with as many trees as their weights
 ask for, so that their mean has about as many trees as the single model.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
+from dmls_core.evaluate.comparison import CONFIDENCE, paired_bootstrap
 from dmls_core.models.engines import Fitted, FittedEnsemble, FittedTrees, ForestEngine
 from dmls_core.models.engines.forests import FittedForest
 from dmls_core.search.task import SearchOutcome, SearchTask
@@ -24,15 +26,15 @@ from dmls_core.search.trial import Trial
 from dmls_core.serving.forest_size import visited_nodes
 from dmls_core.spec.definitions import Scalar
 from dmls_core.training.compact import grown_trees
-from dmls_core.training.ensemble_selection import OutOfSample, select_weights
+from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights
 from dmls_core.training.prepare import draw_rows
 
 CANDIDATES = 6
 """Maximum number of trials that an ensemble is chosen from. Each costs about as much as a trial."""
 
-LATENCY = 1.9
-"""Maximum nodes that a prediction visits, as a multiple of the single model's. Models of folds, by which it
-is estimated, are a little shallower than those of all rows: the ensemble visits at most twice as many."""
+VISITS = 2.1
+"""Maximum nodes that a prediction visits, as a multiple of the single model's: two models of the same size
+fit. Since part of a prediction's time is fixed, its latency at most doubles."""
 
 SCORED_TREES = 100
 """Maximum trees of a forest that is scored as a candidate."""
@@ -80,28 +82,32 @@ class Ensemble:
         return {"members": members, "scores": scores, "rows": self.rows}
 
 
-def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted) -> Ensemble | None:
+def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, metric: str) -> Ensemble | None:
     """Return the best ensemble of a search's trials.
 
-    ``single`` is the model of the best trial. The result is ``None`` if no ensemble scores better, or the
-    engine's models cannot be averaged.
+    ``single`` is the model of the best trial. The result is ``None`` if no ensemble is measurably better by
+    the search's ``metric``, or the engine's models cannot be averaged.
     """
     members = candidates(task, outcome)
     if not isinstance(single, FittedTrees) or len(members) < 2:
         return None
-    trees = int(members[0].params.get(TREES, 0)) if isinstance(task.engine, ForestEngine) else 0
+    settings = task.engine.effective(task.model, members[0].params)
+    trees = int(settings[TREES]) if isinstance(task.engine, ForestEngine) else 0
     members, found = _score(task, members, min(trees, SCORED_TREES))
     if len(members) < 2:
         return None
     # A forest's share of the trees follows from its weight: no choice costs too much.
-    limit = np.inf if trees else LATENCY * found.costs[0]
-    chosen = select_weights(found, single.from_margins, task.score, sign=task.sign, limit=limit)
-    if np.count_nonzero(chosen.weights) < 2:
+    limit = np.inf if trees else VISITS * found.costs[0]
+    try:
+        weights, scores = _choose(task, found, single, limit, metric)
+    except DataError:  # half of the rows lacks a class
         return None
-    picked = [(member, weight) for member, weight in zip(members, chosen.weights, strict=True) if weight]
+    if weights is None:
+        return None
+    picked = [(member, weight) for member, weight in zip(members, weights, strict=True) if weight]
     if trees:
         each = found.costs / min(trees, SCORED_TREES)
-        trees = round(trees * min(1.0, LATENCY * each[0] / float(chosen.weights @ each)))
+        trees = round(trees * min(1.0, VISITS * each[0] / float(weights @ each)))
     fitted = [
         cast(
             "FittedTrees",
@@ -109,9 +115,35 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted) -> 
         )
         for member, weight in picked
     ]
-    weights = [float(weight) for _, weight in picked]
     final = tuple(Member(member.trial, member.params, float(weight)) for member, weight in picked)
-    return Ensemble(FittedEnsemble(fitted, weights), final, chosen.first, chosen.score, len(found.truth))
+    joined = FittedEnsemble(fitted, [member.weight for member in final])
+    return Ensemble(joined, final, *scores, len(found.truth))
+
+
+def _choose(
+    task: SearchTask, found: OutOfSample, single: FittedTrees, limit: float, metric: str
+) -> tuple[NDArray[np.float64] | None, tuple[float, float]]:
+    """Return the weights, ``None`` for no gain, and the scores of the first model and of the ensemble."""
+
+    def choose(some: OutOfSample) -> NDArray[np.float64]:
+        return select_weights(some, single.from_margins, task.score, sign=task.sign, limit=limit)
+
+    first = single.from_margins(found.margins[0])
+    joined = single.from_margins(cross_fit(found, choose, task.seed))
+    scores = tuple(task.score(found.truth, one, found.weights) for one in (first, joined))
+    compared = paired_bootstrap(
+        metric,
+        found.truth,
+        first,
+        joined,
+        sign=task.sign,
+        margin=0.0,
+        seed=task.seed,
+        weights=found.weights,
+    )
+    weights = choose(found)
+    certain = compared is not None and compared.probability >= CONFIDENCE
+    return weights if certain and np.count_nonzero(weights) > 1 else None, (scores[0], scores[1])
 
 
 def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:

@@ -2,7 +2,9 @@
 
 From the first model on, each step adds the model that makes the mean of all chosen ones best on rows that no
 model has seen; the weights are those of the best step (Caruana and others, "Ensemble selection from libraries
-of models", ICML 2004).
+of models", ICML 2004). These rows then overrate the ensemble: with enough candidates, some mean is always
+better by chance. Cross-fitting says whether the choice gains anything: the weights of either half of the rows
+predict the other half.
 """
 
 from __future__ import annotations
@@ -37,14 +39,15 @@ class OutOfSample:
     truth: NDArray[Any]
     weights: NDArray[np.float64] | None
 
+    def take(self, rows: NDArray[Any]) -> OutOfSample:
+        """Return some of the rows, by position."""
+        weights = None if self.weights is None else self.weights[rows]
+        return OutOfSample(self.margins[:, rows], self.costs, self.truth[rows], weights)
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The weight of each model, which sum to 1, and the score of the first model and of the ensemble."""
-
-    weights: NDArray[np.float64]
-    first: float
-    score: float
+    def mean(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the margins of an ensemble with a weight for each model."""
+        found: NDArray[np.float64] = np.tensordot(weights, self.margins.astype(np.float64), axes=1)
+        return found
 
 
 def select_weights(
@@ -54,30 +57,41 @@ def select_weights(
     *,
     sign: float,
     limit: float,
-) -> Selection:
-    """Return the weights of the best ensemble that contains the first model.
+) -> NDArray[np.float64]:
+    """Return the weights, (n_models,) with the sum 1, of the best ensemble that contains the first model.
 
     The ``costs`` of the models with a weight add up to ``limit`` at most. ``sign`` is 1 if a higher score is
     better, otherwise -1. Equal scores are ranked by the log loss.
     """
 
-    def rank(margins: NDArray[Any]) -> tuple[float, float]:
+    def rank(margins: NDArray[Any]) -> float:
         prediction = from_margins(margins)
         value = score(found.truth, prediction, found.weights)
-        return sign * value - TIE_BREAK * loss_share(found.truth, prediction, found.weights), value
+        return sign * value - TIE_BREAK * loss_share(found.truth, prediction, found.weights)
 
     counts = np.zeros(len(found.margins), np.int64)
     counts[0] = 1
     total = found.margins[0].astype(np.float64)
-    best_rank, first = rank(total)
-    best, best_score = counts.copy(), first
+    best_rank, best = rank(total), counts.copy()
     for size in range(2, STEPS + 2):
         room = limit - found.costs[counts > 0].sum()
         possible = np.flatnonzero((counts > 0) | (found.costs <= room))
         ranks = {int(model): rank((total + found.margins[model]) / size) for model in possible}
-        added = max(ranks, key=lambda model: ranks[model][0])
+        added = max(ranks, key=ranks.__getitem__)
         counts[added] += 1
         total += found.margins[added]
-        if ranks[added][0] > best_rank:
-            (best_rank, best_score), best = ranks[added], counts.copy()
-    return Selection(best / best.sum(), first, best_score)
+        if ranks[added] > best_rank:
+            best_rank, best = ranks[added], counts.copy()
+    weights: NDArray[np.float64] = best / best.sum()
+    return weights
+
+
+def cross_fit(
+    found: OutOfSample, choose: Callable[[OutOfSample], NDArray[np.float64]], seed: int
+) -> NDArray[np.float64]:
+    """Return the margins of ensembles whose weights were chosen on other rows, in the order of the rows."""
+    half = np.random.default_rng(seed).permutation(len(found.truth)) % 2 == 0
+    margins = np.zeros(found.margins.shape[1:])
+    for rows in (half, ~half):
+        margins[rows] = found.take(rows).mean(choose(found.take(~rows)))
+    return margins

@@ -85,7 +85,7 @@ def run_pipeline(
         fitted, compact, ensemble = refit(task, outcome), None, None
     if spec.search.ensemble:
         with progress.phase("ensemble"):
-            progress.enter("refitting", "looking for an ensemble of trials that scores better")
+            progress.enter("refitting", "looking for an ensemble of trials that is better")
             fitted, ensemble = combine_trials(spec, data, task, outcome, fitted)
         progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else NO_ENSEMBLE)
     if spec.deploy.compact:
@@ -143,7 +143,7 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
     return task.fit(outcome.params)
 
 
-NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials scores better"
+NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials is measurably better"
 
 
 def combine_trials(
@@ -153,7 +153,7 @@ def combine_trials(
 
     ``fitted`` is the model of the best trial.
     """
-    found = build_ensemble(task, outcome, fitted)
+    found = build_ensemble(task, outcome, fitted, spec.search.metric)
     if found is None:
         return fitted, None
     about = found.as_json()

@@ -73,7 +73,7 @@ def measure_seed(name: str, family: str, seed: int, arguments: argparse.Namespac
         features, target, test_size=HELD_OUT, random_state=seed, stratify=target if classes else None
     )
     model = CATALOGUE[f"{family}-{'classifier' if classes else 'regressor'}"]
-    metric = model.default_metric
+    metric = arguments.metric if classes else "r2"
     task = SearchTask(
         model=model,
         engine=load_engine("cpu", model.name),
@@ -92,7 +92,7 @@ def measure_seed(name: str, family: str, seed: int, arguments: argparse.Namespac
     _, outcome = search([candidate], arguments.trials)
     single = outcome.fitted or task.fit(outcome.params)
     searched, started = time.process_time() - started, time.process_time()
-    ensemble = build_ensemble(task, outcome, single)
+    ensemble = build_ensemble(task, outcome, single, metric)
     built = time.process_time() - started
 
     def about(fitted: Any) -> dict[str, Any]:
@@ -109,6 +109,7 @@ def measure_seed(name: str, family: str, seed: int, arguments: argparse.Namespac
         "searched": searched,
         "built": built,
         "members": len(ensemble.members) if ensemble else 1,
+        "sign": task.sign,
     }
 
 
@@ -118,7 +119,7 @@ def summary(name: str, family: str, found: list[dict[str, Any]]) -> Row:
     def means(key: str) -> tuple[float, float]:
         return mean(one["before"][key] for one in found), mean(one["after"][key] for one in found)
 
-    gains = [one["after"]["score"] - one["before"]["score"] for one in found]
+    gains = [one["sign"] * (one["after"]["score"] - one["before"]["score"]) for one in found]
     error = stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
     score, milliseconds, kilobytes = means("score"), means("latency_ms"), means("bytes")
     return {
@@ -142,6 +143,7 @@ if __name__ == "__main__":
         measure,
         ("--data", "wine,breast_cancer,digits,diabetes,classes,values,friedman", "data sets"),
         ("--families", "random-forest,extra-trees,xgboost,lightgbm", "families of models"),
+        ("--metric", "accuracy", "metric of the search of classifiers"),
         ("--rows", 2_000, "rows of the made data sets"),
         ("--trials", 20, "trials of each search"),
         ("--seeds", 5, "splits and searches"),

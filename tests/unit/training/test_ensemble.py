@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import DataError
-from dmls_core.models import CATALOGUE
+from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import Fitted
 from dmls_core.models.metrics import scorer
@@ -16,10 +16,12 @@ from dmls_core.search.task import SearchOutcome, SearchTask, make_folds
 from dmls_core.search.trial import Trial
 from dmls_core.serving.forest_size import visited_nodes
 from dmls_core.training import ensemble
-from dmls_core.training.ensemble_selection import OutOfSample, select_weights
+from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights
 from dmls_core.training.pipeline import combine_trials
 
 RNG = np.random.default_rng(0)
+
+METRIC = {0: "r2", 3: "log_loss"}
 
 
 def selection(margins, costs=None, limit=np.inf, metric="r2", truth=None):
@@ -40,42 +42,64 @@ def test_weights_lead_to_the_better_mean(metric):
     # The second and the first err independently; the third adds nothing but noise.
     margins = [truth + noise[0], truth + noise[1], truth + noise[0] + 5 * noise[2]]
     found = selection(margins, metric=metric, truth=truth)
-    assert found.weights.sum() == pytest.approx(1)
-    assert found.weights[:2] == pytest.approx([0.5, 0.5], abs=0.06)
-    assert found.weights[2] < 0.06
-    assert scorer(metric)(truth, found.weights @ np.array(margins), None) == pytest.approx(
-        found.score, rel=1e-4
-    )
-    assert found.first == pytest.approx(scorer(metric)(truth, margins[0], None))
+    assert found.sum() == pytest.approx(1)
+    assert found[:2] == pytest.approx([0.5, 0.5], abs=0.06)
+    assert found[2] < 0.06
 
 
 def test_the_first_model_stays_alone_if_no_mean_is_better():
     truth = RNG.normal(size=200)
     found = selection([truth, truth + 1, truth - 2], truth=truth)
-    assert found.weights.tolist() == [1, 0, 0]
-    assert found.score == found.first == pytest.approx(1)
+    assert found.tolist() == [1, 0, 0]
 
 
 def test_models_that_would_cost_too_much_are_left_out():
     truth = RNG.normal(size=500)
     margins = truth + RNG.normal(size=(4, 500))
-    assert (selection(margins, truth=truth).weights > 0).all()
+    assert (selection(margins, truth=truth) > 0).all()
     costs = [10, 10, 5, 4]
     cheap = selection(margins, costs, 19.5, truth=truth)
-    assert cheap.weights[0] > 0
-    assert np.sum(costs * (cheap.weights > 0)) <= 19.5
-    assert selection(margins, costs, 13, truth=truth).weights.tolist() == [1, 0, 0, 0]
+    assert cheap[0] > 0
+    assert np.sum(costs * (cheap > 0)) <= 19.5
+    assert selection(margins, costs, 13, truth=truth).tolist() == [1, 0, 0, 0]
 
 
 def test_equal_scores_are_ranked_by_the_log_loss():
     truth = np.array([0, 1, 0, 1])
     sure, unsure = np.eye(2)[truth] * 0.8 + 0.1, np.eye(2)[truth] * 0.2 + 0.4
     found = selection([unsure, sure], metric="accuracy", truth=truth)
-    assert found.first == found.score == 1
-    assert found.weights[1] > 0.9
+    assert found[1] > 0.9
 
 
-def task_of(name, classes, rows=400, weights=None):
+def test_cross_fitting_predicts_rows_with_the_weights_of_others():
+    truth = RNG.normal(size=101)
+    found = OutOfSample(RNG.normal(size=(3, 101)).astype(np.float32), np.ones(3), truth, np.arange(101.0))
+    seen = []
+
+    def choose(some):
+        seen.append(some)
+        assert np.array_equal(truth[some.weights.astype(int)], some.truth)
+        return np.eye(3)[len(seen)]
+
+    margins = cross_fit(found, choose, 0)
+    assert sorted(np.concatenate([some.weights for some in seen])) == list(range(101))
+    for number, other in ((1, seen[1]), (2, seen[0])):
+        rows = other.weights.astype(int)
+        assert np.array_equal(margins[rows], found.margins[number, rows])
+
+
+def test_an_ensemble_that_is_better_by_chance_is_not_taken():
+    task = task_of("random-forest-classifier", 3, rows=150, metric="accuracy")
+    outcome = outcome_of(task, [{**FORESTS[2], "max_depth": depth} for depth in (8, 9, 10, 11, 12)])
+    members, found = ensemble._score(task, ensemble.candidates(task, outcome), 60)
+    single = task.fit(outcome.params)
+    chosen = select_weights(found, single.from_margins, task.score, sign=1, limit=np.inf)
+    assert len(members) == 5
+    assert np.count_nonzero(chosen) > 1, "a mean scores better on the rows that it was chosen on"
+    assert ensemble.build_ensemble(task, outcome, single, "accuracy") is None
+
+
+def task_of(name, classes, rows=400, metric=""):
     """Return a task on a target that is a sum of steps and noise."""
     x = np.random.default_rng(1).normal(size=(rows, 5)).astype(np.float32)
     value = x[:, 0] + x[:, 1] * x[:, 2] + np.random.default_rng(2).normal(size=rows)
@@ -88,11 +112,10 @@ def task_of(name, classes, rows=400, weights=None):
         truth=y,
         n_classes=classes,
         folds=make_folds(y, 3, n_classes=classes, seed=0),
-        score=scorer("accuracy" if classes else "r2"),
-        direction="maximize",
+        score=scorer(metric or METRIC[classes]),
+        direction=METRICS[metric or METRIC[classes]].direction,
         seed=0,
         threads=1,
-        weights=weights,
     )
 
 
@@ -114,16 +137,17 @@ def outcome_of(task, settings, state="complete", **fixed):
 
 
 BOOSTERS = [
-    {"n_estimators": 40, "max_depth": 3, "learning_rate": 0.1},
-    {"n_estimators": 30, "max_depth": 2, "learning_rate": 0.3},
-    {"n_estimators": 15, "max_depth": 5, "learning_rate": 0.2},
+    {"n_estimators": 60, "max_depth": 2, "learning_rate": 0.005},
+    {"n_estimators": 30, "max_depth": 3, "learning_rate": 0.1},
+    {"n_estimators": 15, "max_depth": 4, "learning_rate": 0.15},
     {"n_estimators": 400, "max_depth": 6, "learning_rate": 0.02},
 ]
+"""The first one learns too little, so an ensemble must be better; the last one is too expensive."""
 
 FORESTS = [
-    {"n_estimators": 60, "max_features": 0.4, "max_depth": 8},
-    {"n_estimators": 10, "max_features": 1.0, "max_depth": 5},
-    {"n_estimators": 10, "max_features": 0.2, "max_depth": 12},
+    {"n_estimators": 60, "max_features": 0.2, "max_depth": 2},
+    {"n_estimators": 10, "max_features": 1.0, "max_depth": 8},
+    {"n_estimators": 10, "max_features": 0.6, "max_depth": 12},
 ]
 
 
@@ -136,13 +160,13 @@ FORESTS = [
         ("lightgbm-regressor", 0),
     ],
 )
-def test_an_ensemble_of_boosters_visits_at_most_twice_as_many_nodes(name, classes):
+def test_an_ensemble_of_boosters_visits_about_twice_as_many_nodes_at_most(name, classes):
     task = task_of(name, classes)
     outcome = outcome_of(task, BOOSTERS, subsample=0.7)
     single = task.fit(outcome.params)
-    found = ensemble.build_ensemble(task, outcome, single)
+    found = ensemble.build_ensemble(task, outcome, single, METRIC[classes])
     assert found is not None
-    assert found.score > found.single_score
+    assert task.better(found.score, found.single_score)
     about = found.as_json()
     assert about["members"][0]["trial"] == 0
     assert len(about["members"]) > 1
@@ -153,7 +177,8 @@ def test_an_ensemble_of_boosters_visits_at_most_twice_as_many_nodes(name, classe
         assert fitted.parameters()["n_estimators"] == member.params["n_estimators"]
         assert fitted.parameters()["subsample"] == 0.7
     visited = [visited_nodes(model.to_treelite(), task.features) for model in (single, found.fitted)]
-    assert visited[1] <= 2 * visited[0]
+    # Models of folds are a little shallower.
+    assert visited[1] <= 2.2 * visited[0]
 
 
 @pytest.mark.parametrize("classes", [0, 3])
@@ -162,7 +187,7 @@ def test_an_ensemble_of_forests_shares_the_trees_of_one(family, classes):
     task = task_of(f"{family}-{'classifier' if classes else 'regressor'}", classes)
     outcome = outcome_of(task, FORESTS, state="pruned")
     single = task.fit(outcome.params)
-    found = ensemble.build_ensemble(task, outcome, single)
+    found = ensemble.build_ensemble(task, outcome, single, METRIC[classes])
     assert found is not None
     trees = [member["trees"] for member in found.as_json()["members"]]
     assert len(trees) > 1
@@ -170,7 +195,16 @@ def test_an_ensemble_of_forests_shares_the_trees_of_one(family, classes):
     for count, member in zip(trees, found.members, strict=True):
         assert count / sum(trees) == pytest.approx(member.weight, abs=0.02)
     model = found.fitted.to_treelite()
-    assert visited_nodes(model, task.features) <= 2 * visited_nodes(single.to_treelite(), task.features)
+    assert visited_nodes(model, task.features) <= 2.2 * visited_nodes(single.to_treelite(), task.features)
+
+
+def test_a_forest_of_the_default_size_shares_its_trees():
+    task = task_of("random-forest-regressor", 0)
+    settings = [{name: one[name] for name in ("max_features", "max_depth")} for one in FORESTS]
+    outcome = outcome_of(task, settings, state="pruned")
+    found = ensemble.build_ensemble(task, outcome, task.fit(outcome.params), "r2")
+    assert found is not None
+    assert sum(member["trees"] for member in found.as_json()["members"]) <= 101
 
 
 def test_forests_are_scored_on_the_rows_that_their_trees_have_not_drawn():
@@ -206,7 +240,7 @@ def test_rows_that_every_tree_has_drawn_do_not_count():
 
 def test_candidates_are_different_to_the_engine():
     task = task_of("xgboost-regressor", 0)
-    same = {"n_estimators": 40, "max_depth": 3, "learning_rate": 0.1}
+    same = dict(BOOSTERS[0])
     found = ensemble.candidates(task, outcome_of(task, [BOOSTERS[0], same, BOOSTERS[1]]))
     assert [member.trial.number for member in found] == [0, 2]
     pruned = outcome_of(task, BOOSTERS, state="pruned")
@@ -221,7 +255,7 @@ def test_a_trial_that_no_longer_fits_is_no_candidate(monkeypatch):
     fit = SearchTask.fit
 
     def refuse(self, params, rows=None):
-        if params["max_depth"] == 2:
+        if params["max_depth"] == 3:
             raise DataError("refused")
         return fit(self, params, rows)
 
@@ -236,9 +270,9 @@ def test_models_that_cannot_be_averaged_stay_alone():
         predict = importances = parameters = None
 
     task = task_of("xgboost-regressor", 0)
-    assert ensemble.build_ensemble(task, outcome_of(task, BOOSTERS), Other()) is None
+    assert ensemble.build_ensemble(task, outcome_of(task, BOOSTERS), Other(), "r2") is None
     single = task.fit(BOOSTERS[0])
-    assert ensemble.build_ensemble(task, outcome_of(task, BOOSTERS[:1]), single) is None
+    assert ensemble.build_ensemble(task, outcome_of(task, BOOSTERS[:1]), single, "r2") is None
 
 
 def test_the_result_has_both_models_on_the_holdout():
@@ -249,7 +283,7 @@ def test_the_result_has_both_models_on_the_holdout():
     data = SimpleNamespace(test=x, test_target=y, test_roles=SimpleNamespace(weights=None))
     model, about = combine_trials(spec, data, task, outcome, task.fit(outcome.params))
     assert about is not None
-    assert about["before"]["trees"] == 40
+    assert about["before"]["trees"] == 60
     assert about["after"]["trees"] == sum(member["trees"] for member in about["members"])
     assert about["after"]["score"] == pytest.approx(scorer("r2")(y, model.predict(x), None))
     assert about["scores"]["ensemble"] > about["scores"]["single"]
