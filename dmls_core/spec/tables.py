@@ -36,9 +36,7 @@ class Columns(Table):
         None, description="The column with the time of a row; a feature only if dates lists it."
     )
     group: Name | None = Field(
-        None,
-        description="The column with the group of a row, such as a customer; the rows of a group stay on one "
-        "side of every split.",
+        None, description="The column with the group of a row, such as a customer; no split divides a group."
     )
     weight: Name | None = Field(
         None, description="The column with the weight of a row, 0 or more, in the fit and in every metric."
@@ -210,10 +208,7 @@ class Search(Table):
         1, description=f"Trainers that share the search; auto: up to {AUTO_WORKERS}, while no run waits."
     )
     folds: int = Field(3, ge=2, le=20, description="Folds of the cross-validation that scores a trial.")
-    ensemble: bool = Field(
-        False,
-        description="Whether the best trials become one model, their weighted mean, if it scores better.",
-    )
+    ensemble: bool = Field(False, description="Whether the mean of the best trials is the model, if better.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all random numbers.")
     early_stop: Annotated[EarlyStop | None, BeforeValidator(_early_stop)] = Field(
         None,
@@ -380,7 +375,7 @@ class Owner(Table):
 
 
 KEYS = ("model", "n_trials")
-"""Keys that are not """
+"""Keys that are not tables."""
 
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
     {
