@@ -10,11 +10,12 @@ from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.airflow.triggers import event_entries, submission_trigger
-from dmls_core.errors import PlatformError, ValidationIssue
+from dmls_core.errors import PlatformError
 from dmls_core.intake import admit, find_submissions
 from dmls_core.store import Registry, Store, layout
 
 if TYPE_CHECKING:
+    from dmls_core.intake.column_check import Findings
     from dmls_core.spec import Spec
 
 DAG_ID = "dmls.intake"
@@ -61,7 +62,7 @@ class AdmitOperator(BaseOperator):
         return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
 
 
-def _check_source(team: str, spec: Spec) -> list[ValidationIssue]:
+def _check_source(team: str, spec: Spec) -> Findings:
     # Imported here: the DAG is parsed often, and few specs name a source.
     from dmls_core.airflow.sources import check_source
 

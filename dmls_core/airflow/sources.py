@@ -20,7 +20,7 @@ from dmls_core.data.snapshot import SnapshotWriter, write_snapshot
 from dmls_core.data.sources import content_hash
 from dmls_core.errors import DataError, ObjectMissingError, PlatformError, UserError, ValidationIssue
 from dmls_core.intake import Partition, find_partitions
-from dmls_core.intake.column_check import LIMITS, find_issues
+from dmls_core.intake.column_check import LIMITS, Findings, examine
 from dmls_core.settings import DataLimits, IntakeLimits
 from dmls_core.spec import Spec
 from dmls_core.spec.tables import Source
@@ -57,8 +57,8 @@ class SourceReader:
             raise ValueError("the spec has no source")
         return self.spec.data.source
 
-    def check(self) -> list[ValidationIssue]:
-        """Return what is wrong with the connection, the source, or the columns of its first rows."""
+    def check(self) -> Findings:
+        """Return what is found in the connection, the source, or the columns of its first rows."""
         limits = IntakeLimits.from_environment()
         with tempfile.TemporaryDirectory(prefix="dmls-source-") as scratch:
             target = Path(scratch) / "rows.parquet"
@@ -67,20 +67,22 @@ class SourceReader:
                     newest = self.partitions()[-1:] if self.spec.partitions else []
                     files = [found.file for found in newest] or self.files()[:1]
                     if files[0].size > limits.whole_bytes:
-                        return []
+                        return Findings()
                     rows = self._join(files, target, every_column=True)
                 else:
                     rows = self._fetch(target, (BEGINNING, datetime.now(UTC)), batches=1)
                 document = self.spec.as_json()
-                found = sandbox.run(
-                    find_issues, [str(target)], document, "sample" if rows else "footer", limits=LIMITS
+                scope = "sample" if rows else "footer"
+                found = Findings.from_json(
+                    sandbox.run(examine, [str(target)], document, scope, limits=LIMITS)
                 )
             except PlatformError as error:
                 hint = "ask the platform team to test the connection, and upload the spec again"
-                return [ValidationIssue(str(error), hint=hint, key=f"{KEY}connection")]
+                return Findings((ValidationIssue(str(error), hint=hint, key=f"{KEY}connection"),))
             except UserError as error:
-                return list(error.issues)
-        return [replace(ValidationIssue(**issue), file=self.source.label, line=None) for issue in found]
+                return Findings(error.issues)
+        issues = (replace(issue, file=self.source.label, line=None) for issue in found.issues)
+        return replace(found, issues=tuple(issues))
 
     def partitions(self) -> list[Partition]:
         """Return the files of each period, sorted by time."""
@@ -231,8 +233,8 @@ def check_bytes(size: int) -> None:
         )
 
 
-def check_source(team: str, spec: Spec) -> list[ValidationIssue]:
-    """Return what is wrong with the source of a team's spec; see ``SourceReader.check``."""
+def check_source(team: str, spec: Spec) -> Findings:
+    """Return what is found in the source of a team's spec; see ``SourceReader.check``."""
     return SourceReader(team, spec).check()
 
 

@@ -61,16 +61,17 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Upload a spec and its data, as any S3 client would. A spec that names a source has no files."""
-    from dmls_core.cli.spec_commands import check_files
+    from dmls_core.cli.spec_commands import check_files, print_notes
 
     job, files = name or job_name(spec), data or []
-    checked, _ = check_files(spec, files)
+    checked, _, notes = check_files(spec, files)
     if not files and not checked.data.source:
         raise typer.BadParameter("name the data files", param_hint="DATA...")
     store = open_root()
     fingerprint = upload(store, spec, files, team, job)
     if not as_json:
         out.print(f"uploaded [bold]{team}/{job}[/] to {escape(store.url)}")
+        print_notes(notes)
     if not wait:
         if as_json:
             print_json({"schema": 1, "job": f"{team}/{job}", "folder": f"{store.url}/incoming/{team}/{job}/"})

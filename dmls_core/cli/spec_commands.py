@@ -40,22 +40,30 @@ def validate(
     from dmls_core.settings import IntakeLimits
 
     try:
-        checked, files = check_files(spec, data or [])
+        checked, files, notes = check_files(spec, data or [])
     except UserError as error:
         if not as_json:
             raise
         issues = [issue.as_json() for issue in error.issues]
-        print_json({"schema": 1, "valid": False, "errors": issues, "spec": None})
+        print_json({"schema": 1, "valid": False, "errors": issues, "notes": [], "spec": None})
         raise typer.Exit(error.exit_code) from error
     if as_json:
-        print_json({"schema": 1, "valid": True, "errors": [], "spec": checked.as_json()})
+        found = {"valid": True, "errors": [], "notes": list(notes), "spec": checked.as_json()}
+        print_json({"schema": 1, **found})
         return
     out.print(f"[bold green]valid:[/] {escape(str(spec))}")
     if note := sample_note(files, checked, IntakeLimits.from_environment()):
         err.print(note)
+    print_notes(notes)
     if checked.data.source:
         err.print("The source was not checked: admission does so, through the Airflow connection.")
     facts(gist(checked))
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print what the user should know of the data."""
+    for note in notes:
+        err.print(f"[bold yellow]note:[/] {escape(note)}")
 
 
 def schema() -> None:
@@ -75,7 +83,7 @@ def init(
         str, typer.Option(metavar="COLUMN", help="The column to predict. Default: the likeliest.")
     ] = "",
 ) -> None:
-    """Print a spec to start from, inferred from the first rows of the data."""
+    """Print a spec to start from, inferred from a sample of the data."""
     from dmls_core.intake.schema_inference import infer_file_schema
     from dmls_core.spec.toml_io import toml_text
 
@@ -84,11 +92,7 @@ def init(
     say(f"{len(found['columns'])} columns; {inferred}target: {found['target']} ({found['task']})")
     if not found["certain"]:
         say(f"The target is a guess. Choose it with --target; likely: {', '.join(found['likely'])}")
-    for relation in found["relations"]:
-        if found["target"] == relation["other"] or (
-            relation["both"] and found["target"] == relation["column"]
-        ):
-            err.print(f"[bold yellow]warning:[/] {escape(relation['message'])}")
+    print_notes(found["notes"])
     out.print(toml_text(found["document"]), end="", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -117,7 +121,7 @@ def plan(spec: SpecArgument, data: Annotated[list[Path], DataArguments], as_json
 
     Reads the data and times a few small fits on samples, which takes seconds.
     """
-    checked, _ = check_files(spec, data)
+    checked, _, _ = check_files(spec, data)
     from dmls_core.training.plan import plan_run
 
     found = plan_run(checked, data)
@@ -178,8 +182,10 @@ class LocalFiles:
         return open_store(str(self._paths[key].parent))
 
 
-def check_files(spec_file: Path, data_files: Sequence[Path]) -> tuple[Spec, Sequence[ObjectInfo]]:
-    """Check a spec and its data, files or folders, by the rules of admission; return the spec and the data.
+def check_files(
+    spec_file: Path, data_files: Sequence[Path]
+) -> tuple[Spec, Sequence[ObjectInfo], Sequence[str]]:
+    """Check a spec and its data, files or folders, by the rules of admission; return them and the notes.
 
     Raises ``UserError`` with all issues of the spec, or those of the data if the spec is valid.
     """
@@ -217,9 +223,10 @@ def check_files(spec_file: Path, data_files: Sequence[Path]) -> tuple[Spec, Sequ
                 expected=spec.data.path or "*.csv or *.parquet",
             )
         )
-    if issues := check_data(places, list(chosen), spec, limits)[1]:
-        raise SubmissionError(issues)
-    return spec, chosen
+    _, findings = check_data(places, list(chosen), spec, limits)
+    if findings.issues:
+        raise SubmissionError(findings.issues)
+    return spec, chosen, findings.notes
 
 
 def read_bytes(file: Path) -> bytes:

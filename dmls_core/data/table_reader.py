@@ -186,7 +186,7 @@ def read_table(
     if values.null_count():
         empty = int(frame.select(pl.all_horizontal(pl.all().is_null())).to_series().sum())
         if dropped := values.null_count() - empty:
-            warnings = (f"{dropped} of {len(values) - empty} rows have no target and were left out",)
+            warnings = (missing_target(dropped, len(values) - empty),)
         kept = values.is_not_null()
         encoded, values = encoded.filter(kept), values.filter(kept)
     table_columns = tuple(column for column, _ in features)
@@ -203,6 +203,11 @@ def read_table(
         kept=None if kept is None else kept.to_numpy(),
         place=partial(_place, files, columns.target, kept),
     )
+
+
+def missing_target(missing: int, rows: int) -> str:
+    """Return the warning on rows without a target."""
+    return f"{missing} of {rows} rows have no target and were left out"
 
 
 def _place(files: DataFiles, column: str, kept: pl.Series | None, row: int) -> ValidationIssue:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
-from dmls_core.intake.column_check import sample_note
+from dmls_core.intake.column_check import Findings, sample_note
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.status import State
 from dmls_core.intake.status_store import read_status, write_status
@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 _RETIRED = "The spec was deleted, so the job is retired; its history stays. "
 
-CheckSource = Callable[[str, "Spec"], list[ValidationIssue]]
-"""Returns what is wrong with the ``[data.source]`` of a team's spec."""
+CheckSource = Callable[[str, "Spec"], Findings]
+"""Returns what is found in the ``[data.source]`` of a team's spec."""
 
 _SOURCELESS = ValidationIssue(
     "a source can be checked by Airflow only", hint="start a run of the DAG dmls.intake", key="data.source"
@@ -42,6 +42,7 @@ class Outcome:
     Attributes:
         record: the job's record if this submission is its current version or has just retired it.
         issues: the reasons for a rejection.
+        notes: what the user should know of the data; see ``data_notes``.
         known: whether the unchanged submission was checked before.
     """
 
@@ -49,6 +50,7 @@ class Outcome:
     message: str
     record: JobRecord | None = None
     issues: tuple[ValidationIssue, ...] = ()
+    notes: tuple[str, ...] = ()
     known: bool = field(default=False, compare=False)
 
 
@@ -116,7 +118,7 @@ def _answer(
         record = None if submission.issues else Registry(store).job(team, job)
         if record or before.run_key is None:  # else the record was deleted: admit the submission again
             current = record if record and record.run_key == before.run_key else None
-            return Outcome(before.state, before.message, current, before.errors, known=True)
+            return Outcome(before.state, before.message, current, before.errors, before.notes, known=True)
     try:
         outcome = _decide(store, submission, limits, memory, check_source)
     except UserError as error:
@@ -131,7 +133,8 @@ def _answer(
         and now.state not in {"waiting", "rejected"}
     ):
         # The run has started or ended already: its state stays.
-        outcome, links = Outcome(now.state, now.message, record, now.errors), {**now.links, **links}
+        kept = Outcome(now.state, now.message, record, now.errors, now.notes)
+        outcome, links = kept, {**now.links, **links}
         run = now.run
     write_status(
         store,
@@ -144,6 +147,7 @@ def _answer(
         run=run,
         links=links if record else None,
         fingerprint=submission.fingerprint,
+        notes=outcome.notes,
     )
     return outcome
 
@@ -166,13 +170,13 @@ def _decide(
         limited = spec.model_copy(update={"resources": resources})
         data: list[ObjectInfo] = []
         if spec.data.source:
-            issues = check_source(submission.team, spec) if check_source else [_SOURCELESS]
+            findings = check_source(submission.team, spec) if check_source else Findings((_SOURCELESS,))
         else:
-            data, issues = check_data(store, choose_data(submission, spec), limited, limits)
+            data, findings = check_data(store, choose_data(submission, spec), limited, limits)
     except ObjectMissingError:
         return Outcome("waiting", "A file was deleted during the check; upload it again.")
-    if issues:
-        return _rejected(issues)
+    if findings.issues:
+        return _rejected(findings.issues)
     if not data and not spec.data.source:
         wanted = spec.data.path or "<name>.csv"
         message = f"Waiting for data: upload {wanted} next to {layout.SPEC_FILE}."
@@ -185,7 +189,8 @@ def _decide(
         spec, submission.team, submission.job, pinned, datetime.now(UTC), submission.fingerprint
     )
     note = sample_note(data, spec, limits)
-    return Outcome("accepted", f"{_accepted(store, spec, record)} {note}".strip(), record)
+    message = f"{_accepted(store, spec, record)} {note}".strip()
+    return Outcome("accepted", message, record, notes=findings.notes)
 
 
 def _load(store: Store, found: ObjectInfo) -> Spec:

@@ -16,17 +16,12 @@ from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED
 from dmls_core.data.formats import COMPRESSED
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.file_sample import CHUNK, places, whole_records
 
 if TYPE_CHECKING:
     from dmls_core.settings import IntakeLimits
     from dmls_core.spec import Spec
     from dmls_core.store import ObjectInfo
-
-PLACES = 16
-"""Places of a large CSV from which records are sampled, besides its beginning."""
-
-CHUNK = 64 << 10
-"""Bytes read at each place."""
 
 FILES = 16
 """Files that are sampled if there are more."""
@@ -71,9 +66,22 @@ def sample_note(files: Sequence[ObjectInfo], spec: Spec, limits: IntakeLimits) -
     return "Not all of the data was checked: each run checks all of its rows."
 
 
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The issues for which the data is refused, and notes that refuse nothing (see ``data_notes``)."""
+
+    issues: tuple[ValidationIssue, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Findings:
+        """Build findings from the result of ``examine``."""
+        return cls(tuple(ValidationIssue(**issue) for issue in found["issues"]), tuple(found["notes"]))
+
+
 def check_columns(
     store: Files, files: Sequence[ObjectInfo], data_format: str, spec: Spec, limits: IntakeLimits
-) -> list[ValidationIssue]:
+) -> Findings:
     """Return what the trainer would find in the columns of the files.
 
     Raises:
@@ -85,7 +93,7 @@ def check_columns(
     packed = spec.data.encoding != "utf-8" or any(file.key.lower().endswith(COMPRESSED) for file in files)
     packed |= data_format == "excel"
     if not whole and not footers and packed:
-        return []  # no sample can be taken
+        return Findings()  # no sample can be taken
     if not whole and len(files) > FILES:
         files = [files[at * len(files) // FILES] for at in range(FILES)]
     with tempfile.TemporaryDirectory() as folder:
@@ -107,20 +115,19 @@ def check_columns(
         document = spec.model_copy(update={"data": data}).as_json()
         try:
             found = sandbox.run(
-                find_issues,
+                examine,
                 *(paths, document, scope, share),
                 limits=LIMITS,
                 file=files[0].key.rpartition("/")[2],
             )
         except DataError as error:  # the sandbox itself: the file crashed its reader, or exceeded a limit
-            return list(error.issues)
-    return [_placed(ValidationIssue(**issue), parts) for issue in found]
+            return Findings(error.issues)
+    findings = Findings.from_json(found)
+    return replace(findings, issues=tuple(_placed(issue, parts) for issue in findings.issues))
 
 
-def find_issues(
-    paths: list[str], document: dict[str, Any], scope: str, share: float = 1.0
-) -> list[dict[str, object]]:
-    """Return the issues of files as JSON data; runs in the sandbox.
+def examine(paths: list[str], document: dict[str, Any], scope: str, share: float = 1.0) -> dict[str, Any]:
+    """Return the findings about files as JSON data; runs in the sandbox.
 
     ``scope`` is ``all``, ``sample`` (only what holds for any further rows counts) or ``footer`` (only the
     columns' names and types are checked). ``share`` is the part of the data that the files have.
@@ -131,6 +138,7 @@ def find_issues(
     from dmls_core.spec import Spec
 
     spec = Spec.from_json(document)
+    notes: list[str] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
             files = [convert(Path(path), spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
@@ -139,10 +147,11 @@ def find_issues(
                     size = measure_table(files, spec)
                     rows = round(size.rows / share)
                     check_memory(replace(size, rows=rows), parse_memory(spec.resources.memory))
-                _check(files, spec, scope)
+                notes = _check(files, spec, scope)
     except DataError as error:
-        return [issue.as_json() for issue in _explained(error.issues, paths, spec)]
-    return []
+        issues = [issue.as_json() for issue in _explained(error.issues, paths, spec)]
+        return {"issues": issues, "notes": []}
+    return {"issues": [], "notes": notes}
 
 
 def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Spec) -> list[ValidationIssue]:
@@ -171,25 +180,28 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
     return found
 
 
-def _check(files: list[Path], spec: Spec, scope: str) -> None:
+def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
+    """Return the notes on files; raise ``DataError`` with their issues."""
     from dmls_core.data.holdout import hold_out
     from dmls_core.data.row_roles import read_row_roles
     from dmls_core.data.table import check_row_counts
     from dmls_core.data.table_reader import check_schema, read_table
+    from dmls_core.intake.table_notes import describe_table
 
     data_format, evaluation = spec.data.format, spec.evaluation
     if scope == "footer":
         check_schema(files, spec.columns, data_format=data_format)
-        return
+        return []
     large = data_format == "parquet" and _thin(files)
     sample = scope == "sample" or large
     table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
     roles = read_row_roles(files, spec, None if sample else table.kept, sample=sample)
+    notes = describe_table(table, files, spec, sample=sample)
     if sample:
-        return
+        return notes
     if not roles.independent or evaluation.group_duplicates:
         hold_out(table, roles, spec)
-        return
+        return notes
     check_row_counts(
         table.target,
         holdout=evaluation.holdout,
@@ -198,6 +210,7 @@ def _check(files: list[Path], spec: Spec, scope: str) -> None:
         scored=1 if table.labels else 2,  # R² of one row is not defined
         place=table.place,
     )
+    return notes
 
 
 def _thin(files: Sequence[Path]) -> bool:
@@ -238,12 +251,9 @@ def _copy_sample(store: Files, file: ObjectInfo, path: Path, head_bytes: int) ->
     lines, parts = head.count(b"\n"), []
     with path.open("wb") as sample:
         sample.write(head)
-        step = max(1, (file.size - len(head)) // PLACES)
-        for start in range(len(head) + step - CHUNK, file.size - CHUNK + 1, step):
-            data, _ = store.read(file.key, start=max(start, len(head)), limit=CHUNK)
-            records = data[data.find(b"\n") + 1 : data.rfind(b"\n") + 1]
-            # A record may contain line breaks in quotes; then a place may be in the middle of one.
-            if any(line.count(b'"') % 2 for line in records.splitlines()):
+        for start in places(file.size, len(head)):
+            data, _ = store.read(file.key, start=start, limit=CHUNK)
+            if not (records := whole_records(data)):
                 continue
             sample.write(records)
             parts.append(_Part(lines + 1, start))

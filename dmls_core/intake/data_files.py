@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from dmls_core.data.detection import explain
 from dmls_core.data.formats import format_of, needs_conversion
 from dmls_core.errors import SubmissionError, ValidationIssue
-from dmls_core.intake.column_check import Files, check_columns
+from dmls_core.intake.column_check import Files, Findings, check_columns
 from dmls_core.intake.csv_check import check_csv_head
 from dmls_core.intake.submissions import Submission, file_name, is_nested, select_data
 from dmls_core.settings import IntakeLimits
@@ -85,23 +85,22 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
 
 def check_data(
     store: Files, chosen: list[ObjectInfo], spec: Spec, limits: IntakeLimits
-) -> tuple[list[ObjectInfo], list[ValidationIssue]]:
-    """Check data files, of a large one a sample; return the files as they are now, and their issues.
+) -> tuple[list[ObjectInfo], Findings]:
+    """Check data files, of a large one a sample; return the files as they are now, and the findings.
 
     Raises:
         ObjectMissingError: a file no longer exists.
     """
     total = sum(found.size for found in chosen)
     if total > limits.data_bytes:
-        return chosen, [
-            ValidationIssue(
-                "the data is too large",
-                hint="upload less, or ask the platform team to raise the limit",
-                file=file_name(chosen[0]),
-                found=f"{total:,} bytes",
-                expected=f"at most {limits.data_bytes:,} bytes",
-            )
-        ]
+        issue = ValidationIssue(
+            "the data is too large",
+            hint="upload less, or ask the platform team to raise the limit",
+            file=file_name(chosen[0]),
+            found=f"{total:,} bytes",
+            expected=f"at most {limits.data_bytes:,} bytes",
+        )
+        return chosen, Findings((issue,))
     current: list[ObjectInfo] = []
     issues: list[ValidationIssue] = []
     for found in chosen:
@@ -117,8 +116,8 @@ def check_data(
             issues += explain(name, wrong, head, spec.data.model_dump())
     if not issues and current:
         known = data_format(chosen[0], spec) or "csv"
-        issues = check_columns(store, current, known, spec, limits)
-    return current, issues
+        return current, check_columns(store, current, known, spec, limits)
+    return current, Findings(tuple(issues))
 
 
 def data_format(found: ObjectInfo, spec: Spec) -> str | None:

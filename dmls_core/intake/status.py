@@ -29,6 +29,7 @@ class Status:
         links: name -> URL of pages about the run.
         updated: ISO time in UTC.
         run: key of the latest run if each run selects its own data; else empty.
+        notes: what the user should know of the data, whatever the run does.
         served: what is served now, whatever the latest run does: version, score, and since when.
     """
 
@@ -42,6 +43,7 @@ class Status:
     updated: str = ""
     run: str = ""
     served: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def run_folder_key(self) -> str | None:
@@ -51,7 +53,8 @@ class Status:
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of ``_status.json``."""
         errors = [issue.as_json() for issue in self.errors]
-        return {"schema": SCHEMA, **asdict(self), "errors": errors, "links": dict(self.links)}
+        own = {"errors": errors, "links": dict(self.links), "notes": list(self.notes)}
+        return {"schema": SCHEMA, **asdict(self), **own}
 
     @classmethod
     def from_json(cls, content: object) -> Status:
@@ -59,9 +62,10 @@ class Status:
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError("not a status of a known schema")
         try:
-            content = {"run": "", "served": None, **content}  # earlier releases have neither
+            content = {"run": "", "served": None, "notes": [], **content}  # earlier releases have none
             values = {name.name: content[name.name] for name in fields(cls)}
-            status = cls(**values | {"errors": tuple(map(as_issue, values["errors"]))})
+            errors = tuple(map(as_issue, values["errors"]))
+            status = cls(**values | {"errors": errors, "notes": tuple(values["notes"])})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a status: {error}") from error
         _check(status)
@@ -71,7 +75,7 @@ class Status:
 def _check(status: Status) -> None:
     """Raise ``ValueError`` if a type is wrong: users can write the file, and pages show it."""
     texts: list[object] = [status.message, status.job, status.fingerprint, status.updated, status.run]
-    texts += [status.run_key or ""]
+    texts += [status.run_key or "", *status.notes]
     numbers: list[object] = []
     for issue in status.errors:
         texts += [issue.message, issue.hint, issue.file, issue.key, issue.found, issue.expected]
@@ -142,6 +146,8 @@ def status_page(status: Status) -> str:
         if (more := len(status.errors) - MAX_ERRORS) > 0:
             lines += ["", f"{more} more are in `_status.json`."]
         lines += [""]
+    if status.notes:
+        lines += ["About the data:", "", *(f"- {escape(note)}" for note in status.notes), ""]
     if status.links:
         lines += [f"- {escape(name)}: {_address(str(link))}" for name, link in sorted(status.links.items())]
         lines += [""]

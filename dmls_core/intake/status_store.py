@@ -44,6 +44,7 @@ def write_status(
     run: str = "",
     links: Mapping[str, str] | None = None,
     fingerprint: str = "",
+    notes: Iterable[str] = (),
 ) -> Status:
     """Write the status of a submission unless it is unchanged; raise ``StoreError`` if this fails."""
     status = Status(
@@ -55,6 +56,7 @@ def write_status(
         links or {},
         fingerprint,
         run=run,
+        notes=tuple(map(_truncated, notes)),
     )
     return _write(store, team, job, status, _read(store, team, job)[0])
 
@@ -89,6 +91,7 @@ def update_run_status(
         if before and before.state in {"waiting", "rejected"} and before.fingerprint != record.fingerprint:
             return None
         earlier = before.links if before and (before.run_key, before.run) == (run_key, run) else {}
+        notes = before.notes if before and before.run_key == run_key else ()
         return Status(
             state,
             _truncated(message),
@@ -98,6 +101,7 @@ def update_run_status(
             {**earlier, **(links or {})},
             record.fingerprint,
             run=run,
+            notes=notes,
         )
 
     return _change(store, team, job, updated)

@@ -1,17 +1,19 @@
-"""Infer the schema of a data file from its first rows: columns, a likely target, a spec to start from."""
+"""Infer the schema of a data file from a sample: columns, a likely target, a spec to start from."""
 
 from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
 from dmls_core.data.encoder import is_missing
+from dmls_core.data.table_reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
+from dmls_core.intake.data_notes import left_out_note, relation_notes
 from dmls_core.intake.schema_inference.draft import (
     SHOWN,
     Column,
@@ -24,6 +26,7 @@ from dmls_core.intake.schema_inference.sample import (
     WHOLE,
     Sample,
     parquet_tail,
+    read_places,
     read_sample,
     sample_file,
 )
@@ -42,6 +45,7 @@ __all__ = [
     "infer_parquet_schema",
     "infer_schema",
     "parquet_tail",
+    "read_places",
     "read_sample",
     "sample_file",
 ]
@@ -64,6 +68,8 @@ class InferredSchema:
         preview: the first rows as text; None for a missing value.
         data: the keys of ``[data]`` with which the file was read.
         sheets: the visible sheets of a workbook.
+        spread: whether the sample is from the whole file, not only from its beginning.
+        notes: what the drafted spec leaves out, and columns that give others away; see ``data_notes``.
     """
 
     file: str
@@ -76,6 +82,8 @@ class InferredSchema:
     preview: tuple[tuple[str | None, ...], ...]
     data: Mapping[str, Any]
     sheets: tuple[str, ...]
+    spread: bool
+    notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return the schema as JSON data."""
@@ -90,6 +98,8 @@ class InferredSchema:
             "preview": self.preview,
             "data": dict(self.data),
             "sheets": self.sheets,
+            "spread": self.spread,
+            "notes": self.notes,
         }
 
 
@@ -127,7 +137,20 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
         preview=tuple(tuple(map(_shown, row)) for row in preview),
         data=sample.data,
         sheets=sample.sheets,
+        spread=sample.spread,
+        notes=tuple(_notes(columns, guess, sample)),
     )
+
+
+def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> list[str]:
+    """Return what ``dmls validate`` and ``_status`` say of the drafted spec."""
+    target = guess.column
+    notes = relation_notes(guess.relations, target.name)
+    if target.missing:
+        prefix = "" if sample.complete else "In a sample, "
+        notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
+    out = [(column.name, column.reason) for column in columns if column.reason and column != target]
+    return [*notes, *filter(None, [left_out_note(out)])]
 
 
 def _shown(value: Any) -> str | None:  # noqa: ANN401 - any value of a column

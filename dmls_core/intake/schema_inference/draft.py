@@ -23,6 +23,16 @@ A ``code`` has few integers that recur often: numbers that may be categories. An
 ``text`` has too many distinct values to be a category.
 """
 
+_REASONS: dict[Kind, str] = {
+    "id": "an ID: almost every row has its own value",
+    "text": "free text",
+    "date": "not all of its dates can be read",
+    "constant": "one value in all rows",
+    "empty": "no values",
+    "unusable": "nested or binary",
+}
+"""Why the drafted spec leaves a column of this kind out."""
+
 TOP = 20
 """Number of most frequent values to list."""
 
@@ -34,6 +44,9 @@ BINS = 16
 
 FEW = 20
 """Largest number of distinct integers of a code."""
+
+FIRST = 100
+"""Rows of the beginning that every sample has, without gaps."""
 
 _CODE_ROWS = 5
 """Smallest number of rows per distinct value of a code."""
@@ -78,9 +91,15 @@ class Column:
     histogram: tuple[int, ...] = ()
     orders: tuple[DateOrder, ...] = ()
 
+    @property
+    def reason(self) -> str:
+        """Return why the column is no feature; empty if it can be one."""
+        return "" if self.orders else _REASONS.get(self.kind, "")
+
     def as_json(self) -> dict[str, Any]:
         """Return the column as JSON data."""
-        return {field: getattr(self, field) for field in self.__slots__}  # asdict would copy every value
+        fields = {field: getattr(self, field) for field in self.__slots__}  # asdict would copy every value
+        return fields | {"reason": self.reason}
 
 
 def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column:
@@ -161,7 +180,9 @@ def _names_rows(name: str) -> bool:
 
 
 def _counts_up(numbers: Sequence[float]) -> bool:
-    return all(later == earlier + 1 for earlier, later in pairwise(numbers))
+    """Return whether numbers count the rows: the first ones are those of rows that follow each other."""
+    steps = [later - earlier for earlier, later in pairwise(numbers)]
+    return all(step == 1 for step in steps[: FIRST - 1]) and all(step >= 1 for step in steps)
 
 
 def _share(present: Sequence[Any], pattern: re.Pattern[str]) -> float:

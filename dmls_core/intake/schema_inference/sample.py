@@ -1,16 +1,16 @@
-"""Read a sample of a data file: its first rows as columns of raw values."""
+"""Read a sample of a data file: rows from all over it, as columns of raw values."""
 
 from __future__ import annotations
 
 import io
 import re
 import tempfile
-from codecs import BOM_UTF16_LE
-from collections.abc import Iterable, Mapping, Sequence
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED, check_packed, unpack_head
@@ -19,6 +19,8 @@ from dmls_core.data.detection import detect
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names
+from dmls_core.intake.file_sample import CHUNK, PLACES, join_chunks, places
+from dmls_core.intake.schema_inference.draft import FIRST
 from dmls_core.settings import IntakeLimits
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first rows of a file.
+    """Rows of a file: the first ones, and others spread over it.
 
     Attributes:
         names: the column names without surrounding blanks.
@@ -54,6 +56,7 @@ class Sample:
         types: the type of each column; empty for a CSV.
         data: the keys of ``[data]`` that read the file.
         sheets: the visible sheets of a workbook.
+        spread: whether the rows are from the whole file, not only from its beginning.
     """
 
     names: tuple[str, ...]
@@ -63,6 +66,7 @@ class Sample:
     types: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     sheets: tuple[str, ...] = ()
+    spread: bool = True
 
     @property
     def seen(self) -> int:
@@ -78,10 +82,11 @@ def read_sample(
     keys: Mapping[str, Any] | None = None,
     limits: IntakeLimits | None = None,
 ) -> Sample:
-    """Read the first rows of a file; the extension of its name is the format.
+    """Read rows of a file; the extension of its name is the format.
 
-    ``head`` has the first bytes of a text, or a whole Parquet file or workbook; ``complete`` if it is the
-    whole file. ``keys`` are those of ``[data]`` that say how it is written; by default they are detected.
+    ``head`` has the first bytes of a text, then possibly chunks of it (see ``read_places``), or a whole
+    Parquet file or workbook; ``complete`` if it is the whole file. ``keys`` are those of ``[data]`` that say
+    how it is written; by default they are detected.
 
     Raises:
         DataError: this is not a data file, or it is empty, malformed, too large, or not as ``keys`` say.
@@ -107,27 +112,53 @@ def read_sample(
             copy.flush()
             return _workbook(file, Path(copy.name), keys, limits)
     if kind != "parquet":
-        return _text(file, head, complete, keys, limits)
+        if complete or len(head) <= HEAD or head.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+            return _text(file, head, complete, keys, limits)
+        try:
+            sample = _text(file, join_chunks(head, HEAD), False, keys, limits)
+            return replace(sample, spread=True)
+        except DataError:  # of a record in a chunk, whose line is unknown
+            return _text(file, head[:HEAD], False, keys, limits)
     if not head.startswith(_PARQUET_MARK):
         raise _not_parquet(file, head)
     return _parquet(file, io.BytesIO(head), limits, ROWS)
 
 
-def sample_file(path: Path, limits: IntakeLimits | None = None) -> Sample:
-    """Read the first rows of a file on disk; raises as ``read_sample``, and if the file cannot be opened."""
+def sample_file(
+    path: Path, limits: IntakeLimits | None = None, *, keys: Mapping[str, Any] | None = None
+) -> Sample:
+    """Read rows of a file on disk; raises as ``read_sample``, and if the file cannot be opened."""
     parquet = path.suffix.lower() == ".parquet"
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             if format_of(path.name) == "excel":
-                return _workbook(path.name, path, None, limits or IntakeLimits.from_environment())
+                return _workbook(path.name, path, keys, limits or IntakeLimits.from_environment())
             if parquet and size > WHOLE:
                 file.seek(-HEAD, io.SEEK_END)
                 return parquet_tail(path.name, file.read(), size, limits=limits)
-            head = file.read(WHOLE if parquet else HEAD)
+            head = file.read(WHOLE) if parquet else read_places(path.name, size, partial(_read_at, file))
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
-    return read_sample(path.name, head, complete=len(head) >= size, limits=limits)
+    return read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
+
+
+def _read_at(file: BinaryIO, start: int, limit: int) -> bytes:
+    file.seek(start)
+    return file.read(limit)
+
+
+def read_places(name: str, size: int, read: Callable[[int, int], bytes]) -> bytes:
+    """Return the first bytes of a text, and chunks of a large one from places spread over it.
+
+    ``read`` returns bytes of the file by start and number.
+    """
+    head = read(0, HEAD)
+    if size <= HEAD + PLACES * CHUNK:
+        return head + read(HEAD, size)
+    if name.lower().endswith(COMPRESSED) or head.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        return head
+    return b"".join((head, *(read(start, CHUNK) for start in places(size, HEAD))))
 
 
 def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | None = None) -> Sample:
@@ -227,7 +258,8 @@ def _converted(
         ) from None
     whole = complete and sample.complete
     shown = {key: value for key, value in keys.items() if (key, value) != ("format", format_of(file))}
-    return replace(sample, complete=whole, rows=sample.rows if whole else None, data=shown)
+    rows = sample.rows if complete else None
+    return replace(sample, complete=whole, rows=rows, data=shown, spread=complete)
 
 
 def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample:
@@ -243,7 +275,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
     if issues := [*check_names(file, header, limits.columns), *_unfit(file, header.cells)]:
         raise DataError(issues)
     width = len(header.cells)
-    body = list(islice(rows, ROWS + 1))
+    body = list(rows)
     if not body:
         issue = (
             "the file has a header and no rows"
@@ -262,9 +294,19 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
                 expected=f"{width} cells",
             )
         )
-    whole = complete and len(body) <= ROWS
-    cells = [row.cells for row in body[:ROWS]]
-    return Sample(tuple(header.cells), tuple(zip(*cells, strict=True)), whole, len(body) if whole else None)
+    # A sorted file would mislead by its first rows.
+    cells = [body[at].cells for at in _spread(len(body))]
+    columns = tuple(zip(*cells, strict=True))
+    number = len(body) if complete else None
+    return Sample(tuple(header.cells), columns, number == len(cells), number, spread=complete)
+
+
+def _spread(rows: int) -> list[int]:
+    """Return the positions of rows to look at: the first ones, and others all over the file."""
+    if rows <= ROWS:
+        return list(range(rows))
+    others = ROWS - FIRST
+    return [*range(FIRST), *(FIRST + at * (rows - FIRST) // others for at in range(others))]
 
 
 def _unfit(file: str, names: Iterable[str]) -> list[ValidationIssue]:
@@ -292,7 +334,11 @@ def _parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: i
             raise DataError([replace(issue, line=None) for issue in issues])
         scan = pl.scan_parquet(source, glob=False)
         total = int(scan.select(pl.len()).collect().item())
-        frame = scan.head(rows).collect() if rows else pl.DataFrame(schema=schema)
+        frame = pl.DataFrame(schema=schema)
+        if rows:
+            step = max(1, (total - FIRST) // (rows - FIRST))
+            others = scan.slice(FIRST).gather_every(step).head(rows - FIRST)
+            frame = pl.concat([scan.head(FIRST), others]).collect()
         columns = tuple(_values(frame[name]) for name in schema)
     except (pl.exceptions.PolarsError, OSError, ValueError, ArithmeticError) as error:
         reason = str(error).split("\n", 1)[0][:200]

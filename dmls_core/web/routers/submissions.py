@@ -107,8 +107,9 @@ async def infer_schema(
 ) -> InferredSchema:
     """Infer the schema of a data file before it is uploaded.
 
-    The body is the first MiB of a text, a whole workbook or Parquet file of up to 8 MiB, or the last MiB of a
-    larger Parquet file.
+    The body is a text of up to 2 MiB, a whole workbook or Parquet file of up to 8 MiB, or the last MiB of a
+    larger Parquet file. Of a larger text, it is the first MiB, which may be followed by pieces of 64 KiB
+    each from places spread over the file.
     """
     return await run_in_threadpool(submissions.infer_schema, file, await request.body(), size, data)
 

@@ -65,6 +65,8 @@ class InferredSchema(BaseModel):
     preview: list[list[str | None]] = Field(description="The first rows; null is a missing value.")
     data: dict[str, Any] = Field(description="Keys of `[data]` with which the file was read.")
     sheets: list[str] = Field(description="Visible sheets of an Excel workbook.")
+    spread: bool = Field(description="Whether the rows that were read are from the whole file.")
+    notes: list[str] = Field(description="What the spec leaves out, and columns that give others away.")
 
 
 class SpecSummary(BaseModel):
@@ -169,14 +171,17 @@ def infer_schema(file: str, content: bytes, size: int, data: Data | None = None)
 
 def infer_stored_schema(team: str, name: str, file: str, data: Data | None = None) -> InferredSchema:
     """Infer the schema of a data file in a job's folder; raise ``DataError`` if it must be read whole."""
-    from dmls_core.intake.schema_inference import HEAD, WHOLE
+    from dmls_core.intake.schema_inference import WHOLE, read_places
 
     if problems := check_data_name(file):
         raise DataError(problems)
-    whole = needs_whole(file)
-    key = layout.incoming_file(team, name, file)
-    head, info = open_store().read(key, limit=WHOLE if whole else HEAD)
-    if whole and info.size > len(head):
+    key, store = layout.incoming_file(team, name, file), open_store()
+    if not needs_whole(file):
+        size = store.read(key, limit=0)[1].size
+        content = read_places(file, size, lambda start, limit: store.read(key, start=start, limit=limit)[0])
+        return infer_schema(file, content, size, data)
+    head, info = store.read(key, limit=WHOLE)
+    if info.size > len(head):
         hint = "write the spec by hand, or infer it with `dmls init` on a machine that has the file"
         raise DataError(
             ValidationIssue("the file is too large to read its schema from S3", hint=hint, file=file)

@@ -3,7 +3,7 @@
 
 import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
-import { sampleOf } from "./sample.js";
+import { spreadOf } from "./sample.js";
 import { forgetTarget, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showEstimate } from "./submit_estimate.js";
@@ -186,7 +186,7 @@ async function infer(source, keys = null) {
   const query = new URLSearchParams({ file: file?.name ?? stored.file, ...(file ? { size: file.size } : {}) });
   if (keys) query.set("data", JSON.stringify(keys));
   const path = file ? "/sniff" : `/drops/${encodeURIComponent(stored.team)}/${encodeURIComponent(stored.name)}/sniff`;
-  const body = file && { method: "POST", body: sampleOf(file), headers: { "Content-Type": "application/octet-stream" } };
+  const body = file && { method: "POST", body: spreadOf(file), headers: { "Content-Type": "application/octet-stream" } };
   const turn = ++reads;
   Object.assign(source, { keys: keys ?? {} });
   try {

@@ -20,15 +20,6 @@ const ORDERS = [
   ["day-first", "Day first: 31.1.2026"],
   ["month-first", "Month first: 1/31/2026"],
 ];
-// Why the inferred spec leaves a column out.
-const REASONS = {
-  id: "an ID: almost every row has its own value",
-  text: "free text",
-  date: "not all of its dates can be read",
-  constant: "one value in all rows",
-  empty: "no values",
-  unusable: "nested or binary",
-};
 const KINDS = {
   number: "number",
   code: "few integers",
@@ -149,7 +140,7 @@ function dateOrder(state, changed) {
     h("label", { for: "order-of-dates", text: "Order of dates" }),
     h("select", { id: "order-of-dates", "aria-describedby": "order-hint", onchange: (event) => choose(event.target.value) },
       ORDERS.map(([value, label]) => h("option", { value, selected: value === before, text: label }))),
-    h("span", { class: "hint", id: "order-hint", text: unsure.length ? `The dates of ${unsure.join(", ")} can be read in two orders: check it.` : "Found in the first rows." }));
+    h("span", { class: "hint", id: "order-hint", text: unsure.length ? `The dates of ${unsure.join(", ")} can be read in two orders: check it.` : "Found in the rows that were read." }));
 }
 
 /** If the target needs models of the other task, select the first of them. */
@@ -172,8 +163,9 @@ function fitTask(state, column) {
 }
 
 function summary(schema, target, choose) {
-  const rows = schema.rows === null ? `The first ${shown(schema.seen)} rows` : `${schema.rows.toLocaleString("en")} rows`;
-  const seen = schema.rows !== null && schema.seen && schema.seen < schema.rows ? `, of which the first ${shown(schema.seen)} were read` : "";
+  const sample = `${shown(schema.seen)} rows from ${schema.spread ? "all over the file" : "its beginning"}`;
+  const rows = schema.rows === null ? sample : `${schema.rows.toLocaleString("en")} rows`;
+  const seen = schema.rows !== null && schema.seen && schema.seen < schema.rows ? ` (${sample} were read)` : "";
   const count = schema.columns.length;
   put(byId("schema-summary"),
     `${rows}${seen}, ${count} columns. `,
@@ -192,11 +184,12 @@ function likely(schema, choose) {
   );
 }
 
-/** Point out columns that give others away, those of the target first. */
-function relations(found, target, ignore) {
+/** Point out columns that give the target away, then those that give each other away. */
+function relations(all, target, ignore) {
   const own = (one) => one.other === target?.name || (one.both && one.column === target?.name);
+  const found = all.filter((one) => one.both || own(one) || !target);
   if (!found.length) return null;
-  const sorted = [...found].sort((one, other) => own(other) - own(one)).slice(0, RELATIONS);
+  const sorted = found.sort((one, other) => own(other) - own(one)).slice(0, RELATIONS);
   return h("ul", { class: "note warn" }, sorted.map((one) => {
     const idle = one.column === target?.name ? one.other : one.column;
     return h("li", {},
@@ -208,13 +201,11 @@ function relations(found, target, ignore) {
 /** List what training does not use: ignored columns, and rows without a target. */
 function leftOut(schema, columns, target) {
   const out = schema.columns.filter((column) => roleOf(columns, column.name) === "out");
-  const items = out.slice(0, LEFT_OUT).map((column) => h("li", {}, h("strong", { text: column.name }), `: ${REASONS[column.kind] ?? "ignored"}`));
+  const items = out.slice(0, LEFT_OUT).map((column) => h("li", {}, h("strong", { text: column.name }), ` (${column.reason || "the spec excludes it"})`));
   if (out.length > LEFT_OUT) items.push(h("li", { text: `${out.length - LEFT_OUT} more columns` }));
   if (target?.missing) {
-    const [count, seen] = [target.missing, schema.seen].map((number) => number.toLocaleString("en"));
     const whole = schema.rows === schema.seen;
-    items.push(h("li", {}, h("strong", { text: `${count} of ${whole ? `all ${seen}` : `the first ${seen}`} rows` }), `: no ${target.name}`,
-      whole ? null : h("span", { class: "hint", text: " The rows after them are counted when a run reads the file." })));
+    items.push(h("li", {}, `${whole ? "" : "In a sample, "}${target.missing} of ${schema.seen} rows have no target and were left out`));
   }
   return items.length ? [h("h3", { text: "Left out of the training" }), h("ul", { class: "left-out" }, items)] : null;
 }

@@ -164,6 +164,7 @@ function show(box, status, { team, name }) {
         ? h("ul", {}, status.errors.map((error) =>
             h("li", { text: [error.file && error.line ? `${error.file}, line ${error.line}: ` : "", error.key ? `${error.key}: ` : "", error.message, error.hint ? ` (${error.hint})` : ""].join("") })))
         : null,
+      status.notes.length ? h("ul", { class: "data-notes" }, status.notes.map((note) => h("li", { text: note }))) : null,
       ENDED.has(status.state) && status.state !== "rejected"
         ? h("p", {}, h("a", { class: "button primary", id: "to-job", href: `${BASE}/jobs/${team}/${name}`, text: "Open the job" }))
         : null,

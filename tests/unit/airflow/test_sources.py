@@ -21,6 +21,7 @@ from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.airflow.sources import SourceReader, check_source
 from dmls_core.errors import DataError
 from dmls_core.intake import Partition, admit
+from dmls_core.intake.column_check import Findings
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
 from tests.unit.airflow.test_job_tasks import Task
@@ -118,7 +119,7 @@ def test_an_interval_is_bound_to_the_query(warehouse, store):
     ids=["table", "column", "writes", "double", "empty", "missing", "right"],
 )
 def test_what_admission_finds(warehouse, source, message):
-    found = check_source("lab", spec(source))
+    found = check_source("lab", spec(source)).issues
     assert bool(found) == bool(message)
     assert not found or re.search(message, str(found[0]))
     with sqlite3.connect(warehouse) as database:
@@ -182,7 +183,7 @@ def test_a_backfill_reads_its_interval_only(begin, store):
 def test_a_missing_partition_of_a_source_is_waited_for_until_the_timeout(begin, store, monkeypatch):
     found: list[Partition] = []
     monkeypatch.setattr(SourceReader, "partitions", lambda _: found)
-    monkeypatch.setattr(SourceReader, "check", lambda _: [])
+    monkeypatch.setattr(SourceReader, "check", lambda _: Findings())
     context, _ = begin('path = "s3://lake/dt={date}/*.csv"', WEEKLY, INTERVAL)
     task = ValidateOperator(task_id="validate")
     with pytest.raises(TaskDeferred) as deferred:

@@ -31,6 +31,24 @@ def test_json_holds_the_spec_with_its_defaults(dmls, files):
     assert answer["spec"]["deploy"]["mode"] == "manual"
 
 
+def test_notes_on_the_data_are_the_same_before_and_after_the_spec(dmls, tmp_path):
+    """``init`` drafts a spec without the useless columns, and ``validate`` says the same of it."""
+    table, spec = tmp_path / "p.csv", tmp_path / "spec.toml"
+    rows = [f"c-{row},{row % 2},{row * 37 % 100},{'no' if row % 2 else 'yes'},AT" for row in range(60)]
+    table.write_text("\n".join(["customer_id,copy,age,survived,country", *rows]) + "\n")
+    drafted = dmls("init", table, "--target", "survived")
+    spec.write_text(drafted.out)
+    checked = json.loads(dmls("validate", spec, table, "--json").out)
+    assert checked["valid"]
+    assert checked["notes"][0].startswith("copy and survived hold the same information")
+    assert checked["notes"][1].startswith("Left out of the training: customer_id (an ID")
+    assert "country (one value in all rows)." in checked["notes"][1]
+    shown = " ".join(drafted.err.split())
+    assert all(note in shown for note in checked["notes"])
+    printed = " ".join(dmls("validate", spec, table).err.split())
+    assert all(note in printed for note in checked["notes"])
+
+
 def test_all_errors_of_a_spec_at_once(dmls, files):
     spec, _ = files
     spec.write_text(

@@ -38,7 +38,7 @@ def check(
     assert info
     limits = IntakeLimits(whole_bytes=whole_bytes, head_bytes=4096)
     assert is_whole([info], load_spec(spec.encode()), limits) == (info.size <= whole_bytes)
-    return check_columns(store, [info], data_format, load_spec(spec.encode()), limits)
+    return list(check_columns(store, [info], data_format, load_spec(spec.encode()), limits).issues)
 
 
 def test_a_table_that_trains(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_the_form_of_the_design(store: Store) -> None:
         ],
         "job": "growth/iris",
         "run_key": None,
+        "notes": [],
         "links": {},
         "fingerprint": "f",
         "run": "",

@@ -31,7 +31,7 @@ def check(path: Path, data: str = "") -> list[ValidationIssue]:
     info = store.head(path.name)
     assert info
     spec = load_spec(f"{SPEC}[data]\n{data}".encode())
-    return check_columns(store, [info], "excel", spec, IntakeLimits())
+    return list(check_columns(store, [info], "excel", spec, IntakeLimits()).issues)
 
 
 @pytest.mark.parametrize(
