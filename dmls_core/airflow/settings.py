@@ -98,6 +98,11 @@ class AirflowSettings(BaseModel):
     cpus: float = Field(
         0.0, ge=0, description="CPU limit of a trainer of the runners `docker` and `kubernetes`; 0: no limit."
     )
+    hourly_price: str = Field(
+        "",
+        pattern=r"^(\d+(\.\d+)? [A-Z]{3})?$",
+        description="Price of a trainer per hour, such as `0.40 EUR`; estimates of runs then show the cost.",
+    )
     poll_seconds: float = Field(3.0, gt=0, description="Seconds between two listings of `incoming/`.")
     shards: int = Field(32, ge=1, description="Number of generated DAG files.")
     connections: dict[str, list[str]] = Field(

@@ -30,6 +30,9 @@ class Estimate(BaseModel):
     rows: int
     seconds: float
     memory_bytes: int
+    cost: str = Field(
+        description="Price of the time, such as `0.12 EUR`; empty if the platform has no price."
+    )
     sampled: bool = Field(description="Whether it is extrapolated from a sample of the rows.")
     warnings: list[str]
 
@@ -64,13 +67,22 @@ def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"data{''.join(Path(name).suffixes[-2:])}"
         path.write_bytes(content)
-        memory = airflow_settings().memory
-        plan = sandbox.run(plan_file, toml, str(path), size, memory, limits=LIMITS, file=file)
-    return Estimate(**plan)
+        settings = airflow_settings()
+        plan = sandbox.run(plan_file, toml, str(path), size, settings.memory, limits=LIMITS, file=file)
+    return Estimate(**plan, cost=cost(plan["seconds"], settings.hourly_price))
+
+
+def cost(seconds: float, hourly_price: str) -> str:
+    """Return the price of a trainer's time; ``hourly_price`` is such as ``0.40 EUR``, or empty."""
+    if not hourly_price:
+        return ""
+    price, currency = hourly_price.split()
+    amount = float(price) * seconds / 3600
+    return f"{amount:,.2f} {currency}" if amount >= 0.01 or not amount else f"less than 0.01 {currency}"
 
 
 def plan_file(toml: str, path: str, size: int, memory: str) -> dict[str, Any]:
-    """Return an ``Estimate`` as JSON; called in the sandbox.
+    """Return an ``Estimate`` without its cost as JSON; called in the sandbox.
 
     The file is the beginning of one of ``size`` bytes, and ``memory`` the platform's limit, such as ``4g``.
     """

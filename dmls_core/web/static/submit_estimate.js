@@ -14,7 +14,8 @@ export async function showEstimate(path, toml, file) {
   const body = local ? { file: file.name, size: file.size, sample: await beginning(file) } : { file };
   const found = await api(`${path}/estimate`, { method: "POST", json: { toml, ...body } });
   put(box, h("div", { class: "note" },
-    h("p", {}, "About ", h("strong", { text: time(found.seconds) }), " and ", h("strong", { text: bytes(found.memory_bytes) }), ` of memory for ${found.rows.toLocaleString("en")} rows.`),
+    h("p", {}, "About ", h("strong", { text: time(found.seconds) }), " and ", h("strong", { text: bytes(found.memory_bytes) }), ` of memory for ${found.rows.toLocaleString("en")} rows.`,
+      found.cost ? [" Cost: ", h("strong", { text: found.cost }), "."] : null),
     h("p", { class: "hint", text: `With one CPU of this server${found.sampled ? ", extrapolated from the first rows" : ""}.` }),
     found.warnings.map((warning) => h("p", { text: warning }))));
 }
