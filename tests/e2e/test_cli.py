@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,34 @@ def test_predict_in_the_users_columns_and_labels(demo: Demo, platform: PlatformC
     right = sum(answer["prediction"] == answer["species"] for answer in answers)
     assert right >= 140
     assert {float(a["probability_setosa"]) <= 1 for a in answers} == {True}
+
+
+def test_a_table_of_a_database_is_scored(demo: Demo, platform: PlatformClient, tmp_path):
+    """Through an Airflow connection; the rows keep their keys, and an unknown table is named."""
+    rows = write_csv(tmp_path / "iris.csv")
+    with sqlite3.connect(tmp_path / "warehouse.db") as database:
+        database.execute("CREATE TABLE flowers (id, sepal_length, sepal_width, petal_length, petal_width)")
+        numbered = [(at, *row[:4]) for at, row in enumerate(rows)]
+        database.executemany("INSERT INTO flowers VALUES (?, ?, ?, ?, ?)", numbered)
+    add = ["connections", "add", "warehouse", "--conn-type", "sqlite"]
+    demo.airflow(*add, "--conn-host", str(tmp_path / "warehouse.db"))
+
+    def score(table: str) -> dict[str, Any]:
+        file = tmp_path / f"{table}.toml"
+        file.write_text(f'connection = "warehouse"\ntable = "{table}"\n')
+        done = demo.dmls("score", "demo/iris", str(file), "--json", timeout=300)
+        (record,) = json.loads(done.stdout)["files"]
+        return record
+
+    record = score("flowers")
+    assert (record["state"], record["rows"], record["version"]) == ("scored", len(rows), 1)
+    answers = list(csv.DictReader(io.StringIO(platform.get(record["result"]).decode())))
+    assert [int(answer["id"]) for answer in answers] == list(range(len(rows)))
+    right = sum(answer["prediction"] == row[-1] for answer, row in zip(answers, rows, strict=True))
+    assert right >= 140
+    record = score("nothing")
+    assert record["state"] == "failed"
+    assert "no such table" in record["message"]
 
 
 def test_predict_says_what_is_wrong_with_the_data(demo: Demo, platform: PlatformClient, tmp_path):

@@ -18,6 +18,9 @@ from tests.services.seaweed import free_ports
 
 NO_ENGINE = "unix:///nonexistent.sock"
 
+CONNECTIONS = {"DMLS_CONNECTIONS": json.dumps({"warehouse": ["demo"]})}
+"""The Airflow connection whose tables the demo's team may score; a test adds it."""
+
 
 @dataclass
 class Demo:
@@ -95,6 +98,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     ``DMLS_TEST_HOME`` names the state folder to use instead, which is then left running.
     """
     if kept := os.environ.get("DMLS_TEST_HOME"):
+        SETTINGS[Path(kept)] = CONNECTIONS
         done = dmls(Path(kept), "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
         yield Demo(done.stdout + done.stderr, done.returncode, Path(kept))
         return
@@ -102,7 +106,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     try:
         # No Docker engine: the process runner. The docker runner has tests of its own.
         # Pages of one other origin may predict; a test serves such a page there.
-        SETTINGS[home] = {"DMLS_CORS_ORIGINS": f"http://127.0.0.1:{free_ports(1)[0]}"}
+        SETTINGS[home] = CONNECTIONS | {"DMLS_CORS_ORIGINS": f"http://127.0.0.1:{free_ports(1)[0]}"}
         done = dmls(home, "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
         yield Demo(done.stdout + done.stderr, done.returncode, home)
     finally:
