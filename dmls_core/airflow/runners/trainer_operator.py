@@ -74,11 +74,10 @@ class TrainerOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Start the trainer, unless an interrupted attempt of the same try has, and defer."""
-        if not self.plan["worker"]:
-            self._start_or_adopt(context, {"since": time.time()})
         if self.plan.get("auto"):
+            # Until then the leader replaces the progress of an earlier attempt.
             self._join_later()
-        return self.join(context)
+        return self._start_or_adopt(context, {"since": time.time()})
 
     def join(self, context: Context, event: object = None) -> dict[str, Any]:
         """Start a helper's trainer if the search needs one, look again later, or return if it is over."""
