@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 # (PYTHONDONTWRITEBYTECODE), each start of Airflow or MLflow would compile a thousand files again.
 export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup demo up down doctor test unit tier durations lint format lock docs images clean distclean
+.PHONY: help setup demo up down doctor test unit tier durations lint format lock docs sbom images clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -87,7 +87,10 @@ docs: setup ## write the generated reference pages and build the site into build
 	@for script in docs/*_reference.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/mkdocs build --quiet
 
-images: ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand
+sbom: setup ## write the packages of each image as CycloneDX documents into build/sbom
+	@requirements/write_sbom.sh $(BIN)/cyclonedx-py build/sbom
+
+images: sbom ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand, and the SBOMs
 	docker build --target cpu --tag dmls-trainer:cpu --file images/trainer/Dockerfile .
 
 # Versions stay as they are unless UPGRADE=1, or UPGRADE_PACKAGE=name.
