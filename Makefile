@@ -88,7 +88,7 @@ docs: setup ## write the generated reference pages and build the site into build
 	$(BIN)/mkdocs build --quiet
 
 sbom: setup ## write the packages of each image as CycloneDX documents into build/sbom
-	@requirements/write_sbom.sh $(BIN)/cyclonedx-py build/sbom
+	@requirements/write_sbom.sh $(BIN)/cyclonedx-py build/sbom airflow mlflow trainer-cpu trainer-gpu
 
 images: sbom ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand, and the SBOMs
 	docker build --target cpu --tag dmls-trainer:cpu --file images/trainer/Dockerfile .

@@ -1,8 +1,11 @@
 #!/bin/sh
-# Write a CycloneDX document of each image's locked packages, with their hashes: write_sbom.sh CYCLONEDX_PY FOLDER
+# Write CycloneDX documents of locked packages, with their hashes: write_sbom.sh CYCLONEDX_PY FOLDER LOCK...
 set -eu
-here=$(dirname "$0")
-mkdir -p "$2"
-for lock in airflow mlflow trainer-cpu trainer-gpu; do
-    "$1" requirements --output-reproducible --output-format JSON --output-file "$2/$lock.json" "$here/$lock.txt"
+tool=$1
+folder=$2
+shift 2
+mkdir -p "$folder"
+for lock in "$@"; do
+    "$tool" requirements --output-reproducible --output-format JSON --output-file "$folder/$lock.json" \
+        "$(dirname "$0")/$lock.txt"
 done
