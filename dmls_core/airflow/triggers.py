@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
-from dmls_core.intake import find_partitions, group_submissions, partitions_between
+from dmls_core.errors import StoreError
+from dmls_core.intake import find_partitions, group_submissions, partitions_between, read_status
 from dmls_core.spec.partitions import parse_pattern
-from dmls_core.store import ObjectInfo, layout
+from dmls_core.store import ObjectInfo, Store, check_key, layout
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -55,26 +56,96 @@ class SubmissionTrigger(BaseEventTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield ``{"changed": [[team, job], ...]}`` for each listing that differs from the one before."""
+        """Yield ``{"changed": [[team, job], ...]}`` for each listing that differs from the one before.
+
+        A submission without an answer is yielded again, less and less often: its intake may have failed.
+        """
         seen: dict[tuple[str, str], str] = {}
+        waits: dict[
+            tuple[str, str], tuple[float, float]
+        ] = {}  # folder -> when it is due, the wait after that
+        listing: Sequence[ObjectInfo] = ()
+        known: set[str] = set()
         while True:
             try:
                 store = open_with_connection(self.root, self.aws_conn_id)
-                async for listing in store.watch(layout.INCOMING, poll_seconds=self.poll_seconds):
+                async for latest in _with_pauses(
+                    store.watch(layout.INCOMING, poll_seconds=self.poll_seconds), UNANSWERED_AFTER / 4
+                ):
+                    listing = listing if latest is None else latest
                     found = fingerprints(listing)
-                    changed = sorted(
+                    changed = {
                         folder
                         for folder in seen.keys() | found.keys()
                         if seen.get(folder) != found.get(folder)
-                    )
-                    seen = found
-                    if changed:
-                        log.info("submissions changed: %s", changed)
-                        yield TriggerEvent({"changed": changed})  # type: ignore[no-untyped-call]
+                    }
+                    seen, now = found, time.monotonic()
+                    first = now + UNANSWERED_AFTER, 2 * UNANSWERED_AFTER
+                    open_ones = await asyncio.to_thread(unanswered, store, listing, known)
+                    waits = {
+                        folder: first if folder in changed else waits.get(folder, first)
+                        for folder in open_ones
+                    }
+                    due = [folder for folder, (at, _) in waits.items() if at <= now]
+                    waits |= {f: (now + waits[f][1], min(2 * waits[f][1], LONGEST_WAIT)) for f in due}
+                    if folders := sorted({*changed, *due}):
+                        log.info("submissions changed: %s; without an answer: %s", sorted(changed), due)
+                        yield TriggerEvent({"changed": folders})  # type: ignore[no-untyped-call]
             except Exception:
                 # The watcher must survive an outage of the store.
                 log.exception("cannot list the submissions; trying again")
                 await asyncio.sleep(max(self.poll_seconds, 5.0))
+
+
+UNANSWERED_AFTER = 60.0
+"""Seconds until a submission without an answer is handed to the intake again."""
+
+
+async def _with_pauses(
+    source: AsyncGenerator[Sequence[ObjectInfo], None], seconds: float
+) -> AsyncGenerator[Sequence[ObjectInfo] | None, None]:
+    """Yield what ``source`` yields, and ``None`` whenever it has yielded nothing for some seconds."""
+    upcoming: asyncio.Future[Sequence[ObjectInfo]] | None = None
+    try:
+        while True:
+            upcoming = upcoming or asyncio.ensure_future(anext(source))
+            await asyncio.wait({upcoming}, timeout=seconds)
+            if not upcoming.done():
+                yield None
+                continue
+            found, upcoming = upcoming.result(), None
+            yield found
+    finally:
+        if upcoming is not None:
+            upcoming.cancel()
+
+
+def unanswered(store: Store, listing: Iterable[ObjectInfo], known: set[str]) -> list[tuple[str, str]]:
+    """Return the submissions whose status is older than their files, and about other files.
+
+    ``known`` collects submissions whose files were uploaded again unchanged.
+    """
+    objects = list(listing)
+    statuses = {info.key: info for info in objects if info.key.endswith(f"/{layout.STATUS_JSON}")}
+    found = []
+    for submission in group_submissions(objects):
+        key = layout.incoming_file(submission.team, submission.job, layout.STATUS_JSON)
+        files = [*submission.files, *filter(None, [submission.spec])]
+        status = statuses.get(key)
+        current = status is not None and status.modified >= max(file.modified for file in files)
+        content = f"{key} {submission.fingerprint}"
+        if current or (status and content in known):
+            continue
+        try:
+            check_key(key)
+        except StoreError:
+            continue  # no status can be written there
+        answer = read_status(store, submission.team, submission.job) if status else None
+        if status and answer and answer.fingerprint == submission.fingerprint:
+            known.add(content)
+        else:
+            found.append((submission.team, submission.job))
+    return found
 
 
 class InterruptionTrigger(BaseEventTrigger):

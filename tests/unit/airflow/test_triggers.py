@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dmls_core.airflow import triggers
-from dmls_core.airflow.triggers import InterruptionTrigger, PartitionTrigger
+from dmls_core.airflow.triggers import InterruptionTrigger, PartitionTrigger, SubmissionTrigger, unanswered
+from dmls_core.intake import find_submissions, write_status
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
 from dmls_core.testing.stores import run_coroutine
@@ -130,3 +131,42 @@ def test_an_outage_of_the_repository_does_not_end_the_watch(root, monkeypatch) -
         return (await anext(InterruptionTrigger(str(root), "", poll_seconds=0.05).run())).payload
 
     assert run_coroutine(asyncio.wait_for(first(), timeout=60)) == {"models": ["lab.iris"]}
+
+
+def test_a_submission_without_an_answer_is_reported_until_it_has_one(root, monkeypatch) -> None:
+    monkeypatch.setattr(triggers, "UNANSWERED_AFTER", 0.2)
+    store = open_store(str(root))
+    store.put("incoming/lab/iris/spec.toml", b"x")
+    store.put("incoming/lab/done/spec.toml", b"x")
+    answer(store, "done")
+
+    async def events(count: int) -> list[object]:
+        found: list[object] = []
+        async for event in SubmissionTrigger(str(root), "", poll_seconds=0.05).run():
+            found.append(event.payload["changed"])
+            if len(found) == count:
+                break
+        return found
+
+    first, *later = run_coroutine(asyncio.wait_for(events(3), timeout=60))
+    assert first == [("lab", "done"), ("lab", "iris")], "after a restart all are reported"
+    assert later == [[("lab", "iris")]] * 2
+
+
+def answer(store: LocalStore, job: str) -> None:
+    (found,) = [entry for entry in find_submissions(store) if entry.job == job]
+    write_status(store, "lab", job, "rejected", "", fingerprint=found.fingerprint)
+
+
+def test_what_is_unanswered(root) -> None:
+    store = open_store(str(root))
+    known: set[str] = set()
+    store.put("incoming/lab/iris/spec.toml", b"x")
+    assert unanswered(store, store.list("incoming/"), known) == [("lab", "iris")]
+    answer(store, "iris")
+    assert unanswered(store, store.list("incoming/"), known) == []
+    store.put("incoming/lab/iris/spec.toml", b"x")
+    assert unanswered(store, store.list("incoming/"), known) == [], "the same file again"
+    assert len(known) == 1
+    store.put("incoming/lab/iris/spec.toml", b"y")
+    assert unanswered(store, store.list("incoming/"), known) == [("lab", "iris")]
