@@ -71,6 +71,11 @@ def may_view_cluster(user: User) -> bool:
     return get_auth_manager().is_authorized_view(access_view=AccessView.CLUSTER_ACTIVITY, user=user)
 
 
+def may_view_site(user: User) -> bool:
+    """Return whether ``user`` has any role: a login alone opens no page of Airflow."""
+    return get_auth_manager().is_authorized_view(access_view=AccessView.WEBSITE, user=user)
+
+
 def may_view_connections(user: User) -> bool:
     """Return whether Airflow shows ``user`` its connections."""
     return get_auth_manager().is_authorized_connection(method="GET", user=user)

@@ -10,7 +10,16 @@ from starlette.concurrency import run_in_threadpool
 
 from dmls_core.spec.tables import Data
 from dmls_core.store.base import MAX_PARTS
-from dmls_core.web.dependencies import BINARY_BODY, NAME, Caller, FileName, JobCaller, Submitter, may
+from dmls_core.web.dependencies import (
+    BINARY_BODY,
+    NAME,
+    Caller,
+    FileName,
+    JobCaller,
+    Submitter,
+    check_site_access,
+    may,
+)
 from dmls_core.web.services import estimates, submissions
 from dmls_core.web.services.estimates import Estimate
 from dmls_core.web.services.submissions import (
@@ -23,6 +32,8 @@ from dmls_core.web.services.submissions import (
 )
 
 router = APIRouter(tags=["Submissions"])
+
+WITH_ROLE = [Depends(check_site_access)]
 
 Columns = Annotated[list[str], Field(max_length=20_000, description="Columns of the data, if known.")]
 Upload = Annotated[str, Path(min_length=1, max_length=512, description="ID of the upload.")]
@@ -98,7 +109,9 @@ def show_catalogue() -> dict[str, Any]:
     return dict(submissions.mark_floats(catalogue_form()))
 
 
-@router.post("/sniff", summary="Infer the schema of a file", openapi_extra=BINARY_BODY)
+@router.post(
+    "/sniff", summary="Infer the schema of a file", openapi_extra=BINARY_BODY, dependencies=WITH_ROLE
+)
 async def infer_schema(
     request: Request,
     file: FileName,
@@ -114,13 +127,13 @@ async def infer_schema(
     return await run_in_threadpool(submissions.infer_schema, file, await request.body(), size, data)
 
 
-@router.post("/specs/toml", summary="Write a spec as TOML")
+@router.post("/specs/toml", summary="Write a spec as TOML", dependencies=WITH_ROLE)
 def write_spec(body: SpecDocument) -> CheckedSpec:
     """Return a spec as TOML, with the errors that admission would find in it."""
     return submissions.write_spec(body.document, body.columns)
 
 
-@router.post("/specs/check", summary="Check a spec")
+@router.post("/specs/check", summary="Check a spec", dependencies=WITH_ROLE)
 def check_spec(body: SpecToml) -> CheckedSpec:
     """Return the errors that admission would find in a spec, each with its line, column, and a hint."""
     return submissions.check_spec(body.toml, body.columns)

@@ -183,3 +183,11 @@ def test_approvers_decide_alone(app: FastAPI, teams: None) -> None:
         for command in ("deploy", "decline", "undeploy", "rollback"):
             status = ask(client, "POST", f"/api/v1/jobs/{{team}}/{{name}}/{command}", "alpha")
             assert (status != 403) == allowed, (name, command)
+
+
+@pytest.mark.parametrize(("role", "allowed"), [(None, False), ("VIEWER", True)])
+def test_work_without_a_job_needs_a_role(app: FastAPI, teams: None, role: str | None, allowed: bool) -> None:
+    app.dependency_overrides[signed_in] = lambda: SimpleAuthManagerUser(username="eve", role=role)
+    client = TestClient(app, raise_server_exceptions=False, headers={"Sec-Fetch-Site": "same-origin"})
+    for path in ("/api/v1/sniff?file=a.csv&size=8", "/api/v1/specs/toml", "/api/v1/specs/check"):
+        assert (client.post(path, json={}).status_code != 403) == allowed, path
