@@ -101,11 +101,11 @@ agreeing = $(compile) --python-version 3.11 --constraint requirements/dev.txt
 
 lock: $(UV) ## resolve requirements/*.txt again; UPGRADE=1 takes the newest versions
 	$(compile) --python-version 3.11 requirements/uv.in --output-file requirements/uv.txt
-	$(compile) --python-version 3.11 pyproject.toml --extra airflow --extra kubernetes --extra trainer --extra platform --extra onnx --extra dev \
+	$(compile) --python-version 3.11 pyproject.toml --extra airflow --extra kubernetes --extra trainer --extra dask --extra platform --extra onnx --extra dev \
 	  --output-file requirements/dev.txt
-	$(agreeing) pyproject.toml --extra airflow --extra trainer --extra platform --output-file requirements/platform.txt
+	$(agreeing) pyproject.toml --extra airflow --extra trainer --extra dask --extra platform --output-file requirements/platform.txt
 	$(agreeing) pyproject.toml requirements/airflow.in --extra airflow --output-file requirements/airflow.txt
-	$(agreeing) pyproject.toml --extra trainer --output-file requirements/trainer-cpu.txt
+	$(agreeing) pyproject.toml --extra trainer --extra dask --output-file requirements/trainer-cpu.txt
 	$(agreeing) requirements/mlflow.in --output-file requirements/mlflow.txt
 	$(agreeing) requirements/build.in --output-file requirements/build.txt
 	$(compile) --python-version 3.12 pyproject.toml --extra gpu-trainer --output-file requirements/trainer-gpu.txt

@@ -137,6 +137,12 @@ class ProcessSettings(Variables):
         "PostgreSQL database with the study that trainers share (`dmls train --worker`); a secret. The "
         "runners set it",
     )
+    dask_scheduler: str = _variable(
+        "",
+        "set for Airflow's workers: `tls://host:port` of a Dask scheduler, whose workers are the nodes of "
+        "`[resources] nodes`. Certificates are Dask's own settings, such as "
+        "`DASK_DISTRIBUTED__COMM__TLS__CA_FILE`; trainers get all `DASK_` variables",
+    )
     platform_id: str = _variable("", "identifies the processes of an embedded platform, which sets it")
     service: str = _variable("", "name of a service of the embedded platform, which sets it")
     trainer_labels: str = _variable(
@@ -161,6 +167,7 @@ class SpecLimits(Variables):
     range_width: int = _variable(1_000_000, "`max - min` of an integer range")
     grid: int = _variable(100_000, "points of a grid search")
     models: int = _variable(8, "models of a spec")
+    nodes: int = _variable(16, "`nodes` of `[resources]`")
     tags: int = _variable(64, "entries of `[tags]`")
     issues: int = _variable(100, "errors reported at once; the others are counted")
 
@@ -226,6 +233,7 @@ CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 API_KEY = ProcessSettings.variable("api_key")
 SIGNING_KEY = ProcessSettings.variable("signing_key")
 SIGNERS = ProcessSettings.variable("signers")
+DASK_SCHEDULER = ProcessSettings.variable("dask_scheduler")
 
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""

@@ -24,17 +24,17 @@ class StoredMatrix:
         if not isinstance(file, np.memmap) or file.filename is None:
             raise TypeError("not a memory map of a file")
         self.path = str(file.filename)
-        self._file: NDArray[np.float32] = file
-        self._rows = rows
+        self.file: NDArray[np.float32] = file
+        self.rows = rows
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return len(self._rows)
+        return len(self.rows)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Return the numbers of rows and columns."""
-        return len(self._rows), self._file.shape[1]
+        return len(self.rows), self.file.shape[1]
 
     @property
     def size(self) -> int:
@@ -45,32 +45,32 @@ class StoredMatrix:
     @property
     def ascending(self) -> bool:
         """Return whether the rows are in the order of the file."""
-        return bool((np.diff(self._rows) > 0).all())
+        return bool((np.diff(self.rows) > 0).all())
 
     def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 - as an array's
         """Return values in memory; see the class."""
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
-        return np.ascontiguousarray(self._file[:, columns][self._rows[rows]])
+        return np.ascontiguousarray(self.file[:, columns][self.rows[rows]])
 
     def take(self, rows: NDArray[np.integer], axis: int = 0) -> StoredMatrix:
         """Return some of the rows; unlike an array's ``take``, without reading them."""
         if axis != 0:
             raise ValueError("only rows can be taken")
-        return StoredMatrix(self._file, self._rows[rows])
+        return StoredMatrix(self.file, self.rows[rows])
 
     def blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float32]]]:
         """Read the rows once, in the order of the file; yield their positions and values, (n, n_columns)."""
-        order = np.argsort(self._rows, kind="stable")
-        step = max(1, BLOCK_BYTES // (4 * self._file.shape[1]))
+        order = np.argsort(self.rows, kind="stable")
+        step = max(1, BLOCK_BYTES // (4 * self.file.shape[1]))
         first = 0
-        for start in range(0, len(self._file), step):
+        for start in range(0, len(self.file), step):
             positions = order[first : first + step]
-            wanted = self._rows[positions]
+            wanted = self.rows[positions]
             wanted = wanted[: np.searchsorted(wanted, start + step)]
             if len(wanted):
                 first += len(wanted)
                 # Copied as a whole: rows of a column-major file are far apart.
-                block = np.ascontiguousarray(self._file[start : start + step])
+                block = np.ascontiguousarray(self.file[start : start + step])
                 yield positions[: len(wanted)], block[wanted - start]
 
 

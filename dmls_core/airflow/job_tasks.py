@@ -28,7 +28,7 @@ from dmls_core.airflow.run_inputs import (
     check_unchanged,
     select_without_interval,
 )
-from dmls_core.airflow.runners.trainer import choose_engine, study_environment
+from dmls_core.airflow.runners.trainer import choose_engine, nodes_environment, study_environment
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_repository, open_root
 from dmls_core.airflow.status import StatusReporter, report_failure
 from dmls_core.airflow.task_id import TaskId
@@ -233,6 +233,7 @@ class PlanOperator(JobTask):
         spec = run.job.spec
         # Checked here, so that a spec that this platform cannot run fails before it waits for a slot.
         shared = study_environment(run.job)
+        nodes_environment(run.job, run.settings)
         engine = choose_engine(spec, run.settings.gpus)
         models = ", ".join(search.name for search in spec.models)
         workers = min(spec.search.max_workers, spec.n_trials) if shared else 1

@@ -141,6 +141,8 @@ def _lines(plan: RunPlan) -> list[tuple[str, Any]]:
         ("time", f"about {duration(plan.seconds)}, of which the search takes at most {duration(search)}"),
         ("memory", f"about {file_size(plan.memory_bytes)}"),
     ]
+    if plan.node_bytes:
+        lines.append(("memory of a node", f"about {file_size(plan.node_bytes)}, beside the trainer's"))
     for model in plan.models:
         lines += [
             ("model", model.name),

@@ -223,5 +223,31 @@ def _check_engine(spec: Spec, issues: IssueCollector) -> None:
         note_unsupported(model, search.hyperparameters, spec.resources.engine, issues, weighted=weighted)
 
 
-CHECKS = (_check_available, _check_weight, _check_engine, _check_trials, _check_retrain)
+def _check_nodes(spec: Spec, issues: IssueCollector) -> None:
+    path, nodes = ("resources", "nodes"), spec.resources.nodes
+    if nodes == 1:
+        return
+    able = [name for name, model in CATALOGUE.items() if _is_distributed(model)]
+    for search in spec.models:
+        if search.name not in able:
+            issues.add(
+                path,
+                f"above 1 is not supported by {search.name}",
+                found=nodes,
+                expected=f"1, or one of the models {', '.join(able)}",
+            )
+    if spec.resources.engine == "gpu":
+        issues.add(path, "above 1 is not supported by the gpu engine", found=nodes, hint='engine = "cpu"')
+    if spec.search.ensemble:
+        issues.add(path, "cannot be combined with [search] ensemble", found=nodes, expected="1")
+    if spec.search.workers != 1:
+        hint = "write workers = 1 in [search]: the nodes fit one trial after another, each together"
+        issues.add(path, "cannot be combined with [search] workers", found=nodes, expected="1", hint=hint)
+
+
+def _is_distributed(model: ModelDefinition) -> bool:
+    return "cpu" in model.engines and engine_class("cpu", model.name).distributed
+
+
+CHECKS = (_check_available, _check_weight, _check_engine, _check_trials, _check_retrain, _check_nodes)
 """Checks of a spec that is valid otherwise."""

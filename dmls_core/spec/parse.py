@@ -254,7 +254,7 @@ def _check_table(table: Table, top: dict[str, Any], issues: IssueCollector, limi
         case Schedule():
             rules.check_schedule(table, issues)
         case Resources():
-            rules.check_resources(table, issues)
+            rules.check_resources(table, issues, limits)
         case Owner():
             rules.check_owner(table, issues)
 

@@ -187,8 +187,14 @@ def check_owner(owner: Owner, issues: IssueCollector) -> None:
         issues.add(("owner", "notify"), "includes email, but [owner] has no address", hint=hint)
 
 
-def check_resources(resources: Resources, issues: IssueCollector) -> None:
-    """Check the number of GPUs against the engine."""
+def check_resources(resources: Resources, issues: IssueCollector, limits: SpecLimits) -> None:
+    """Check the number of GPUs against the engine, and the number of nodes against the platform's limit."""
+    if resources.nodes > limits.nodes:
+        hint = f"the platform's limit is {limits.variable('nodes')}"
+        most = f"at most {limits.nodes}"
+        issues.add(
+            ("resources", "nodes"), "is above the limit", found=resources.nodes, expected=most, hint=hint
+        )
     path = ("resources", "gpus")
     if resources.engine == "cpu" and resources.gpus:
         issues.add(path, "cannot be used by the cpu engine", found=resources.gpus, hint='engine = "gpu"')

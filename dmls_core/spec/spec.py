@@ -34,6 +34,7 @@ ADDED = (
     ("search", "ensemble"),
     *(("columns", key) for key in ("dates", "date_order", "group")),
     ("evaluation", "group_duplicates"),
+    ("resources", "nodes"),
     *(
         ("data", key)
         for key in (

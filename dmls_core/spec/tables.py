@@ -354,8 +354,9 @@ class Resources(Table):
     )
     gpus: int | None = Field(None, ge=0, le=64, description="Number of GPUs; by default 1 on the gpu engine.")
     memory: Memory | None = Field(
-        None, description="Memory limit of a trainer, at least 64 MiB.", examples=["8 GiB", "512m"]
+        None, description="Memory limit of a trainer or node, at least 64 MiB.", examples=["8 GiB", "512m"]
     )
+    nodes: int = Field(1, ge=1, description="Nodes that divide the rows and fit together; XGBoost only.")
 
 
 class Owner(Table):

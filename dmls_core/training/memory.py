@@ -41,6 +41,9 @@ STORING, BLOCKS = 112 * MIB, 64 * MIB
 STORED_ROW = 100
 """Bytes for each row of a table on disk."""
 
+NODE, DASK = 190 * MIB, 64 * MIB
+"""Memory of a node without rows, and of Dask in its trainer (``tests/bench/nodes.py``)."""
+
 FEWEST = 0.25
 """Share of the memory that the data may take in any case."""
 
@@ -97,8 +100,24 @@ def estimate_memory(
     )
 
 
+def estimate_node(spec: Spec, size: TableSize) -> int:
+    """Estimate the peak memory of each of the run's nodes in bytes: its rows, and the fit on them."""
+    rows = -(-int(size.rows * (1 - spec.evaluation.holdout)) // spec.resources.nodes)
+    # The values, and the bins of the search, which may still be there when those of the refit are made.
+    held = rows * (6 * size.features + ROW) + size.features * COLUMN
+    fits = [
+        engine_class("cpu", model.name).fit_bytes(rows, size.features, _largest(model))
+        for model in spec.models
+    ]
+    return NODE + BLOCKS // 2 + held + max(fits)
+
+
 def _model_memory(spec: Spec, model: ModelSearch, size: TableSize, disk_limit: int | None) -> tuple[int, int]:
     """Return the memory of search and refit, without models and validation."""
+    if spec.resources.nodes > 1:
+        # The fits are on the nodes; the trainer sends them blocks.
+        sending = LOADED + size.features * COLUMN + size.rows * STORED_ROW + 2 * BLOCKS + DASK
+        return sending, sending
     engine = engine_class(CATALOGUE[model.name].engines[0], model.name)
     params, columns = _largest(model), size.features
     train = int(size.rows * (1 - spec.evaluation.holdout))

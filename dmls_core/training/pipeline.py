@@ -34,6 +34,7 @@ from dmls_core.training.compact import compact_model, describe_compaction, measu
 from dmls_core.training.ensemble import build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
+from dmls_core.training.nodes import open_cluster
 from dmls_core.training.prepare import Prepared, describe_search, prepare_models, sample_rows
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import Job
@@ -61,38 +62,39 @@ def run_pipeline(
     The run finishes only after ``validation`` has succeeded.
     """
     spec = job.spec
-    with progress.phase("load"):
-        models = prepare_models(job)
-    if isinstance(models[0].data.test, StoredMatrix):
-        progress.note(describe_stored(run_memory(spec)))
-    for warning in models[0].data.warnings:
-        progress.warn(warning)
-    with progress.phase("search"):
-        progress.enter("searching", describe_search(models))
-        try:
-            winner, outcome = search_models(job, models, folder, progress, stop=validation.failed)
-        finally:
-            # A failed validation stops the search: report that failure, not the stopped search.
-            validation.check()
-    validation.search_ended()
-    task, data, champion = winner.task, winner.data, models[0].data.champion
-    engine = task.engine
-    # The objectives hold bins, folds and forests, and other models their own matrices.
-    del models, winner
-    trim_heap()
-    with progress.phase("refit"):
-        progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
-        fitted, compact, ensemble = refit(task, outcome), None, None
-    if spec.search.ensemble:
-        with progress.phase("ensemble"):
-            progress.enter("refitting", "looking for an ensemble of trials that is better")
-            fitted, ensemble = combine_trials(spec, data, task, outcome, fitted)
-        progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else NO_ENSEMBLE)
-    if spec.deploy.compact:
-        with progress.phase("compact"):
-            progress.enter("refitting", "looking for a smaller size that loses nothing measurable")
-            fitted, compact = compact_fitted(spec, data, task, outcome, fitted)
-        progress.note(describe_compaction(compact) if compact else NOT_COMPACTED)
+    with open_cluster(spec, progress.note) as cluster:
+        with progress.phase("load"):
+            models = prepare_models(job, cluster)
+        if isinstance(models[0].data.test, StoredMatrix) and cluster is None:
+            progress.note(describe_stored(run_memory(spec)))
+        for warning in models[0].data.warnings:
+            progress.warn(warning)
+        with progress.phase("search"):
+            progress.enter("searching", describe_search(models))
+            try:
+                winner, outcome = search_models(job, models, folder, progress, stop=validation.failed)
+            finally:
+                # A failed validation stops the search: report that failure, not the stopped search.
+                validation.check()
+        validation.search_ended()
+        task, data, champion = winner.task, winner.data, models[0].data.champion
+        engine = task.engine
+        # The objectives hold bins, folds and forests, and other models their own matrices.
+        del models, winner
+        trim_heap()
+        with progress.phase("refit"):
+            progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
+            fitted, compact, ensemble = refit(task, outcome), None, None
+        if spec.search.ensemble:
+            with progress.phase("ensemble"):
+                progress.enter("refitting", "looking for an ensemble of trials that is better")
+                fitted, ensemble = combine_trials(spec, data, task, outcome, fitted)
+            progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else NO_ENSEMBLE)
+        if spec.deploy.compact:
+            with progress.phase("compact"):
+                progress.enter("refitting", "looking for a smaller size that loses nothing measurable")
+                fitted, compact = compact_fitted(spec, data, task, outcome, fitted)
+            progress.note(describe_compaction(compact) if compact else NOT_COMPACTED)
     model_folder = job.out / layout.MODEL
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")

@@ -25,7 +25,14 @@ from dmls_core.search.task import Space
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
 from dmls_core.spec.spec import ModelSearch
-from dmls_core.training.memory import RunMemory, describe_stored, estimate_memory, fits, run_memory
+from dmls_core.training.memory import (
+    RunMemory,
+    describe_stored,
+    estimate_memory,
+    estimate_node,
+    fits,
+    run_memory,
+)
 from dmls_core.training.prepare import Prepared, prepare
 from dmls_core.training.request import choose_engine, missing_for_gpu
 
@@ -159,6 +166,7 @@ class RunPlan:
         matrix_bytes: the features as float32.
         memory_bytes: maximum memory of the trainer and of the validation beside it, without cached files.
         memory: the same of each phase.
+        node_bytes: maximum memory of each node beside the trainer; 0 if the trainer is the only one.
         load_seconds: to read the data (measured).
         seconds: for the whole run, with the mean model if several compete.
         warnings: reasons against running it with this spec.
@@ -170,6 +178,7 @@ class RunPlan:
     matrix_bytes: int
     memory_bytes: int
     memory: RunMemory
+    node_bytes: int
     load_seconds: float
     seconds: float
     models: tuple[ModelPlan, ...]
@@ -204,7 +213,8 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
     rows, features = len(data.train) + len(data.test) + data.left_out, data.train.shape[1]
     size = TableSize(round(rows * factor), features, round(given.text_bytes * factor))
     limit = run_memory(spec) if limit is None else limit
-    from_disk = not fits(spec, size, limit)
+    nodes = spec.resources.nodes > 1
+    from_disk = nodes or not fits(spec, size, limit)
     search = sum(model.search_seconds for model in models) / len(models)
     spent = search if spec.search.timeout is None else min(search, spec.search.timeout)
     phases = estimate_memory(
@@ -213,7 +223,8 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
         disk_limit=limit if from_disk else None,
         model_bytes=max(model.model_bytes for model in models),
     )
-    warnings = [describe_stored(limit)] if from_disk else []
+    node = estimate_node(spec, size) if nodes else 0
+    warnings = [describe_stored(limit)] if from_disk and not nodes else []
     return RunPlan(
         rows=size.rows,
         features=features,
@@ -221,19 +232,19 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
         matrix_bytes=size.matrix_bytes,
         memory_bytes=phases.peak,
         memory=phases,
+        node_bytes=node,
         load_seconds=load,
         seconds=load + spent + max(model.fit_seconds for model in models),
         models=models,
-        warnings=(*warnings, *data.warnings, *_warnings(spec, phases.peak, search)),
+        warnings=(*warnings, *data.warnings, *_warnings(spec, max(phases.peak, node), search)),
     )
 
 
 def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) -> ModelPlan:
     model = CATALOGUE[search.name]
     weighted = spec.columns.weight is not None
-    engine, hyperparameters = choose_engine(
-        spec.resources.engine, model, search.hyperparameters, weighted=weighted
-    )
+    wanted = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
+    engine, hyperparameters = choose_engine(wanted, model, search.hyperparameters, weighted=weighted)
     space = Space.of(hyperparameters)
     fitter = load_engine(engine, model.name)
     if fitter.native_categories:

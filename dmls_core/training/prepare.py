@@ -23,6 +23,7 @@ from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus, memory_limit
 from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.models.catalogue import load_engine
+from dmls_core.models.cluster import Cluster, ShardedMatrix
 from dmls_core.models.engines import Engine
 from dmls_core.monitoring.profile import Profile, profile_table
 from dmls_core.search.strategies import ModelCandidate, make_candidate
@@ -243,8 +244,8 @@ class PreparedModel:
         return self.candidate.task
 
 
-def prepare_models(job: Job) -> list[PreparedModel]:
-    """Read the data and prepare every model.
+def prepare_models(job: Job, cluster: Cluster | None = None) -> list[PreparedModel]:
+    """Read the data and prepare every model, to be fitted on ``cluster`` if there is one.
 
     Raise ``DataError`` if the data does not fit the spec, or the memory limit of this process. Models that
     differ in ``missing_values`` or ``native_categories`` have separate matrices; models of one kind on one
@@ -255,7 +256,8 @@ def prepare_models(job: Job) -> list[PreparedModel]:
     paths = [file.path for file in job.files]
     if limit := memory_limit():
         check_memory(measure_table(paths, spec), limit)
-    stored = job.out.parent / "stored" if exceeds_memory(spec, paths) else None
+    # The rows of a cluster come from a file: only its workers hold them in memory.
+    stored = job.out.parent / "stored" if cluster or exceeds_memory(spec, paths) else None
     prepared: dict[tuple[bool, ...], Prepared] = {}
     tasks: dict[tuple[tuple[bool, ...], str], SearchTask] = {}
     models: list[PreparedModel] = []
@@ -269,7 +271,11 @@ def prepare_models(job: Job) -> list[PreparedModel]:
         data = prepared[kind]
         engine.categories = data.categories
         shared = tasks.get((kind, requested.engine))
-        task = replace(shared, model=model, engine=engine) if shared else make_task(spec, model, engine, data)
+        task = (
+            replace(shared, model=model, engine=engine)
+            if shared
+            else make_task(spec, model, engine, data, cluster)
+        )
         tasks[kind, requested.engine] = task
         space = Space.of(requested.hyperparameters)
         models.append(PreparedModel(make_candidate(spec.search.strategy, task, space, spec.n_trials), data))
@@ -285,16 +291,23 @@ def describe_search(models: Sequence[PreparedModel]) -> str:
     return f"searching {'; '.join(parts)}"
 
 
-def make_task(spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared) -> SearchTask:
-    """Put the training rows on the engine's device and assign them to folds.
+def make_task(
+    spec: Spec, model: ModelDefinition, engine: Engine, data: Prepared, cluster: Cluster | None = None
+) -> SearchTask:
+    """Put the training rows on the engine's device, or have ``cluster`` fit them, and assign them to folds.
 
     Rows in a file have a single fold: each fold costs as much as a fit, and so many rows need no more.
     """
     stored = isinstance(data.train, StoredMatrix)
+    features: Any
+    if isinstance(data.train, StoredMatrix):
+        features = ShardedMatrix.of(data.train, cluster) if cluster else data.train
+    else:
+        features = engine.place(data.train)
     return SearchTask(
         model=model,
         engine=engine,
-        features=data.train if isinstance(data.train, StoredMatrix) else engine.place(data.train),
+        features=features,
         target=engine.place(data.train_target),
         truth=data.train_target,
         n_classes=data.n_classes,

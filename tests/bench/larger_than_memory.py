@@ -42,13 +42,13 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     """Train in memory and from disk on the same file."""
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
         data, spec = Path(folder) / f"data.{arguments.format}", Path(folder) / "spec.toml"
-        _write(data, arguments.rows, arguments.columns)
+        write_data_set(data, arguments.rows, arguments.columns)
         spec.write_text(SPEC.format(model=arguments.model, trials=arguments.trials, rounds=arguments.rounds))
         limits = (arguments.limit,) if arguments.only_disk else (None, arguments.limit)
         return [_trained(Path(folder), spec, data, limit) for limit in limits]
 
 
-def _write(path: Path, rows: int, columns: int) -> None:
+def write_data_set(path: Path, rows: int, columns: int) -> None:
     """Write numbers and a target of two classes, as ``write_data`` does, some rows at a time."""
     import numpy as np
     import polars as pl

@@ -76,6 +76,9 @@ class Runner(ABC):
     sends_events: ClassVar[bool] = False
     """Whether ``changes`` reports the ends of trainers; if not, triggers ask every ``POLL_SECONDS``."""
 
+    starts_nodes: ClassVar[bool] = False
+    """Whether a trainer may start the nodes of ``[resources] nodes`` as its child processes."""
+
     min_age_seconds: float = 60.0
     """Age below which ``reap`` spares a trainer: Airflow may not show its task as running yet."""
 

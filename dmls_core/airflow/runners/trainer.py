@@ -15,11 +15,12 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dmls_core.airflow.job import Job
 from dmls_core.airflow.runners.gpu_placement import estimate_gpu_memory
+from dmls_core.airflow.runners.runner import load_runner
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE, for_engine
-from dmls_core.settings import SIGNING_KEY, STUDY_VARIABLE, DataLimits, ProcessSettings
+from dmls_core.settings import DASK_SCHEDULER, SIGNING_KEY, STUDY_VARIABLE, DataLimits, ProcessSettings
 from dmls_core.spec import ModelSearch, Spec
 from dmls_core.store import Store, layout
 
@@ -34,6 +35,8 @@ def choose_engine(spec: Spec, gpus: int) -> str:
     """
     if spec.resources.engine != "auto":
         return spec.resources.engine
+    if spec.resources.nodes > 1:
+        return "cpu"
     weighted = spec.columns.weight is not None
     fits = gpus and any(_runs_on_gpu(search, weighted=weighted) for search in spec.models)
     return "gpu" if fits else "cpu"
@@ -94,6 +97,27 @@ def study_environment(job: Job) -> dict[str, str]:
     return {STUDY_VARIABLE: study_url(connection)}
 
 
+def nodes_environment(job: Job, settings: AirflowSettings) -> dict[str, str]:
+    """Return a trainer's variables for its Dask cluster; raise ``SpecError`` if it can have none."""
+    if job.spec.resources.nodes == 1:
+        return {}
+    if address := ProcessSettings.from_environment().dask_scheduler:
+        own = {name: text for name, text in os.environ.items() if name.startswith("DASK_")}
+        return {DASK_SCHEDULER: address, **own}
+    if load_runner(settings).starts_nodes:
+        return {}
+    raise SpecError(
+        ValidationIssue(
+            f"the runner {settings.runner!r} starts no nodes",
+            key="resources.nodes",
+            found=str(job.spec.resources.nodes),
+            expected="1",
+            hint=f"or ask the platform team to set {DASK_SCHEDULER}, the address of a Dask cluster, for "
+            "Airflow's workers",
+        )
+    )
+
+
 def check_reachable(environment: dict[str, str], network: str) -> None:
     """Raise ``RunnerError`` if a container on ``network`` cannot reach the study, as far as its URL shows."""
     if STUDY_VARIABLE not in environment:
@@ -145,8 +169,9 @@ class Trainer:
 
     Attributes:
         arguments: of the command ``dmls``: ``["train", SPEC, DATA, ..., "--out", FOLDER]``.
-        environment: credentials of the store, the study's URL, the key that signs models, limits of data. It
-            holds secrets: keep it out of logs, labels and command lines.
+        environment: credentials of the store, the study's URL, the Dask cluster's address and certificates,
+            the key that signs models, limits of data. It holds secrets: keep it out of logs, labels and
+            command lines.
         labels: identify it later: key, root, DAG, run, task, try, run key and worker.
         memory: limit in bytes.
         engine: ``cpu`` or ``gpu``.
@@ -179,6 +204,7 @@ def make_trainer(
     request to leave that ended an earlier trainer of a helper.
     """
     environment = store.trainer_environment() | study_environment(job) | data_limits() | signing_key()
+    environment |= nodes_environment(job, settings)
     store.delete(job.run_file(layout.leave(plan["worker"]) if plan["worker"] else layout.ERROR))
     return Trainer(
         arguments=trainer_arguments(job, store, plan),

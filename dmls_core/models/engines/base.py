@@ -120,7 +120,7 @@ class Engine(ABC):
             then have codes of their own, and DMLS sets ``categories``.
         sample_weights: whether ``fit``, and ``bin`` of a ``BoostingEngine``, take ``weights``.
         external_memory: whether ``features`` may be a ``StoredMatrix``, which is larger than memory. Other
-            engines get as many of its rows as fit in memory.
+            engines get as many of its rows as fit in memory. ``distributed``: or a ``ShardedMatrix``.
         export_format: format of the exported model. Triton's FIL backend serves ``treelite`` only.
         target_scale: smallest and largest standard deviation of a regression's target at which the unit of
             the target does not change the trees. A run warns of a target outside of these.
@@ -135,9 +135,9 @@ class Engine(ABC):
     native_categories: ClassVar[bool] = False
     sample_weights: ClassVar[bool] = False
     external_memory: ClassVar[bool] = False
+    distributed: ClassVar[bool] = False
     export_format: ClassVar[str] = TREELITE
-    # scikit-learn splits no node whose variance is below 2e-16.
-    target_scale: ClassVar[tuple[float, float]] = (1e-7, 1e28)
+    target_scale: ClassVar[tuple[float, float]] = (1e-7, 1e28)  # scikit-learn splits no variance below 2e-16
     categories: tuple[int, ...] = ()
     """Positions of the columns with codes of categories, 0, 1, 2, ...; only with ``native_categories``."""
 

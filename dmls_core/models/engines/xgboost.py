@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines.base import (
     Argument,
     Array,
@@ -20,7 +21,15 @@ from dmls_core.models.engines.base import (
 )
 from dmls_core.models.engines.cuda import CudaEngine
 from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
-from dmls_core.models.engines.xgboost_matrices import binned, fit_bytes, plain
+from dmls_core.models.engines.xgboost_cluster import FitArguments, ShardedXGBoost, fit_sharded
+from dmls_core.models.engines.xgboost_matrices import (
+    binned,
+    feature_types,
+    fit_bytes,
+    has_new_levels,
+    plain,
+    total_bins,
+)
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 from dmls_core.stability import experimental
 from dmls_core.stored_matrix import StoredMatrix
@@ -143,29 +152,29 @@ class FittedXGBoost(FittedBooster):
         booster: xgboost.Booster,
         columns: int,
     ) -> None:
+        self.booster = booster
         self.model = model
         self._engine = engine
         self._settings = settings
-        self._booster = booster
         self._columns = columns
 
     def answers(self, features: Array, *, margins: bool) -> FloatArray:
         """Predict; see ``FittedBooster.answers``."""
         kind = "margin" if margins else "value"
-        return self._engine.fetch(self._booster.inplace_predict(features, predict_type=kind))
+        return self._engine.fetch(self.booster.inplace_predict(features, predict_type=kind))
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
         import numpy as np
 
         gains = np.zeros(self._columns)
-        for name, gain in self._booster.get_score(importance_type="total_gain").items():
+        for name, gain in self.booster.get_score(importance_type="total_gain").items():
             gains[int(name[1:])] = gain
         return shares(gains)
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        learner = json.loads(self._booster.save_config())["learner"]
+        learner = json.loads(self.booster.save_config())["learner"]
         booster = learner["gradient_booster"]
         own: dict[str, str] = {
             **learner["generic_param"],
@@ -185,13 +194,13 @@ class FittedXGBoost(FittedBooster):
     def first_rounds(self, rounds: int) -> FittedXGBoost:
         """Return the model after its first rounds; see ``Fitted.first_rounds``."""
         settings = {**self._settings, "n_estimators": rounds}
-        return FittedXGBoost(self.model, self._engine, settings, self._booster[:rounds], self._columns)
+        return FittedXGBoost(self.model, self._engine, settings, self.booster[:rounds], self._columns)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""
         import treelite
 
-        return treelite.frontend.from_xgboost(self._booster)
+        return treelite.frontend.from_xgboost(self.booster)
 
 
 class XGBoostEngine(BoostingEngine):
@@ -212,8 +221,8 @@ class XGBoostEngine(BoostingEngine):
     # that gains less than 1e-6, and sums squares in 32 bits.
     target_scale = (1e-3, 1e17)
     external_memory: ClassVar[bool] = True
-    xgboost_device: ClassVar[str] = "cpu"
-    """XGBoost's name of the device."""
+    distributed: ClassVar[bool] = True
+    xgboost_device: ClassVar[str] = "cpu"  # XGBoost's name of the device
 
     @classmethod
     def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:
@@ -236,10 +245,17 @@ class XGBoostEngine(BoostingEngine):
         import xgboost
 
         settings = self.effective(model, params)
+        if isinstance(features, ShardedMatrix):
+            arguments = FitArguments(model.name, dict(params), self.categories, n_classes, seed)
+            booster = fit_sharded((features, target, weights), arguments, threads)
+            return FittedXGBoost(model, self, settings, booster, features.shape[1])
         threads = useful_threads(features, threads)
-        bins, stored = self._bins(settings, features), isinstance(features, StoredMatrix)
+        bins, stored = (
+            total_bins(features, self.categories, settings["max_bin"]),
+            isinstance(features, StoredMatrix),
+        )
         options, rounds = self._options(settings, bins, n_classes, seed, threads, stored=stored)
-        kinds = self._feature_types(features)
+        kinds = feature_types(features, self.categories)
         try:
             matrix = binned(features, target, weights, nthread=threads, max_bin=options["max_bin"], **kinds)
             booster = xgboost.train(options, matrix, num_boost_round=rounds)
@@ -276,22 +292,6 @@ class XGBoostEngine(BoostingEngine):
             options["grow_policy"] = "lossguide"
         return options, rounds
 
-    def _bins(self, settings: Mapping[str, Scalar], features: Array) -> int:
-        """Return the maximum number of bins of all columns."""
-        numbers = features.shape[1] - len(self.categories)
-        bins: int = numbers * int(settings["max_bin"]) + sum(self._levels(features))
-        return bins
-
-    def _levels(self, features: Array) -> list[int]:
-        """Return the number of bins of each column of categories: one for each code up to the largest."""
-        return [int(features[:, position].max()) + 1 for position in self.categories]
-
-    def _feature_types(self, features: Array) -> dict[str, Any]:
-        if not self.categories:
-            return {}
-        types = ["c" if position in self.categories else "q" for position in range(features.shape[1])]
-        return {"feature_types": types, "enable_categorical": True}
-
     def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
         """Return the number of bins; see ``BoostingEngine.binning``."""
         return (self.effective(model, params)["max_bin"],)
@@ -308,20 +308,23 @@ class XGBoostEngine(BoostingEngine):
         seed: int,
         threads: int,
         weights: Array | None = None,
-    ) -> BinnedXGBoost:
+    ) -> Binned:
         """Bin rows for many boosters; see ``BoostingEngine.bin``."""
         import xgboost
 
+        if isinstance(features, ShardedMatrix):
+            arguments = FitArguments(model.name, dict(params), self.categories, n_classes, seed)
+            return ShardedXGBoost((features, target, weights), scored, arguments)
         threads, stored = useful_threads(features, threads), isinstance(features, StoredMatrix)
-        total = self._bins(self.effective(model, params), features)
+        total = total_bins(features, self.categories, self.effective(model, params)["max_bin"])
 
         def options(params: Mapping[str, Scalar]) -> dict[str, Any]:
             settings = self.effective(model, params)
             return self._options(settings, total, n_classes, seed, threads, stored=stored)[0]
 
         (bins,) = self.binning(model, params)
-        kinds = self._feature_types(features)
-        beyond = any(map(int.__gt__, self._levels(scored), self._levels(features)))
+        kinds = feature_types(features, self.categories)
+        beyond = has_new_levels(scored, features, self.categories)
         try:
             matrix = binned(features, target, weights, nthread=threads, max_bin=bins, **kinds)
             if beyond:
@@ -393,6 +396,5 @@ class CudaXGBoostEngine(CudaEngine, XGBoostEngine):
     packages = ("xgboost", "cupy", "treelite")
     libraries = ("xgboost", "cupy", "numpy", "treelite")
     # Not tested on a GPU: the codes of categories stay numbers there.
-    native_categories = False
-    external_memory = False
+    native_categories = external_memory = distributed = False
     xgboost_device = "cuda"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.models.engines.base import Array
@@ -35,6 +35,42 @@ def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms:
     widest = nodes * (level + 2)
     kept = widest if stored else min(widest, histograms + 4 * nodes)
     return columns * sketch_bytes(rows, bins) + (0 if stored else 2 * rows * columns) + kept
+
+
+def _category_levels(features: Array, categories: Sequence[int]) -> list[int]:
+    """Return the number of bins of each column of categories: one for each code up to the largest.
+
+    On a cluster, the largest code of all workers counts: their parameters must be the same.
+    """
+    import numpy as np
+    from xgboost import collective
+
+    levels = np.array([int(features[:, position].max()) + 1 for position in categories])
+    if len(levels) and collective.is_distributed():
+        levels = collective.allreduce(levels, collective.Op.MAX)
+    found: list[int] = levels.tolist()
+    return found
+
+
+def total_bins(features: Array, categories: Sequence[int], max_bin: Scalar) -> int:
+    """Return the maximum number of bins of all columns."""
+    numbers = features.shape[1] - len(categories)
+    bins: int = numbers * int(max_bin) + sum(_category_levels(features, categories))
+    return bins
+
+
+def has_new_levels(scored: Array, features: Array, categories: Sequence[int]) -> bool:
+    """Return whether ``scored`` has codes of categories beyond those of ``features``."""
+    own, known = (_category_levels(rows, categories) for rows in (scored, features))
+    return any(map(int.__gt__, own, known))
+
+
+def feature_types(features: Array, categories: Sequence[int]) -> dict[str, Any]:
+    """Return the arguments by which XGBoost's matrices know the columns of categories."""
+    if not categories:
+        return {}
+    types = ["c" if position in categories else "q" for position in range(features.shape[1])]
+    return {"feature_types": types, "enable_categorical": True}
 
 
 def binned(

@@ -34,9 +34,10 @@ workers = {workers}
 def job(accept) -> Callable[..., Job]:
     """Accept a job as admission would."""
 
-    def _job(workers: int | str = 2, *models: str) -> Job:
+    def _job(workers: int | str = 2, *models: str, nodes: int = 1) -> Job:
         names = [f'"{model}"' for model in models or ("random-forest-classifier",)]
         content = SPEC.format(models=f"[{', '.join(names)}]", workers=json.dumps(workers)).encode()
+        content += f"\n[resources]\nnodes = {nodes}\n".encode()
         return Job(record=accept("lab", "iris", spec=content), spec=load_spec(content))
 
     return _job

@@ -316,6 +316,31 @@ def test_admission_checks_the_gpu_engine(issues_of: Issues) -> None:
     assert issue.expected == "cpu or auto"
 
 
+XGBOOST = "model = 'xgboost-classifier'\n" + COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (MODEL + COLUMNS + "[resources]\nnodes = 2", ["random-forest", "xgboost-classifier"]),
+        (XGBOOST + "[resources]\nnodes = 2\nengine = 'gpu'", ["gpu engine", "cpu"]),
+        (XGBOOST + "[search]\nworkers = 2\n[resources]\nnodes = 2", ["workers = 1"]),
+        (XGBOOST + "[resources]\nnodes = 0", ["at least 1"]),
+        (XGBOOST + "[resources]\nnodes = 17", ["at most 16", "DMLS_SPEC_NODES"]),
+    ],
+)
+def test_nodes_that_cannot_be_had(issues_of: Issues, text: str, words: list[str]) -> None:
+    (issue,) = issues_of(text)
+    assert issue.key == "resources.nodes"
+    assert all(word in str(issue) for word in words)
+
+
+def test_nodes_for_xgboost_do_not_change_the_hash_of_other_specs(issues_of: Issues) -> None:
+    assert issues_of(XGBOOST + "[resources]\nnodes = 16") == []
+    one, two = (load_spec((XGBOOST + f"[resources]\nnodes = {nodes}").encode()) for nodes in (1, 2))
+    assert one.sha256 == load_spec(XGBOOST.encode()).sha256 != two.sha256
+
+
 def test_issues_name_the_file() -> None:
     with pytest.raises(SpecError, match=r"^s3://bucket/spec\.toml:1:1: model: is missing"):
         load_spec(b"", "s3://bucket/spec.toml")

@@ -18,6 +18,7 @@ from dmls_core.airflow.runners.trainer import (
     choose_engine,
     earlier_tries,
     make_trainer,
+    nodes_environment,
     study_environment,
     study_url,
     trainer_arguments,
@@ -27,7 +28,7 @@ from dmls_core.airflow.runners.trainer import (
 from dmls_core.airflow.runners.trainer_operator import raise_failure
 from dmls_core.airflow.runners.trainer_trigger import runner_file
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.errors import RunnerError
+from dmls_core.errors import RunnerError, SpecError
 from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import waiting_since
@@ -120,6 +121,22 @@ def test_only_a_search_with_several_workers_gets_the_url(job, connection):
     assert environment == {STUDY_VARIABLE: "postgresql+psycopg://me:secret@db.example.com:5433/studies"}
     assert study_environment(job(1)) == {}
     assert study_environment(job("auto")) == environment
+
+
+def test_nodes_need_a_runner_that_starts_them_or_a_cluster(job, monkeypatch: pytest.MonkeyPatch):
+    one, two = job(1, "xgboost-classifier"), job(1, "xgboost-classifier", nodes=2)
+    docker, process = (AirflowSettings(root="r", runner=name) for name in ("docker", "process"))
+    assert nodes_environment(one, docker) == nodes_environment(two, process) == {}
+    with pytest.raises(SpecError, match=r"the runner 'docker' starts no nodes.*DMLS_DASK_SCHEDULER"):
+        nodes_environment(two, docker)
+
+    certificate = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": "/etc/dask/ca.pem"}
+    for name, text in {"DMLS_DASK_SCHEDULER": "tls://dask:8786", **certificate}.items():
+        monkeypatch.setenv(name, text)
+    expected = {"DMLS_DASK_SCHEDULER": "tls://dask:8786", **certificate}
+    assert nodes_environment(two, docker) == nodes_environment(two, process) == expected
+    assert nodes_environment(one, docker) == {}
+    assert choose_engine(two.spec, gpus=1) == "cpu"
 
 
 @pytest.mark.parametrize(

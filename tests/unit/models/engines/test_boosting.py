@@ -107,7 +107,7 @@ def test_histograms_that_are_not_kept_are_found_anew(monkeypatch: pytest.MonkeyP
 
     few = engine.fit(model, settings, features, target, **options)
 
-    assert '"max_cached_hist_node":"1"' in few._booster.save_config()
-    assert '"grow_policy":"lossguide"' in few._booster.save_config()
+    assert '"max_cached_hist_node":"1"' in few.booster.save_config()
+    assert '"grow_policy":"lossguide"' in few.booster.save_config()
     assert few.parameters()["grow_policy"] == "depthwise"
     np.testing.assert_allclose(few.predict(features), whole.predict(features), atol=1e-5)

@@ -49,12 +49,12 @@ def test_xgboost_itself_confirms_what_was_set(name: str):
     params = {p: other_value(model.hyperparameters[p]) for p in names}
     _, fitted = fit(name, params, kinds_of(model)[0])
 
-    learner = json.loads(fitted._booster.save_config())["learner"]
+    learner = json.loads(fitted.booster.save_config())["learner"]
     config = learner["gradient_booster"]["tree_train_param"]
     for parameter, value in params.items():
         found = config[parameter]
         assert found == value if isinstance(value, str) else math.isclose(float(found), value, rel_tol=1e-6)
-    assert fitted._booster.num_boosted_rounds() == FAST["n_estimators"]
+    assert fitted.booster.num_boosted_rounds() == FAST["n_estimators"]
 
 
 def test_lightgbm_itself_confirms_what_was_set():

@@ -1,0 +1,184 @@
+"""The workers of a run with several nodes, and the matrix whose rows they fit together.
+
+The matrix is a file of the trainer. Its rows are sent to the workers block by block, so that no process holds
+all of them in memory. Dask starts the workers, calls functions on them and notices when one is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.errors import DmlsError, PlatformError
+from dmls_core.stored_matrix import StoredMatrix
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+TRIES = 3
+"""Times that a fit is tried while workers get lost."""
+
+RETURN_SECONDS = 60.0
+"""Seconds to wait for a lost worker; after these the fit goes on with the others."""
+
+POLL_SECONDS = 0.5
+"""Interval between two looks whether the workers of a running fit are there."""
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class ShardedMatrix(StoredMatrix):
+    """Some rows of a matrix in a file, which engines fit on a cluster."""
+
+    def __init__(self, file: NDArray[np.float32], rows: NDArray[np.integer], cluster: Cluster) -> None:
+        """Take ``rows`` of ``file``, as ``StoredMatrix`` does."""
+        super().__init__(file, rows)
+        self.cluster = cluster
+
+    @classmethod
+    def of(cls, matrix: StoredMatrix, cluster: Cluster) -> ShardedMatrix:
+        """Return the rows of ``matrix``, to fit on ``cluster``."""
+        return cls(matrix.file, matrix.rows, cluster)
+
+    def take(self, rows: NDArray[np.integer], axis: int = 0) -> ShardedMatrix:
+        """Return some of the rows; see ``StoredMatrix.take``."""
+        return ShardedMatrix.of(super().take(rows, axis), self.cluster)
+
+    def shards(self, count: int) -> Iterator[tuple[int, int, NDArray[np.intp], NDArray[np.float32]]]:
+        """Read the rows once and divide them among ``count`` workers, each a range of the file's order.
+
+        Yield, for parts that fit in memory: the worker's number, the part's first row within the worker's
+        rows, the positions of the rows in this matrix, and their values.
+        """
+        ends = shard_ends(len(self), count)
+        first = 0
+        for positions, block in self.blocks():
+            for worker, (start, end) in enumerate(zip((0, *ends), ends, strict=False)):
+                low, high = max(first, start), min(first + len(positions), end)
+                if low < high:
+                    part = slice(low - first, high - first)
+                    yield worker, low - start, positions[part], block[part]
+            first += len(positions)
+
+
+def shard_ends(rows: int, count: int) -> tuple[int, ...]:
+    """Return the end of each worker's range of ``rows``."""
+    return tuple(rows * (worker + 1) // count for worker in range(count))
+
+
+class Cluster:
+    """The workers of one run.
+
+    Attributes:
+        workers: addresses of those in use; after one was lost, those of the next try.
+        generation: number of times that the workers have changed: state on workers of an earlier one is lost.
+        host: address by which the workers reach this process.
+    """
+
+    def __init__(self, client: Client, nodes: int, host: str, note: Callable[[str], None]) -> None:
+        """Use ``nodes`` workers of the client's cluster; ``note`` gets messages about lost ones."""
+        self.workers: tuple[str, ...] = ()
+        self.generation = 0
+        self.host = host
+        self._client = client
+        self._nodes = nodes
+        self._note = note
+        self._choose_workers()
+
+    def retried(self, attempt: Callable[[], _T]) -> _T:
+        """Return ``attempt()``; try it again with new ``workers`` if one of them was lost meanwhile.
+
+        Raises:
+            PlatformError: no worker is left, or one was lost in every try.
+        """
+        for _ in range(TRIES):
+            try:
+                return attempt()
+            except DmlsError:
+                raise
+            except Exception as error:
+                lost = self._lost()
+                if not lost:
+                    raise
+                log.debug("a fit failed because a node was lost", exc_info=error)
+                self._note(f"{len(lost)} of {len(self.workers)} nodes lost: the fit starts again")
+                self._choose_workers()
+        raise PlatformError(
+            f"nodes were lost in each of {TRIES} tries of a fit: each may need more memory than it has; "
+            "raise [resources] memory or nodes"
+        )
+
+    def submit(self, worker: int, function: Callable[..., Any], *arguments: object) -> Future:
+        """Call a function on a worker, given by number; its result stays there."""
+        return self._client.submit(
+            function, *arguments, workers=[self.workers[worker]], allow_other_workers=False, pure=False
+        )
+
+    def send(self, worker: int, arrays: Sequence[NDArray[Any] | None]) -> list[Future]:
+        """Copy arrays to a worker."""
+        # Directly: otherwise the scheduler would hold the rows on their way.
+        found: list[Future] = self._client.scatter(
+            list(arrays), workers=[self.workers[worker]], hash=False, direct=True
+        )
+        return found
+
+    def results(self, futures: Sequence[Future]) -> list[Any]:
+        """Wait for calls; return their results, or raise the first error."""
+        self.wait(futures)
+        found: list[Any] = self._client.gather(list(futures))
+        return found
+
+    def wait(self, futures: Sequence[Future]) -> None:
+        """Wait for calls; raise the first error, or ``ConnectionError`` if a worker was lost."""
+        from distributed import wait
+
+        while True:
+            try:
+                wait(list(futures), timeout=POLL_SECONDS)
+            except TimeoutError:
+                ended = False
+            else:
+                ended = True
+            for future in futures:
+                if future.status == "error":
+                    raise future.exception()
+                if future.status in ("cancelled", "lost"):
+                    raise ConnectionError("a node was lost")
+            if ended:
+                return
+            # A call to a lost worker would wait for ever.
+            if not set(self.workers) <= set(self._reported()):
+                raise ConnectionError("a node was lost")
+
+    def _choose_workers(self) -> None:
+        """Wait for all nodes; take those that are there in the end."""
+        end = time.monotonic() + RETURN_SECONDS
+        while len(found := self._answering()) < self._nodes and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+        if not found:
+            raise PlatformError("the cluster has no worker left")
+        if len(found) < self._nodes:
+            self._note(f"{len(found)} of {self._nodes} nodes are left: the fit goes on with these")
+        self.workers = tuple(sorted(found)[: self._nodes])
+        self.generation += 1
+
+    def _reported(self) -> list[str]:
+        """Return the addresses of the workers that the scheduler knows now."""
+        return list(self._client.sync(self._client.scheduler.identity)["workers"])
+
+    def _answering(self) -> list[str]:
+        """Return those workers that answer: the scheduler may not know yet that one has ended."""
+        known = self._reported()
+        answers = self._client.run(os.getpid, workers=known, on_error="return") if known else {}
+        return [worker for worker in known if isinstance(answers.get(worker), int)]
+
+    def _lost(self) -> set[str]:
+        return set(self.workers) - set(self._answering())
