@@ -325,6 +325,8 @@ XGBOOST = "model = 'xgboost-classifier'\n" + COLUMNS
         (MODEL + COLUMNS + "[resources]\nnodes = 2", ["random-forest", "xgboost-classifier"]),
         (XGBOOST + "[resources]\nnodes = 2\nengine = 'gpu'", ["gpu engine", "cpu"]),
         (XGBOOST + "[search]\nworkers = 2\n[resources]\nnodes = 2", ["workers = 1"]),
+        (XGBOOST + "[search]\nworkers = 'auto'\n[resources]\nnodes = 2", ["workers = 1"]),
+        (XGBOOST + "[search]\nensemble = true\n[resources]\nnodes = 2", ["ensemble"]),
         (XGBOOST + "[resources]\nnodes = 0", ["at least 1"]),
         (XGBOOST + "[resources]\nnodes = 17", ["at most 16", "DMLS_SPEC_NODES"]),
     ],
