@@ -9,7 +9,6 @@ import pytest
 from dmls_core.errors import StoreError
 from dmls_core.intake import admission, admit, find_submissions, read_status, update_run_status
 from dmls_core.intake.column_check import CHUNK
-from dmls_core.intake.data_notes import repeated_note
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.testing.stores import race
@@ -42,43 +41,6 @@ def test_accepted(store: Store) -> None:
     assert status.links == {"airflow": "http://127.0.0.1/dags/x"}
     assert "version 1: random-forest-classifier, 5 trials, on iris.csv" in page(store)
     assert Registry(store).spec(outcome.record.spec_sha256)["n_trials"] == 5
-
-
-LEAKING = """model = "random-forest-classifier"
-n_trials = 2
-[columns]
-target = "survived"
-drop = ["ticket", "city"]
-[n_estimators]
-value = 10
-"""
-
-
-def test_what_gives_the_target_away_and_what_is_left_out(store: Store) -> None:
-    """The remarks refuse nothing, and stay in the status while the job runs."""
-    rows = [
-        f"{row % 2},{'no' if row % 2 else 'yes'},{row % 7},t-{row * 7919},{'AB'[row % 2]}"
-        for row in range(60)
-    ]
-    table = "\n".join(["survived,alive,age,ticket,city", *rows, *(f",yes,{row},u,A" for row in range(5))])
-    drop(store, {"p.csv": table.encode() + b"\n", "spec.toml": LEAKING.encode()})
-    outcome = admit(store, "growth", "iris")
-    assert (outcome.state, outcome.issues) == ("accepted", ())
-    assert outcome.notes == (
-        "alive and survived hold the same information: exclude one of them with [columns] drop.",
-        "5 of 65 rows have no target and were left out.",
-        repeated_note(46, 60),
-        "Left out of the training: ticket (free text), city (the spec excludes it).",
-    )
-    assert outcome.record
-    assert update_run_status(store, "growth", "iris", outcome.record.run_key, "running", "training")
-    status = read_status(store, "growth", "iris")
-    assert status
-    assert status.notes == outcome.notes
-    assert "- Left out of the training: ticket (free text)" in page(store)
-    assert admit(store, "growth", "iris").notes == outcome.notes
-    drop(store, {"p.csv": b"a,b\n1,2\n"})
-    assert admit(store, "growth", "iris").notes == ()
 
 
 def test_an_unchanged_drop_is_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

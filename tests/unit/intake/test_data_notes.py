@@ -1,0 +1,50 @@
+"""Remarks on submitted data, which refuse nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dmls_core.intake import admit, read_status, update_run_status
+from dmls_core.intake.data_notes import repeated_note
+from dmls_core.store import layout, open_store
+from tests.unit.intake.uploads import drop
+
+LEAKING = """model = "random-forest-classifier"
+n_trials = 2
+[columns]
+target = "survived"
+drop = ["ticket", "city"]
+[n_estimators]
+value = 10
+"""
+
+
+def test_what_gives_the_target_away_and_what_is_left_out(tmp_path: Path) -> None:
+    """The remarks refuse nothing, and stay in the status while the job runs."""
+    store = open_store(str(tmp_path))
+    rows = [
+        f"{row % 2},{'no' if row % 2 else 'yes'},{row % 7},t-{row * 7919},{'AB'[row % 2]}"
+        for row in range(60)
+    ]
+    table = "\n".join(["survived,alive,age,ticket,city", *rows, *(f",yes,{row},u,A" for row in range(5))])
+    drop(store, {"p.csv": table.encode() + b"\n", "spec.toml": LEAKING.encode()})
+    outcome = admit(store, "growth", "iris")
+    assert (outcome.state, outcome.issues) == ("accepted", ())
+    assert outcome.notes == (
+        "alive and survived hold the same information: exclude one of them with [columns] drop.",
+        "5 of 65 rows have no target and were left out.",
+        repeated_note(46, 60),
+        "Left out of the training: ticket (free text), city (the spec excludes it).",
+    )
+    assert outcome.record
+    assert update_run_status(store, "growth", "iris", outcome.record.run_key, "running", "training")
+    status = read_status(store, "growth", "iris")
+    assert status
+    assert status.notes == outcome.notes
+    assert (
+        "- Left out of the training: ticket (free text)"
+        in store.get(layout.incoming_file("growth", "iris", "_status.md")).decode()
+    )
+    assert admit(store, "growth", "iris").notes == outcome.notes
+    drop(store, {"p.csv": b"a,b\n1,2\n"})
+    assert admit(store, "growth", "iris").notes == ()
