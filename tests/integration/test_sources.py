@@ -65,7 +65,7 @@ def sales(postgres: PostgresServer, allowed, monkeypatch):
 
 def test_a_table_of_postgresql_is_the_same_snapshot_until_its_rows_change(sales, tmp_path):
     store, reader = open_store(str(tmp_path)), read('table = "orders"', "sales", 'drop = ["code", "placed"]')
-    assert reader.check() == []
+    assert reader.check().issues == ()
     first = reader.snapshot(store, "orders", WEEK)
     found = pl.read_parquet(store.get(first.data.key))
     assert found.height == 20_000
@@ -118,7 +118,7 @@ def test_a_connection_that_does_not_work_is_one_message_without_its_secret(sales
         PlatformError, match="the Airflow connection closed: .*authentication failed"
     ) as error:
         reader.snapshot(open_store(str(tmp_path)), "orders", WEEK)
-    (issue,) = reader.check()
+    (issue,) = reader.check().issues
     assert issue.key == "data.source.connection"
     assert "ask the platform team" in issue.hint
     assert "hidden-word" not in f"{error.value}{issue}"
@@ -159,7 +159,7 @@ def test_hive_partitions_of_another_object_store_are_columns(lake, tmp_path):
         lake.put(f"orders/dt=2026-01-{day:02d}/shop={day % 2 + 1}/part-0.parquet", frame(day))
     lake.put("orders/_SUCCESS", b"")
     whole = read(f'path = "s3://{lake.bucket}/orders/"', "lake", 'drop = ["dt"]')
-    assert whole.check() == []
+    assert whole.check().issues == ()
     found = pl.read_parquet(store.get(whole.snapshot(store, "orders", WEEK).data.key))
     assert found.columns == ["size", "paid", "dt", "shop"]
     assert (found.height, found["shop"].unique().sort().to_list()) == (14 * 40, [1, 2])
@@ -204,12 +204,13 @@ def test_what_is_wrong_with_files_is_one_message_that_names_them(lake, tmp_path)
     with pytest.raises(DataError, match=r"/shards/b.parquet: the file cannot be read as Parquet"):
         shards.snapshot(store, "orders", WEEK)
 
-    (gone,) = read(f'path = "s3://{lake.bucket}/none/"', "lake").check()
+    (gone,) = read(f'path = "s3://{lake.bucket}/none/"', "lake").check().issues
     assert "there are no files" in str(gone)
-    (locked,) = read(f'path = "s3://{lake.bucket}/shards/"', "locked").check()
+    (locked,) = read(f'path = "s3://{lake.bucket}/shards/"', "locked").check().issues
     assert "the Airflow connection locked: " in str(locked)
     assert "hidden-word" not in str(locked)
-    (missing,) = read(f'path = "s3://{lake.bucket}/shards/"', "nowhere").check()
+    (missing,) = read(f'path = "s3://{lake.bucket}/shards/"', "nowhere").check().issues
     assert "the Airflow connection nowhere: " in str(missing)
-    (column,) = read(f'path = "s3://{lake.bucket}/shards/a.parquet"', "lake", 'features = ["colour"]').check()
+    one = read(f'path = "s3://{lake.bucket}/shards/a.parquet"', "lake", 'features = ["colour"]')
+    (column,) = one.check().issues
     assert "column 'colour' is not in the data (found size, paid" in str(column)

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from dmls_core.airflow import auth
+from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.intake import admit
 from dmls_core.store import Store
 from dmls_core.store.base import MIN_PART_BYTES
@@ -42,6 +43,7 @@ def bucket(s3_server: S3Server) -> str:
 def store(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = S3Store(bucket, uuid.uuid4().hex, s3_server.client())
     monkeypatch.setattr(estimates, "open_store", lambda: store)
+    monkeypatch.setattr(estimates, "airflow_settings", lambda: AirflowSettings(root="s3://dmls"))
     for name in ("open_store", "open_store_for_uploads"):
         monkeypatch.setattr(submissions, name, lambda: store)
     return store
@@ -59,6 +61,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     app.include_router(router.router, prefix="/api")
     user = SimpleAuthManagerUser(username="ada", role="admin")
     app.dependency_overrides[dependencies.signed_in] = lambda: user
+    app.dependency_overrides[dependencies.check_site_access] = lambda: None
     add_handlers(app)
     with TestClient(app, root_path="/dmls", base_url="http://test/dmls/api") as client:
         yield client

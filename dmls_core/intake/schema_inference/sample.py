@@ -153,9 +153,9 @@ def read_places(name: str, size: int, read: Callable[[int, int], bytes]) -> byte
 
     ``read`` returns bytes of the file by start and number.
     """
-    head = read(0, HEAD)
     if size <= HEAD + PLACES * CHUNK:
-        return head + read(HEAD, size)
+        return read(0, size)
+    head = read(0, HEAD)
     if name.lower().endswith(COMPRESSED) or head.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         return head
     return b"".join((head, *(read(start, CHUNK) for start in places(size, HEAD))))
