@@ -20,19 +20,20 @@ import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
 from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 import dmls_core
-from dmls_core.airflow.service_health import service_probes
 from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs, team_entries
-from dmls_core.airflow.watchdog import Watchdog
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
 from dmls_core.store import JobRecord, Registry, Store, layout
 from dmls_core.store.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from dmls_core.airflow.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,10 @@ class DmlsBundle(BaseDagBundle):
         if self.settings.team:
             return  # the entry without a team watches over all jobs
         if self._watchdog is None:
+            # Imported here: each task imports this module, and only the DAG processor watches.
+            from dmls_core.airflow.service_health import service_probes
+            from dmls_core.airflow.watchdog import Watchdog
+
             store = open_root(self.settings, interactive=True)
             self._watchdog = Watchdog(store, service_probes(self.settings, store))
         self._watchdog.watch(records, faults)

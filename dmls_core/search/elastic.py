@@ -1,7 +1,8 @@
 """Rules of elastic searches: when a helper joins, and which helper gives its slot back to a waiting run.
 
 A helper is any worker of a search but the leader. Airflow gives it a slot that no run waits for
-(``airflow/priority.py``). The rules are plain Python: ``tests/bench/queue.py`` simulates queues with them.
+(``airflow/priority.py``). The rules are plain Python, with which ``tests/bench/elastic_queue.py`` simulates
+queues.
 """
 
 from __future__ import annotations
