@@ -145,6 +145,18 @@ def memory_limit(
     return lowest if lowest < _NO_LIMIT else None
 
 
+def peak_memory() -> int:
+    """Return the largest resident size of this process so far in bytes; 0 if unknown.
+
+    ``getrusage`` would also count the parent's memory when it started this process.
+    """
+    try:
+        with Path("/proc/self/status").open(encoding="ascii") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        return 0
+
+
 def parse_memory(text: str) -> int:
     """Return the number of bytes of ``text``: ``"4g"`` and ``"4 GiB"`` are 4 x 2**30.
 

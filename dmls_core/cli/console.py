@@ -139,9 +139,9 @@ class StepLines:
             self._status.update(f"starting {', '.join(self._running)}" if self._running else "")
 
 
-SpecArgument = Annotated[
-    Path, typer.Argument(metavar="SPEC", exists=True, dir_okay=False, help="The spec: a TOML file.")
-]
+_SPEC = typer.Argument(metavar="SPEC", exists=True, dir_okay=False, help="The spec: a TOML file.")
+SpecArgument = Annotated[Path, _SPEC]
+OptionalSpecArgument = Annotated[Path | None, _SPEC]
 DataArguments = typer.Argument(
     metavar="DATA...",
     exists=True,

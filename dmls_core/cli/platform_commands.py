@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,6 +110,28 @@ def env(as_json: JsonOption = False) -> None:
         print(f"export {name}={shlex.quote(value)}")  # noqa: T201 - rich would replace :names: of emoji
 
 
+@contextmanager
+def use_embedded_airflow() -> Iterator[None]:
+    """Configure Airflow as the embedded platform does, if there is one, while Airflow is imported.
+
+    Raises:
+        PlatformError: Airflow is not installed here.
+    """
+    import os
+
+    from dmls_core.devstack.private_files import read_json
+
+    service = read_json(state_folder() / "services" / "airflow-scheduler.json") or {"environment": {}}
+    # Its hooks log each connection that they use.
+    os.environ |= service["environment"] | {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"}
+    try:
+        yield
+    except ImportError as error:
+        raise PlatformError(
+            f"Airflow is not installed here ({error}): run this where its scheduler runs"
+        ) from error
+
+
 def clean(
     yes: Annotated[
         bool, typer.Option("--yes", help="Delete them; without it they are only counted.")
@@ -120,20 +143,10 @@ def clean(
     Run it daily on the scheduler's machine; the embedded platform and compose do. The setting
     `keep_runs_days` says which runs are old. A job's newest run and its last scheduled one stay.
     """
-    import os
-
-    from dmls_core.devstack.private_files import read_json
-
-    # Of the embedded platform, if there is one; before Airflow reads its configuration.
-    service = read_json(state_folder() / "services" / "airflow-scheduler.json") or {"environment": {}}
-    os.environ |= service["environment"]
-    try:
+    with use_embedded_airflow():
         from dmls_core.airflow import history
         from dmls_core.airflow.settings import airflow_settings
-    except ImportError as error:
-        raise PlatformError(
-            f"Airflow is not installed here ({error}): run this where its scheduler runs"
-        ) from error
+
     days = airflow_settings().keep_runs_days
     old = history.count_old(days)
     if yes:

@@ -15,6 +15,7 @@ from dmls_core.cli.console import (
     DataArguments,
     FilesArguments,
     JsonOption,
+    OptionalSpecArgument,
     SpecArgument,
     err,
     facts,
@@ -116,11 +117,31 @@ def gist(spec: Spec) -> list[tuple[str, str]]:
     ]
 
 
-def plan(spec: SpecArgument, data: Annotated[list[Path], DataArguments], as_json: JsonOption = False) -> None:
-    """Estimate the engine, memory and time of a run on a machine like this one.
+def plan(
+    spec: OptionalSpecArgument = None,
+    data: Annotated[list[Path] | None, DataArguments] = None,
+    platform: Annotated[
+        bool,
+        typer.Option("--platform", help="Plan the platform, from the runs of the last four weeks."),
+    ] = False,
+    jobs: Annotated[
+        float, typer.Option(min=0.01, help="With --platform: how many times today's jobs.")
+    ] = 1.0,
+    rows: Annotated[float, typer.Option(min=0.01, help="With --platform: how many times the rows.")] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate the engine, memory and time of a run on a machine like this one; or plan the whole platform.
 
-    Reads the data and times a few small fits on samples, which takes seconds.
+    For a run: reads the data and times a few small fits on samples, which takes seconds. With --platform:
+    replays the finished runs on the slots of Airflow's pools, and needs Airflow's configuration.
     """
+    if platform:
+        from dmls_core.cli.capacity import print_capacity
+
+        print_capacity(jobs, rows, as_json=as_json)
+        return
+    if not spec or not data:
+        raise typer.BadParameter("name a spec and its data files, or --platform")
     checked, _, _ = check_files(spec, data)
     from dmls_core.training.plan import plan_run
 

@@ -95,22 +95,16 @@ def _serve(memory: int, cpu_seconds: int) -> None:
             limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
         message = _call(call["call"], call["args"])
-        last = "memory" in message or _peak_memory() > memory // LARGE_PART > 0
+        last = "memory" in message or _uses_much(memory)
         _send(message | {"last": last})
         if last:
             return
 
 
-def _peak_memory() -> int:
-    """Return the largest resident size so far in bytes; 0 if unknown.
+def _uses_much(memory: int) -> bool:
+    from dmls_core.hardware import peak_memory  # not before the limits are set
 
-    ``getrusage`` would also count the parent's memory when it started this process.
-    """
-    try:
-        with Path("/proc/self/status").open(encoding="ascii") as status:
-            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        return 0
+    return peak_memory() > memory // LARGE_PART > 0
 
 
 def _call(name: str, args: list[Any]) -> dict[str, Any]:

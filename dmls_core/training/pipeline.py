@@ -18,7 +18,7 @@ from dmls_core.data.split import split_settings
 from dmls_core.evaluate import Diagnostics, Evidence, HoldoutScores, diagnose, score_holdout
 from dmls_core.evaluate.insight import describe_insight
 from dmls_core.evaluate.report import render_report, search_insight
-from dmls_core.hardware import trim_heap
+from dmls_core.hardware import peak_memory, trim_heap
 from dmls_core.html.formats import describe_ensemble
 from dmls_core.models.engines import Fitted
 from dmls_core.models.engines.base import TREELITE
@@ -128,6 +128,7 @@ def run_pipeline(
     write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)
     result["artifacts"] = folder.upload(job.out)
     result["seconds"] = progress.rounded()
+    result["peak_memory_bytes"] = peak_memory()
     result = folder.finish(result)
     remove_study(job, folder, progress)
     if found := result["comparison"]:
@@ -260,7 +261,7 @@ LIBRARIES = ("optuna", "polars", "great-expectations")
 def describe_run(
     job: Job, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted, scores: HoldoutScores
 ) -> dict[str, Any]:
-    """Return ``result.json`` but for ``seconds`` and ``artifacts``, which are known last."""
+    """Return ``result.json`` but for ``seconds``, ``artifacts`` and ``peak_memory_bytes``, known last."""
     spec = job.spec
     importances = fitted.importances().tolist()
     return {

@@ -11,9 +11,11 @@ from fastapi.responses import FileResponse, HTMLResponse
 
 from dmls_core.airflow.api_keys import list_keys
 from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
+from dmls_core.airflow.capacity import plan_platform
 from dmls_core.airflow.metadata import Session, SessionDep, team_dags
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.models.metrics import METRICS
+from dmls_core.monitoring.capacity import describe_plan
 from dmls_core.store import layout
 from dmls_core.web.dependencies import (
     Caller,
@@ -282,6 +284,19 @@ ICONS = ("icon.svg", "icon-dark.svg")
 def submit_page(request: Request) -> HTMLResponse:
     """Show the form that submits a new job."""
     return render(request, "submit.html", job=None)
+
+
+@router.get("/platform/capacity")
+def capacity_part(
+    request: Request,
+    session: SessionDep,
+    _user: ClusterViewer,
+    jobs: Annotated[float, Query(ge=0.01, le=1000)] = 1.0,
+    rows: Annotated[float, Query(ge=0.01, le=1000)] = 1.0,
+) -> HTMLResponse:
+    """Show the capacity plan, a part of the platform's page."""
+    plan = plan_platform(session, jobs=jobs, rows=rows)
+    return render(request, "platform_capacity.html", lines=describe_plan(plan))
 
 
 @router.get("/platform")

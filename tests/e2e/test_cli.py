@@ -117,6 +117,17 @@ def test_submit_then_deploy(demo: Demo, platform: PlatformClient, tmp_path):
     assert "shell/iris does not wait for approval" in again.stderr
 
 
+def test_the_platform_is_planned_from_its_runs(demo: Demo, platform: PlatformClient):
+    done = demo.dmls("plan", "--platform", "--jobs", "10", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    cpu = plan["pools"][0]
+    assert plan["runs"] >= 1
+    assert cpu["slots"] >= 1
+    assert cpu["runs_per_day"] == pytest.approx(10 * plan["runs"] / plan["days"], rel=0.01)
+    assert plan["peak_bytes"] > 50 << 20
+
+
 def test_doctor_and_up_find_everything_running(demo: Demo, platform: PlatformClient):
     done = demo.dmls("doctor", "--json")
     assert done.returncode == 0, done.stdout

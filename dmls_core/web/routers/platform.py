@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel
 
+from dmls_core.airflow.capacity import plan_platform
 from dmls_core.airflow.metadata import SessionDep
 from dmls_core.airflow.settings import airflow_settings
+from dmls_core.monitoring.capacity import CapacityPlan
 from dmls_core.web.dependencies import Caller, ClusterViewer, OpenApi, check_doctor_access
 from dmls_core.web.services.platform_overview import (
     Platform,
@@ -48,6 +50,20 @@ def show_doctor(
 ) -> list[Check]:
     """Return the checks of `dmls doctor` on the API server's machine, at most a minute old."""
     return [Check(**check) for check in run_doctor(airflow_settings(), again=again)]
+
+
+Factor = Annotated[float, Query(ge=0.01, le=1000)]
+
+
+@router.get("/platform/capacity", summary="Plan the platform's capacity")
+def show_capacity(
+    session: SessionDep, _user: ClusterViewer, jobs: Factor = 1.0, rows: Factor = 1.0
+) -> CapacityPlan:
+    """Return what the platform needs for `jobs` times its jobs and `rows` times their rows.
+
+    Replays the finished runs of the last four weeks, read at most five minutes ago, on the pools' slots.
+    """
+    return plan_platform(session, jobs=jobs, rows=rows)
 
 
 @router.get("/openapi.json", include_in_schema=False)

@@ -48,6 +48,20 @@ async function runChecks(again) {
   }
 }
 
+document.getElementById("capacity-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const target = document.getElementById("capacity");
+  const submit = event.target.querySelector("button");
+  submit.disabled = true;
+  target.textContent = "Reading the results of the finished runs…";
+  const query = new URLSearchParams(new FormData(event.target));
+  const options = { credentials: "same-origin", redirect: "error" };
+  const response = await fetch(`${location.pathname}/capacity?${query}`, options).catch(() => null);
+  if (response?.ok) target.innerHTML = await response.text();
+  else target.textContent = "The plan could not be made: the server did not answer. Try again.";
+  submit.disabled = false;
+});
+
 ready();
 if (button) {
   button.addEventListener("click", () => runChecks(true));

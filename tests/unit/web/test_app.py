@@ -55,6 +55,7 @@ REST_PATHS = {
     "/api/v1/drops/{team}/{name}/uploads/{upload}/finish": {"post"},
     "/api/v1/drops/{team}/{name}/uploads/{upload}/{number}": {"put"},
     "/api/v1/platform": {"get"},
+    "/api/v1/platform/capacity": {"get"},
     "/api/v1/platform/doctor": {"get"},
     "/api/v1/queue": {"get"},
 }
