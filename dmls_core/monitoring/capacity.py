@@ -286,19 +286,16 @@ def describe_plan(plan: CapacityPlan) -> list[tuple[str, str]]:
 
 def _describe_pool(pool: PoolPlan) -> list[tuple[str, str]]:
     name = pool.device.upper()
-    used = f"{pool.used:.0%} of {pool.slots} slots" if pool.used is not None else "no slots"
-    lines = [(name, f"{pool.runs_per_day:,.1f} runs and {pool.slot_hours:,.1f} trainer hours a day, {used}")]
+    time = f"{pool.runs_per_day:,.1f} runs and {duration(3600 * pool.slot_hours)} of trainers a day"
+    if pool.used is None:
+        return [(name, f"{time}, but no slots")]
+    lines = [(name, f"{time}, {pool.used:.0%} of {pool.slots} slots")]
     if pool.full_at is None:
         return lines
     waits = f"{duration(pool.mean_wait)} on average, at most {duration(pool.p95_wait)} for 95 % of the runs"
-    full = (
-        "the queue grows without end"
-        if pool.full_at <= 1
-        else f"the queue overflows at {pool.full_at:.1f} times this work"
-    )
+    waits += f"; up to {pool.longest_queue:,} runs in the queue"
+    full = f"the queue overflows at {pool.full_at:,.{1 if pool.full_at < 10 else 0}f} times this work"
+    limit = full if pool.full_at > 1 else "the queue grows without end"
     needed = f"{pool.slots_needed:,}" if pool.slots_needed is not None else f"over {MAX_NEEDED:,}"
-    return [
-        *lines,
-        (f"{name} waits", f"{waits}; up to {pool.longest_queue:,} runs in the queue"),
-        (f"{name} limit", f"{full}; slots for waits of at most {LONG_WAIT / 60:.0f} min: {needed}"),
-    ]
+    limit += f"; slots for waits of at most {LONG_WAIT / 60:.0f} min: {needed}"
+    return [*lines, (f"{name} waits", waits if pool.longest_queue else "none"), (f"{name} limit", limit)]
