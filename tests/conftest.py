@@ -14,6 +14,7 @@ settings.load_profile("dmls")
 
 pytest_plugins = [
     "tests.services.browser",
+    "tests.services.celery_platform",
     "tests.services.demo_platform",
     "tests.services.docker_engine",
     "tests.services.mlflow_server",
