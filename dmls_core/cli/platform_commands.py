@@ -132,6 +132,26 @@ def use_embedded_airflow() -> Iterator[None]:
         ) from error
 
 
+def print_capacity(jobs: float, rows: float, *, as_json: bool) -> None:
+    """Print what the platform needs for ``jobs`` times its jobs and ``rows`` times their rows.
+
+    Raises:
+        PlatformError: Airflow is not installed here, or the store does not answer.
+    """
+    from dmls_core.monitoring.capacity import describe_plan
+
+    with use_embedded_airflow():
+        from dmls_core.airflow import metadata
+        from dmls_core.airflow.platform_capacity import plan_platform
+
+    with metadata.create_session() as session:
+        plan = plan_platform(session, jobs=jobs, rows=rows)
+    if as_json:
+        print_json({"schema": 1, **asdict(plan)})
+        return
+    facts(describe_plan(plan))
+
+
 def clean(
     yes: Annotated[
         bool, typer.Option("--yes", help="Delete them; without it they are only counted.")
