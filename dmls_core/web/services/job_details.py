@@ -16,6 +16,7 @@ from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 from dmls_core.web.services.job_index import job_index
+from dmls_core.web.services.job_sources import served_version
 from dmls_core.web.services.runs import read_json
 from dmls_core.web.services.waiting_times import Start
 
@@ -86,9 +87,10 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
     row = next((row for row in rows if (row.team, row.name) == (team, name)), None)
     served = read_served(store, team, name) if record else None
     retired = record is not None and record.state == "retired"
+    state = "retired" if retired else status.state if status else "registered"
     return JobDetails(
         job=f"{team}/{name}",
-        state="retired" if retired else status.state if status else "registered",
+        state=state,
         message=status.message if status else "",
         errors=[problem.as_json() for problem in status.errors] if status else [],
         links=dict(status.links) if status else {},
@@ -97,7 +99,7 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
         spec=registry.spec(record.spec_sha256) if record else None,
         data=record.as_json()["data"] if record else [],
         run_key=(status.run_folder_key if status else None) or (record.run_key if record else None),
-        served=served.version if served else row.served if row else None,
+        served=served_version(served, state, row.served if row else None),
         served_model=served,
         drift=_read_drift(store, team, name),
         paused=bool(dag and dag.paused),

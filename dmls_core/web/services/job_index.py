@@ -20,7 +20,14 @@ from dmls_core.airflow.metadata import create_session
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import DmlsError
 from dmls_core.web.services import open_store
-from dmls_core.web.services.job_sources import AirflowJobs, JobKey, Outcomes, StoredJobs, served_versions
+from dmls_core.web.services.job_sources import (
+    AirflowJobs,
+    JobKey,
+    Outcomes,
+    StoredJobs,
+    served_version,
+    served_versions,
+)
 from dmls_core.web.services.waiting_times import Start
 
 
@@ -334,8 +341,7 @@ def _row(key: JobKey, stored: StoredJobs, airflow: AirflowJobs, served: Mapping[
         metric=(model.metric if model else "") or outcomes.metric,
         direction=outcomes.direction,
         scores=tuple(outcomes.scores.values()),
-        # Deployments of earlier releases have no record: Triton knows their version.
-        served=model.version if model else served.get(f"{team}.{name}"),
+        served=served_version(model, state, served.get(f"{team}.{name}")),
         served_score=model.score if model else None,
         served_since=model.since if model else "",
         version=record.version if record else None,

@@ -254,3 +254,14 @@ def served_versions(address: str, key: str) -> dict[str, int]:
             name, version = entry["name"], int(entry["version"])
             found[name] = max(version, found.get(name, 0))
     return found
+
+
+def served_version(model: ServedModel | None, state: str, in_triton: int | None) -> int | None:
+    """Return the served version of a job in ``state``, by its record.
+
+    Deployments of earlier releases have no record: Triton knows their version. ``in_triton`` is as of the last
+    refresh, which may be before the model was stopped.
+    """
+    if model:
+        return model.version
+    return None if state == "stopped" else in_triton

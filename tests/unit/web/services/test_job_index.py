@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.airflow.metadata import DagState
+from dmls_core.intake.status import State
 from dmls_core.intake.status_store import write_status
 from dmls_core.monitoring.prometheus import drift_file
 from dmls_core.store import Registry, Store, layout, open_store, write_served
@@ -115,6 +116,21 @@ def test_a_row_joins_the_registry_the_status_airflow_and_triton(root: Path, acce
     assert (row.scores, row.score, row.metric) == ((0.7, 0.9), 0.7, "accuracy")
     assert (row.paused, row.next_run) == (True, "2026-01-02T00:00:00+00:00")
     assert (row.queue, row.waiting) == (2, "all 2 slots are in use")
+
+
+@pytest.mark.parametrize(("state", "served"), [("stopped", None), ("failed", 4)])
+def test_triton_is_asked_for_the_served_version_unless_the_model_was_stopped(
+    root: Path, accept: Callable[..., object], state: State, served: int | None
+):
+    # What is known of Triton may be as of before the stop.
+    accept("sales", "churn")
+    store, jobs = stored(root)
+    write_status(store, "sales", "churn", state, "")
+    jobs.refresh()
+
+    (row,) = merge(jobs, AirflowJobs(), {"sales.churn": 4})
+
+    assert row.served == served
 
 
 def test_a_rejected_submission_and_a_job_without_a_status_are_rows(root: Path, accept: Callable[..., object]):
