@@ -120,6 +120,7 @@ class JobView:
     runner: dict[str, Any] | None
     served: ServedModel | None = None
     queue: QueuePlace | None = None
+    run: str = ""
 
     @property
     def issues(self) -> tuple[ValidationIssue, ...]:
@@ -163,7 +164,8 @@ class JobView:
         if self.spec:
             rows += [("model", ", ".join(model["name"] for model in self.spec["models"]))]
         if self.result:
-            rows += result_facts(self.result)
+            # What is served may be of an earlier run.
+            rows += [("latest run", self.run), *result_facts(self.result)]
         if self.runner:
             rows += runner_facts(self.runner)
         rows += sorted(self.status.links.items()) if self.status else []
@@ -178,14 +180,16 @@ def describe_job(store: Store, job: JobName, settings: Settings) -> JobView:
     if status is None and record is None:
         raise NotFoundError(ValidationIssue(f"there is no job {job}", hint="`dmls jobs` lists them"))
     spec = result = runner = None
+    run = ""
     if record:
         own_run = status.run if status and status.run_key == record.run_key else ""
-        folder = layout.run_folder(*job, own_run or record.run_key)
+        run = own_run or record.run_key
+        folder = layout.run_folder(*job, run)
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
     served = read_served(store, *job) if record else None
     queue = read_queue(settings) if status and status.state in UNDER_WAY else {}
-    return JobView(job, status, record, spec, result, runner, served, queue.get(str(job)))
+    return JobView(job, status, record, spec, result, runner, served, queue.get(str(job)), run)
 
 
 def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:

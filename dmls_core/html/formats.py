@@ -139,12 +139,14 @@ class Table:
         rows: the cells: numbers, texts, or ``None`` for an empty cell.
         style: CSS classes of the table.
         highlighted: index of a row to highlight.
+        muted: index of the first row that is gray, as all below it are.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[object]]
     style: str = ""
     highlighted: int | None = None
+    muted: int | None = None
 
     @cached_property
     def has_header(self) -> bool:

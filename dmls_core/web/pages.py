@@ -14,6 +14,7 @@ from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
 from dmls_core.airflow.metadata import Session, SessionDep, team_dags
 from dmls_core.airflow.platform_capacity import plan_platform
 from dmls_core.airflow.task_id import TaskId
+from dmls_core.html.leaderboard import rank_trials
 from dmls_core.models.metrics import METRICS
 from dmls_core.monitoring.capacity import describe_plan
 from dmls_core.store import layout
@@ -31,7 +32,7 @@ from dmls_core.web.dependencies import (
     may_change_team,
 )
 from dmls_core.web.services import open_store
-from dmls_core.web.services.charts import rank_trials, trial_chart
+from dmls_core.web.services.charts import trial_chart
 from dmls_core.web.services.job_details import (
     JobDetails,
     describe_event,

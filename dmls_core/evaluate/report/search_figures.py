@@ -35,7 +35,10 @@ MAP_SHADES = ("#46327e", "#365c8d", "#277f8e", "#1fa187", "#c9cf2f")
 
 
 def history(figures: Figures, trials: Sequence[TrialData], metric: str, direction: str) -> Figure:
-    """Draw the score of each trial and the best score so far."""
+    """Draw the score of each trial and the best score so far.
+
+    The score of a pruned trial is not comparable: its dot is below the scores of the complete ones.
+    """
     scored = [trial for trial in trials if trial["value"] is not None]
     best: list[float] = []
     better = max if direction == "maximize" else min
@@ -64,20 +67,35 @@ def history(figures: Figures, trials: Sequence[TrialData], metric: str, directio
             }
         )
         text += "; the line is the best so far"
+    shown = complete or scored
     if pruned:
         style = {"color": "@muted", "size": 6, "symbol": "circle-open"}
-        traces.insert(0, _dots("pruned", pruned, style))
+        dots = _dots("pruned", pruned, style)
+        if complete:
+            text += "; pruned trials are below, as their scores are not comparable"
+            dots |= {"y": [_below(complete)] * len(pruned), "hovertemplate": PRUNED}
+        traces.insert(0, dots)
     return figures.add(
         "Score of each trial",
         f"{text}.",
         traces,
         {
             "xaxis": {"title": {"text": "trial"}, "tickformat": "d", "nticks": min(12, len(scored) + 1)},
-            "yaxis": _scores(metric, scored),
+            "yaxis": _scores(metric, shown),
             "showlegend": True,
             "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         },
     )
+
+
+PRUNED = "trial %{x}: pruned<br>%{text}<extra></extra>"
+
+
+def _below(trials: Sequence[TrialData]) -> float:
+    """Return a place on the axis of the scores that is below all of them."""
+    values = [trial["value"] for trial in trials]
+    span = max(values) - min(values)
+    return float(min(values) - (0.12 * span or abs(values[0]) * 0.04 or 0.8))
 
 
 def _scores(metric: str, trials: Sequence[TrialData]) -> dict[str, Any]:

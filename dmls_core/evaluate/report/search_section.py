@@ -18,6 +18,7 @@ from dmls_core.evaluate.report.comparable_trials import (
 from dmls_core.evaluate.report.figures import Figures
 from dmls_core.html import Table
 from dmls_core.html.formats import Formatted, decimals, number, setting
+from dmls_core.html.leaderboard import rank_trials
 from dmls_core.models import CATALOGUE
 
 Trial = Mapping[str, Any]
@@ -113,8 +114,8 @@ def _scoring_note(
     text = f"Trials are scored on {'; on '.join(parts)}."
     if any(trial.get("state") == "pruned" for trial in scored):
         text += (
-            " Pruned trials keep the score of their last step, with fewer trees, rounds or folds. It "
-            "is not comparable, and they rank below complete trials."
+            " Pruned trials (gray) keep the score of their last step, with fewer trees, rounds or folds. It "
+            "is not comparable: they rank below complete trials, by how far they got and by that score."
         )
     return text
 
@@ -138,10 +139,7 @@ def scoring_method(
 
 def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[Table, Table | None]:
     """Return the leaders, best first and pruned trials last, and the trials below them."""
-    sign = -1 if direction == "maximize" else 1
-    ordered = sorted(
-        trials, key=lambda trial: (trial.get("state") == "pruned", sign * trial["value"], trial["number"])
-    )
+    ordered = rank_trials(trials, direction)
     several = len({trial.get("model") for trial in trials}) > 1
     folds = any(len(trial.get("values", ())) > 1 for trial in trials)
     # Several models have different hyperparameters, which share one column.
@@ -153,7 +151,7 @@ def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[T
     digits = decimals(best) if best >= 0.1 else None
     rows = [
         [
-            rank,
+            None if trial.get("state") == "pruned" else rank,
             trial["number"],
             *([trial.get("model", "")] if several else []),
             _score(trial["value"], digits),
@@ -165,8 +163,9 @@ def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[T
         for rank, trial in enumerate(ordered[:MAX_LEADERBOARD], start=1)
     ]
     style = "board described" if several else "board"
-    more = Table(header, rows[LEADERS:], style) if rows[LEADERS:] else None
-    return Table(header, rows[:LEADERS], style, highlighted=0), more
+    first = next((at for at, row in enumerate(rows) if row[0] is None), len(rows))
+    more = Table(header, rows[LEADERS:], style, muted=first - LEADERS) if rows[LEADERS:] else None
+    return Table(header, rows[:LEADERS], style, highlighted=0, muted=first), more
 
 
 def _score(value: float, digits: int | None) -> Formatted:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dmls_core.html.leaderboard import rank_trials
+
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 88, 22, 3
 WIDTH, HEIGHT = 800, 200
 LEFT, RIGHT, TOP, BOTTOM = 60, 10, 12, 30
@@ -55,25 +57,6 @@ class TrialChart:
     ticks: tuple[tuple[float, str], ...]
     numbers: tuple[tuple[float, str], ...]
     label: str
-
-
-def rank_trials(trials: Sequence[Mapping[str, Any]], direction: str) -> list[Mapping[str, Any]]:
-    """Return the trials on equal terms: complete ones by score, then pruned ones, then failed ones.
-
-    Pruned trials with less training rank below those with more. Among trials that were pruned at the same
-    step, the score at that step decides.
-    """
-    sign = -1 if direction == "maximize" else 1
-    order = {"complete": 0, "pruned": 1}
-
-    def key(trial: Mapping[str, Any]) -> tuple[int, int, float, int]:
-        value, at_step, number = trial.get("value"), trial.get("step_score"), int(trial["number"])
-        state = order.get(str(trial.get("state")), 2) if value is not None else 3
-        if state == 1 and at_step is not None:
-            return state, -(trial.get("steps") or 0), sign * at_step, number
-        return state, 0, sign * (value or 0.0), number
-
-    return sorted(trials, key=key)
 
 
 def trial_chart(trials: Sequence[Mapping[str, Any]], direction: str) -> TrialChart | None:

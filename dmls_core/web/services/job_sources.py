@@ -259,8 +259,8 @@ def served_versions(address: str, key: str) -> dict[str, int]:
 def served_version(model: ServedModel | None, state: str, in_triton: int | None) -> int | None:
     """Return the served version of a job in ``state``, by its record.
 
-    Deployments of earlier releases have no record: Triton knows their version. ``in_triton`` is as of the last
-    refresh, which may be before the model was stopped.
+    Deployments of earlier releases have no record: Triton knows their version. ``in_triton`` is as of the
+    last refresh, which may be before the model was stopped.
     """
     if model:
         return model.version

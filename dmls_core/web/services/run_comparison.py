@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from dmls_core.airflow.metadata import Session
+from dmls_core.models.metrics import METRICS
 from dmls_core.store import Store
 from dmls_core.web.services.job_details import differences
 from dmls_core.web.services.runs import Run, RunFiles, read_run, read_run_files
@@ -32,6 +33,13 @@ class ComparisonRow(BaseModel):
     values: list[Any]
 
 
+class ScoreRow(ComparisonRow):
+    """One metric on the holdout of each run."""
+
+    direction: str = Field(description="`maximize` or `minimize`; empty for an unknown metric.")
+    best: list[int] = Field(description="Positions of the best value, if the values differ.")
+
+
 class Contrast(BaseModel):
     """A run compared with the one that has the best score."""
 
@@ -48,11 +56,11 @@ class Comparison(BaseModel):
     """Runs side by side."""
 
     runs: list[Run]
-    best: int | None = Field(description="Position of the run with the best score.")
+    best: int | None = Field(description="Position of the run with the best score, unless others have it too.")
     winner: int | None = Field(description="The same, if it is significantly better than all others.")
     message: str
     contrasts: list[Contrast]
-    scores: list[ComparisonRow] = Field(description="All metrics on the holdout.")
+    scores: list[ScoreRow] = Field(description="All metrics on the holdout, that of the search first.")
     differences: list[ComparisonRow] = Field(
         description="Tuned parameters, data, models and settings that differ."
     )
@@ -71,21 +79,33 @@ def describe_comparison(runs: Sequence[Run], files: Sequence[RunFiles]) -> Compa
     """Compare runs by the files of each."""
     results = [found.result or {} for found in files]
     metrics = [result.get("holdout", {}).get("metrics", {}) for result in results]
-    names = sorted(set().union(*metrics))
+    searched = {result.get("metric") for result in results}
+    names = sorted(set().union(*metrics), key=lambda name: (name not in searched, name))
     documents = [_document(run, result) for run, result in zip(runs, results, strict=True)]
     others = [_other_document(result) for result in results]
     best, contrasts, message = _contrast(runs, files)
     clear = best is not None and bool(contrasts) and all(contrast.significant for contrast in contrasts)
+    tied = any(not contrast.difference for contrast in contrasts)
     return Comparison(
         runs=list(runs),
-        best=best,
+        best=None if tied else best,
         winner=best if clear else None,
         message=message,
         contrasts=contrasts,
-        scores=[ComparisonRow(key=key, values=[found.get(key) for found in metrics]) for key in names],
+        scores=[_score_row(key, [found.get(key) for found in metrics]) for key in names],
         differences=_rows(documents),
         other_differences=_rows(others),
     )
+
+
+def _score_row(key: str, values: list[float | None]) -> ScoreRow:
+    direction = METRICS[key].direction if key in METRICS else ""
+    known = [value for value in values if value is not None]
+    best: list[int] = []
+    if direction and len(set(known)) > 1:
+        top = max(known) if direction == "maximize" else min(known)
+        best = [at for at, value in enumerate(values) if value == top]
+    return ScoreRow(key=key, values=values, direction=direction, best=best)
 
 
 def _rows(documents: Sequence[Json]) -> list[ComparisonRow]:
@@ -161,6 +181,8 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
         p_value = _unpaired_p_value(result, other)
         basis = f"by the intervals of both scores, on {'the same' if same else 'different'} held-out rows"
         significant = p_value is not None and p_value < SIGNIFICANT
+    if not difference:
+        basis = f"on {'the same' if same else 'different'} held-out rows"
     chance = "no p-value" if p_value is None else "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
     return Contrast(
         run_id=run.run_id,
@@ -169,7 +191,9 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
         rows=rows,
         p_value=p_value,
         significant=significant,
-        message=f"{metric} is {f'{difference:.4f} worse' if difference else 'the same'}: {basis} ({chance})",
+        message=f"{metric} is {difference:.4f} worse: {basis} ({chance})"
+        if difference
+        else f"{metric} is the same, {basis}",
     )
 
 

@@ -231,16 +231,21 @@ def run_name(
     interval: Sequence[str] | None,
     changes: Mapping[str, Any],
 ) -> str:
-    """Return what people call a run, such as ``version 2, 22 Nov 2026 10:10:08 UTC (seed 11)``."""
-    parts = [f"version {version}"] if version else []
+    """Return what people call a run, such as ``job version 2, 22 Nov 2026 10:10:08 UTC (seed 11)``."""
+    parts = [f"job version {version}"] if version else []
     parts.append(f"{started.astimezone(UTC):%d %b %Y %H:%M:%S} UTC" if started else "not started")
     if interval:
         parts.append(f"data of {interval[0][:10]} to {interval[1][:10]}")
-    changed = ", ".join(
-        f"{key} {value if isinstance(value, int | float | str) else json.dumps(value)}"
-        for key, value in changes.items()
-    )
+    changed = ", ".join(_describe_change(key, value) for key, value in changes.items())
     return ", ".join(parts) + (f" ({changed})" if changed else "")
+
+
+def _describe_change(key: str, value: object) -> str:
+    """Return a change to the spec in words; of hyperparameters, only which ones."""
+    if key == "hyperparameters" and isinstance(value, Mapping):
+        tables = [table for table in value.values() if isinstance(table, Mapping)]
+        return f"other {', '.join(sorted(set().union(*tables)))}"
+    return f"{key} {value if isinstance(value, int | float | str) else json.dumps(value)}"
 
 
 @dataclass(frozen=True, slots=True)

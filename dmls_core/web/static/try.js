@@ -130,6 +130,8 @@ async function predict() {
       response.imputed.length ? h("ul", { class: "hint" }, response.imputed.map((item) => h("li", { text: `${item.column}: ${item.message}` }))) : null,
       h("p", { class: "hint", text: `Version ${response.version} responded in ${shown(response.milliseconds, 3)} ms.` }),
     );
+    const chance = likely.length ? ` (${(100 * likely[0].probability).toFixed(1)} %)` : "";
+    byId("short-answer").textContent = `${response.target}: ${likely.length ? response.prediction : shown(response.prediction, 6)}${chance}${response.warnings.length ? ", outside of the training range" : ""}`;
     start ??= response;
     byId("programs").hidden = false;
     byId("row-file").hidden = !response.row_file;
@@ -142,6 +144,7 @@ async function predict() {
   } catch (error) {
     if (mine !== latest) return;
     failed(box, error, "The prediction failed:");
+    byId("short-answer").textContent = "The prediction failed: see below.";
     byId("programs").hidden = true;
   }
   box.setAttribute("aria-busy", "false");

@@ -248,8 +248,9 @@ def test_the_best_trial_comes_first_and_what_was_given_up_last(direction: str, f
     given_up = trial(3, 0.5 if direction == "minimize" else 0.99, state="pruned")
     page = Case(3).page([*TRIALS, given_up], direction=direction)
 
-    rows = re.findall(r'<tr.*?><td class="n">(\d)</td><td class="n">(\d)</td><td class="n">0\.', page)
-    assert rows == [("1", str(first)), ("2", str(1 - first)), ("3", "3")]
+    rows = re.findall(r'<tr(.*?)><td.*?>(\d?)</td><td class="n">(\d)</td><td class="n">0\.', page)
+    best = ' class="best"'
+    assert rows == [(best, "1", str(first)), ("", "2", str(1 - first)), (' class="muted"', "", "3")]
     assert "2 complete, 1 pruned, 1 failed" in page
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.web.services.charts import SPARK_HEIGHT, SPARK_WIDTH, rank_trials, sparkline, trial_chart
+from dmls_core.html.leaderboard import rank_trials
+from dmls_core.web.services.charts import SPARK_HEIGHT, SPARK_WIDTH, sparkline, trial_chart
 
 
 def test_a_sparkline_stays_inside_its_box_and_rises_with_the_score():
@@ -42,6 +43,12 @@ def test_pruned_trials_rank_by_how_far_they_got_and_then_by_the_score_at_that_st
         trial(3, 0.4),
     ]
     assert [found["number"] for found in rank_trials(trials, "maximize")] == [3, 2, 1, 0]
+    # The report has the scores of all steps.
+    whole = [
+        found | {"step_score": None, "intermediate_values": [0.1, found.get("step_score")]}
+        for found in trials
+    ]
+    assert [found["number"] for found in rank_trials(whole, "maximize")] == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize(("direction", "best"), [("maximize", 2), ("minimize", 1)])

@@ -68,7 +68,8 @@ def test_two_rows_more_may_be_chance():
 def test_equal_scores_have_no_best():
     found = compare(files(0.9, wrong(20)), files(0.9, wrong(20)))
     assert found.message == "No winner: version 1 and version 2 have the same accuracy."
-    assert found.contrasts[0].message.startswith("accuracy is the same: on the same")
+    assert found.contrasts[0].message == "accuracy is the same, on the same held-out rows"
+    assert (found.best, found.winner, found.scores[0].best) == (None, None, [])
 
 
 def test_other_rows_are_compared_by_intervals():
@@ -88,6 +89,18 @@ def test_a_metric_of_probabilities_is_not_judged_by_wrong_classes():
 
 def test_smaller_is_better_for_a_loss():
     assert compare(files(0.7, direction="minimize"), files(0.2, direction="minimize")).winner == 1
+
+
+def test_the_best_value_of_each_metric_is_marked_and_the_searched_one_comes_first():
+    lower = {"accuracy": 0.7, "log_loss": 0.2, "f1_macro": 0.8, "custom": 1.0}
+    higher = {"accuracy": 0.9, "log_loss": 0.3, "f1_macro": 0.8, "custom": 2.0}
+    found = compare(*(files(each["accuracy"], holdout={"metrics": each}) for each in (lower, higher)))
+    assert [(row.key, row.direction, row.best) for row in found.scores] == [
+        ("accuracy", "maximize", [1]),
+        ("custom", "", []),
+        ("f1_macro", "maximize", []),
+        ("log_loss", "minimize", [0]),
+    ]
 
 
 def test_different_metrics_and_missing_results_have_no_winner():
@@ -114,7 +127,9 @@ def test_the_paired_test_agrees_with_a_known_value():
 
 def test_names_of_runs_say_what_is_special():
     started = datetime(2026, 11, 22, 10, 10, 8, tzinfo=UTC)
-    assert run_name(2, started, None, {"seed": 11}) == "version 2, 22 Nov 2026 10:10:08 UTC (seed 11)"
+    assert run_name(2, started, None, {"seed": 11}) == "job version 2, 22 Nov 2026 10:10:08 UTC (seed 11)"
+    ranges = {"xgboost-classifier": {"max_depth": {"min": 2, "max": 5}, "eta": {"value": 0.1}}}
+    assert run_name(2, started, None, {"hyperparameters": ranges}).endswith("(other eta, max_depth)")
     assert run_name(None, None, ("2026-01-01T00", "2026-01-08T00"), {}) == (
         "not started, data of 2026-01-01 to 2026-01-08"
     )
