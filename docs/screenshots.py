@@ -71,7 +71,7 @@ def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path
     newcomer.deploy()
     newcomer.ask({"monthly_fee": "39.5", "support_calls": "6"})
     newcomer.page.get_by_role("link", name="The job").click()
-    newcomer.run_again(seed=3)
+    newcomer.run_again(3, "max_depth", 3, 12)
     newcomer.deploy(version=2)
     newcomer.roll_back(1)
     look_around(newcomer, out)

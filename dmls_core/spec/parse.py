@@ -82,7 +82,7 @@ _LENGTHS = {
 }
 
 _EXAMPLES = {
-    "target": 'name the column to predict: target = "species"',
+    "target": 'name the column to predict, such as target = "price"',
 }
 
 

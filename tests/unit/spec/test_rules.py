@@ -44,7 +44,7 @@ COLUMNS = '[columns]\ntarget = "y"\n'
         ("[colums]\ntarget = 'y'\n" + MODEL.replace("model", "modle"), 1, "model", ["missing"]),
         (MODEL, 1, "columns", ["missing", "target"]),
         (MODEL + "columns = ['y']", 2, "columns", ["must be a table", "[columns]"]),
-        (MODEL + "[columns]\nfeatures = ['x']", 2, "columns.target", ["missing", 'target = "species"']),
+        (MODEL + "[columns]\nfeatures = ['x']", 2, "columns.target", ["missing", 'target = "price"']),
         (MODEL + COLUMNS + "[serch]\nseed = 1", 4, "serch", ["did you mean search?"]),
         (MODEL + COLUMNS + "[search]\nsede = 1", 5, "search.sede", ["did you mean seed?", "[search]"]),
         (MODEL + COLUMNS + "n_trials = 5", 4, "columns.n_trials", ["belongs above the first [table]"]),

@@ -67,3 +67,19 @@ def test_an_ensemble_names_its_trials():
     members = [{"trial": 7, "weight": 0.6}, {"trial": 2, "weight": 0.4}]
     view.result["ensemble"] = {"members": members}
     assert "The model is the mean of 2 trials: 7 (weight 0.60), 2 (weight 0.40)." in render(view)
+
+
+def test_warnings_are_named_beside_the_score():
+    view = details(Case(3), insight=True)
+    view.result["warnings"] = []
+    assert "before you rely on this score" not in render(view)
+    view.result["warnings"] = ["'code' alone nearly determines the target.", "There are few rows."]
+    page = render(view)
+    assert page.index("2 warnings") < page.index("What drives it?") < page.index("&#39;code&#39; alone nearly")
+
+
+def test_without_a_wrong_row_there_is_no_interval():
+    view = details(Case(3), insight=True)
+    assert "0.5000 to 0.6000" in render(view)
+    view.result["holdout"]["interval"] = [1.0, 1.0]
+    assert "unknown: no held-out row is wrong" in render(view)
