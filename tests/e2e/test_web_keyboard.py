@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -21,6 +22,8 @@ PAGES = (
     "/teams/demo/keys",
     JOB,
     *(f"{JOB}/{tab}" for tab in ("runs", "versions", "files", "history", "keys", "edit", "try")),
+    f"{JOB}/runs/{{run}}",
+    f"{JOB}/compare?run={{run}}&run={{run}}",
 )
 
 MARK = """() => {
@@ -79,8 +82,11 @@ def show(page: Page, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_tab_reaches_every_control_in_order_and_shows_where_it_is(page: Page, path: str):
-    show(page, path)
+def test_tab_reaches_every_control_in_order_and_shows_where_it_is(
+    page: Page, platform: PlatformClient, path: str
+):
+    run = platform.runs("demo", "iris")[0]["dag_run_id"] if "{run}" in path else ""
+    show(page, path.format(run=quote(run)))
     expected = page.evaluate(MARK)
     assert expected > 4
     stops = []
