@@ -29,6 +29,7 @@ const state = {
   etag: null, // of its spec, so that nobody else's change is overwritten
   sending: false,
   estimating: false,
+  byForm: false, // whether the latest change was one of the form, so that the spec may not have it yet
 };
 let latest = 0;
 let reads = 0;
@@ -57,6 +58,7 @@ async function request(path, body) {
 
 /** Handle a change of the document by the form. */
 async function formChanged() {
+  state.byForm = true;
   const response = await request("/specs/toml", { document: state.document });
   if (!response) return;
   setText(response.toml);
@@ -65,6 +67,7 @@ async function formChanged() {
 
 /** Handle an edit of the TOML. */
 async function textChanged() {
+  state.byForm = false;
   const response = await request("/specs/check", { toml: text() });
   if (!response) return;
   if (response.document) {
@@ -99,6 +102,7 @@ function draw() {
 
 /** Handle a change by the form; `again` if the form itself must be redrawn. */
 function changed(again = false) {
+  state.byForm = true;
   if (again) draw();
   formChangedSoon();
 }
@@ -403,7 +407,7 @@ async function openJob({ team, name }) {
   byId("schema").hidden = false;
   note("good", h("p", {}, h("strong", { text: file }), " is the job's data. Choose another file to replace it."));
   draw();
-  await textChanged();
+  await (state.byForm ? formChanged() : textChanged()); // the user may have begun to edit
 }
 
 ready();
