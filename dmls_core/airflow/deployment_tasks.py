@@ -116,15 +116,15 @@ class ApproveOperator(ApprovalOperator):
             late = bool(event.get("timedout"))
             by: DecidedBy = "deadline" if late else "person"
             user = (event.get("responded_by_user") or {}).get("name") or "a user"
+            version = comparison.get("champion_version")
             if late and _is_retired(run):
                 by, reason = "retirement", RETIRED
             elif late:
                 reason = "the approval was not answered by its deadline; the champion stays"
             elif rejected:
-                reason = "the approval was rejected in Airflow; the champion stays"
+                reason = f"declined by {user}" + ("; the champion stays" if version else "")
             else:
                 reason = f"approved in Airflow by {user}"
-            version = comparison.get("champion_version")
             record_decision(run, Decision(not rejected, by, reason, version))
             if rejected:
                 # Before the base class, which ends the task by skipping what follows.

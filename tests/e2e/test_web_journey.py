@@ -195,7 +195,8 @@ def test_edit_opens_the_form_with_the_spec_and_checks_schedule_and_drift(
     reading: list[Route] = []
     page.route("**/sniff?*", reading.append)
     page.goto(f"{newcomer.home}/jobs/demo/iris")
-    page.get_by_role("link", name="Edit").click()
+    with page.expect_request("**/sniff?*"):
+        page.get_by_role("link", name="Edit").click()
     expect(page.locator("#toml")).to_have_value(spec)
     expect(page.get_by_label("Job", exact=True)).to_have_value("iris")
 

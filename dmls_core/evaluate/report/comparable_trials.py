@@ -71,7 +71,7 @@ def comparable_trials(
         for trial in scored
         if trial.get("intermediate_values")
     ]
-    return ComparableTrials(begun, begun, "by their first intermediate scores, since most were pruned")
+    return ComparableTrials(begun, begun, "by their first intermediate scores, since few are complete")
 
 
 def _common_sizes(trials: Sequence[Mapping[str, Any]]) -> list[int]:

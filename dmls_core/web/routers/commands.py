@@ -85,7 +85,7 @@ async def deploy(caller: Deployer, request: Request) -> Done:
 async def decline(caller: Deployer, request: Request) -> Done:
     """Decline the model that waits for approval; the served model stays."""
     subject = await commands.answer_approval(airflow_api(request), caller.team, caller.name, "Reject")
-    return Done(message=f"{subject} Declined: the served model stays.")
+    return Done(message=f"{subject} Declined: what is served does not change.")
 
 
 @router.get("/served", summary="Show the versions that a rollback can serve")
