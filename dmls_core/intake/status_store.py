@@ -146,10 +146,11 @@ def report_served(store: Store, team: str, job: str, served: ServedModel) -> boo
         if before.state not in ("deployed", "stopped"):
             return replace(before, updated="")
         back = f", instead of version {served.previous}" if served.previous else ""
+        what = "rolled back" if served.previous else "served again"
         return replace(
             before,
             state="deployed",
-            message=_truncated(f"{served.text}{back}: rolled back by {served.by}"),
+            message=_truncated(f"{served.text}{back}: {what} by {served.by}"),
             updated="",
         )
 

@@ -48,6 +48,14 @@ def test_the_status_says_what_is_served_after_a_rollback(store):
     assert "Served: version 1: accuracy 0.8000" in page
 
 
+def test_a_stopped_model_is_served_again_and_not_rolled_back(store):
+    write_status(store, "lab", "iris", "stopped", "version 1 is no longer served", run_key="k")
+    assert report_served(store, "lab", "iris", serve(store, 1, 0.8, by="Ada"))
+    status = read_status(store, "lab", "iris")
+    assert status.state == "deployed"
+    assert status.message.endswith(" UTC: served again by Ada")
+
+
 def test_a_rollback_keeps_the_message_of_a_run_at_work(store):
     write_status(store, "lab", "iris", "running", "searching", run_key="k")
     report_served(store, "lab", "iris", serve(store, 1, 0.8))
