@@ -106,7 +106,7 @@ class JobQuery:
 
     Attributes:
         text: words that must all occur in the team, name, owner, model, state, or message.
-        states: only these states; empty for all but retired jobs.
+        states: only these states; empty for all but retired jobs of which nothing is served.
     """
 
     text: str = ""
@@ -142,7 +142,7 @@ def search(rows: Sequence[JobRow], query: JobQuery) -> Page:
     found = [row for row in rows if _matches(row, query, words)]
     states = Counter(row.state for row in found)
     wanted = set(query.states)
-    found = [row for row in found if (row.state in wanted if wanted else row.state != "retired")]
+    found = [row for row in found if (row.state in wanted if wanted else _is_current(row))]
     key = SORT_KEYS[query.sort]
     keyed = [(key(row), row) for row in found]
     known = sorted(
@@ -158,6 +158,10 @@ def search(rows: Sequence[JobRow], query: JobQuery) -> Page:
         teams=tuple(sorted({row.team for row in rows})),
         models=tuple(sorted({model for row in rows for model in row.models})),
     )
+
+
+def _is_current(row: JobRow) -> bool:
+    return row.state != "retired" or row.served is not None
 
 
 def _matches(row: JobRow, query: JobQuery, words: Sequence[str]) -> bool:

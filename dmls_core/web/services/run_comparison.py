@@ -56,7 +56,9 @@ class Comparison(BaseModel):
     """Runs side by side."""
 
     runs: list[Run]
-    best: int | None = Field(description="Position of the run with the best score, unless others have it too.")
+    best: int | None = Field(
+        description="Position of the run with the best score; null if others have it too."
+    )
     winner: int | None = Field(description="The same, if it is significantly better than all others.")
     message: str
     contrasts: list[Contrast]

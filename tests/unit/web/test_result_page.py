@@ -75,7 +75,9 @@ def test_warnings_are_named_beside_the_score():
     assert "before you rely on this score" not in render(view)
     view.result["warnings"] = ["'code' alone nearly determines the target.", "There are few rows."]
     page = render(view)
-    assert page.index("2 warnings") < page.index("What drives it?") < page.index("&#39;code&#39; alone nearly")
+    assert (
+        page.index("2 warnings") < page.index("What drives it?") < page.index("&#39;code&#39; alone nearly")
+    )
 
 
 def test_without_a_wrong_row_there_is_no_interval():

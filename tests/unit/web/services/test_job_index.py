@@ -46,6 +46,11 @@ def test_retired_jobs_are_shown_only_if_their_state_is_selected():
     assert names(states=["retired"]) == ["old"]
 
 
+def test_a_retired_job_that_is_still_served_is_shown():
+    rows = [JobRow("lab", "old", state="retired", served=2), JobRow("lab", "older", state="retired")]
+    assert [row.name for row in search(rows, JobQuery()).rows] == ["old"]
+
+
 def test_every_word_must_occur_regardless_of_case():
     assert names(text="ADA memory") == ["iris"]
     assert names(text="ada sales") == ["churn"]

@@ -1,0 +1,54 @@
+"""The tabs of a job in each of its states, without anything to list."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+
+from dmls_core.intake.status import State
+from dmls_core.web.services.job_details import JobDetails, Rights
+from dmls_core.web.services.scored_files import ScoredFiles
+from dmls_core.web.templating import environment
+
+TABS: dict[str, dict[str, Any]] = {
+    "job.html": {"view": None},
+    "job_runs.html": {"runs": []},
+    "job_compare.html": {"comparison": None},
+    "job_versions.html": {"versions": []},
+    "job_files.html": {"scored": ScoredFiles(files=[], total=0)},
+    "job_history.html": {"events": [], "run_names": {}},
+    "job_keys.html": {"keys": [], "may_team": True, "team": "lab", "choices": []},
+}
+"""What each tab has in addition to the job."""
+
+STATES = (*get_args(State), "retired", "registered")
+
+
+def page(template: str, state: str, **more: Any) -> str:
+    job = JobDetails(
+        job="lab/iris", state=state, message="", errors=[], links={}, updated="", version=1, spec=None,
+        data=[], run_key="k", served=None, served_model=None, drift=[], paused=False, next_run=None, schedule="",
+        queue=None, waiting="", starts=None, may=Rights(deploy=True, run=True, change=True, retire=True),
+    )  # fmt: skip
+    values = TABS[template] | more
+    return environment().get_template(template).render(
+        job=job, caller=SimpleNamespace(team="lab", name="iris"), base="/dmls", path="/jobs/lab/iris",
+        asset=lambda name: f"/static/{name}", tab="overview", **values,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("template", TABS)
+@pytest.mark.parametrize("state", STATES)
+def test_every_tab_is_shown_in_every_state(template: str, state: str):
+    found = page(template, state)
+    assert "<h1>lab/iris</h1>" in found
+    assert ("Retire…" in found) == (state != "retired")
+    assert 'data-command="retire"' not in found
+
+
+def test_a_model_of_a_retired_job_that_waits_can_be_declined():
+    waiting = {"steps": [("search", "success"), ("approve", "awaiting_input")]}
+    assert 'data-command="retire"' in page("job_runs.html", "retired", **waiting)
+    assert 'data-command="retire"' not in page("job_runs.html", "running", **waiting)
