@@ -228,7 +228,7 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
     match event.event:
         case "trigger_dag_run":
             changes = (extra.get("conf") or {}).get(PARAM) or {}
-            return words, ", ".join(f"{key} = {json.dumps(value)}" for key, value in changes.items())
+            return words, ", ".join(_describe_change(key, value) for key, value in changes.items())
         case "update_hitl_detail":
             chosen = extra.get("chosen_options") or [""]
             return {"Approve": "approved the model", "Reject": "declined the model"}.get(chosen[0], words), ""
@@ -243,6 +243,25 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
         case "dmls_rollback":
             return words, f"to version {extra.get('version')}, from {extra.get('previous')}"
     return words, ""
+
+
+def _describe_change(key: str, value: object) -> str:
+    """Return a change to the spec of one run, such as ``max_depth = 3 to 12``."""
+    if key != "hyperparameters" or not isinstance(value, dict):
+        return f"{key} = {json.dumps(value)}"
+    tables = [pair for model in value.values() if isinstance(model, dict) for pair in model.items()]
+    return ", ".join(f"{name} = {_describe_values(table)}" for name, table in tables)
+
+
+def _describe_values(table: object) -> str:
+    match table:
+        case {"min": low, "max": high}:
+            return f"{low} to {high}"
+        case {"values": [*values]}:
+            return " or ".join(map(str, values))
+        case {"value": value}:
+            return str(value)
+    return json.dumps(table)
 
 
 def read_events(session: Session, dag_id: str, limit: int = 50) -> list[LogEvent]:

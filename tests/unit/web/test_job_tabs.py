@@ -29,8 +29,9 @@ STATES = (*get_args(State), "retired", "registered")
 def page(template: str, state: str, **more: Any) -> str:
     job = JobDetails(
         job="lab/iris", state=state, message="", errors=[], links={}, updated="", version=1, spec=None,
-        data=[], run_key="k", served=None, served_model=None, drift=[], paused=False, next_run=None, schedule="",
-        queue=None, waiting="", starts=None, may=Rights(deploy=True, run=True, change=True, retire=True),
+        data=[], run_key="k", served=None, served_model=None, drift=[], paused=False, next_run=None,
+        schedule="", queue=None, waiting="", starts=None,
+        may=Rights(deploy=True, run=True, change=True, retire=True),
     )  # fmt: skip
     values = TABS[template] | more
     return environment().get_template(template).render(

@@ -24,6 +24,12 @@ def test_tables_in_a_list_are_compared_by_name():
     [
         ("trigger_dag_run", '{"conf": {"run": {"n_trials": 9}}}', ("started a run", "n_trials = 9")),
         ("trigger_dag_run", '{"conf": null, "method": "POST"}', ("started a run", "")),
+        (
+            "trigger_dag_run",
+            '{"conf": {"run": {"seed": 3, "hyperparameters": {"extra-trees-classifier": {"max_depth": '
+            '{"min": 3, "max": 12}, "criterion": {"values": ["gini", "entropy"]}, "n_jobs": {"value": 2}}}}}}',
+            ("started a run", "seed = 3, max_depth = 3 to 12, criterion = gini or entropy, n_jobs = 2"),
+        ),
         ("update_hitl_detail", '{"chosen_options": ["Approve"]}', ("approved the model", "")),
         ("update_hitl_detail", '{"chosen_options": ["Reject"]}', ("declined the model", "")),
         ("patch_dag", '{"is_paused": true}', ("paused the job", "")),
