@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dmls_core.airflow.metadata import LogEvent
@@ -19,6 +21,13 @@ def test_tables_in_a_list_are_compared_by_name():
     ]
 
 
+CHANGED = {
+    "max_depth": {"min": 3, "max": 12},
+    "criterion": {"values": ["gini", "entropy"]},
+    "n_jobs": {"value": 2},
+}
+
+
 @pytest.mark.parametrize(
     ("event", "extra", "words"),
     [
@@ -26,8 +35,7 @@ def test_tables_in_a_list_are_compared_by_name():
         ("trigger_dag_run", '{"conf": null, "method": "POST"}', ("started a run", "")),
         (
             "trigger_dag_run",
-            '{"conf": {"run": {"seed": 3, "hyperparameters": {"extra-trees-classifier": {"max_depth": '
-            '{"min": 3, "max": 12}, "criterion": {"values": ["gini", "entropy"]}, "n_jobs": {"value": 2}}}}}}',
+            json.dumps({"conf": {"run": {"seed": 3, "hyperparameters": {"a-model": CHANGED}}}}),
             ("started a run", "seed = 3, max_depth = 3 to 12, criterion = gini or entropy, n_jobs = 2"),
         ),
         ("update_hitl_detail", '{"chosen_options": ["Approve"]}', ("approved the model", "")),
