@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 IMAGES = Path(__file__).parent / "images"
-TEAM, NAME = "shop", "customers"
+TEAM, NAME = "shop", "churn"
 PICTURES = ("columns", "training", "trained", "report", "try", "rolling back")
 """Steps with a screenshot."""
 
