@@ -193,7 +193,7 @@ def test_edit_opens_the_form_with_the_spec_and_checks_schedule_and_drift(
     newcomer.log_in()
     spec = platform.get("incoming/demo/iris/spec.toml").decode()
     reading: list[Route] = []
-    page.route("**/sniff?*", reading.append)
+    page.route("**/sniff?*", lambda route: reading.append(route))
     page.goto(f"{newcomer.home}/jobs/demo/iris")
     with page.expect_request("**/sniff?*"):
         page.get_by_role("link", name="Edit").click()
@@ -203,6 +203,7 @@ def test_edit_opens_the_form_with_the_spec_and_checks_schedule_and_drift(
     # What is changed while the data is being read is kept.
     page.get_by_label("Run", exact=True).select_option("cron")
     reading[0].continue_()
+    page.unroute("**/sniff?*")
     expect(page.locator("#columns tr")).to_have_count(5)
     page.get_by_label("Cron expression").fill("0 25 * * *")
     expect(page.locator("#schedule-note")).to_contain_text("has '25' as its hour, not a value from 0 to 23")
