@@ -128,7 +128,7 @@ def write_customers(file: Path) -> Path:
             plan = draw.choices(["basic", "plus", "premium"], [5, 3, 1])[0]
             calls = min(9, int(draw.expovariate(0.6)))
             fee = {"basic": 15, "plus": 30, "premium": 55}[plan] + draw.gauss(0, 4)
-            leaves = 0.03 + 0.09 * calls + (0.1 if plan == "basic" else 0)
+            leaves = 0.9 if calls > 3 else 0.4 if calls > 1 and plan == "basic" else 0.04
             joined = f"20{draw.randint(18, 24)}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}"
             age = "" if draw.random() < 0.08 else draw.randint(18, 80)
             newsletter = draw.choice(["yes", "no"])
