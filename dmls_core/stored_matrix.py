@@ -58,9 +58,11 @@ class StoredMatrix:
             raise ValueError("only rows can be taken")
         return StoredMatrix(self.file, self.rows[rows])
 
-    def blocks(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float32]]]:
+    def blocks(self) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
         """Read the rows once, in the order of the file; yield their positions and values, (n, n_columns)."""
-        order = np.argsort(self.rows, kind="stable")
+        order = np.arange(len(self.rows), dtype=np.int32)
+        if not self.ascending:
+            order = np.argsort(self.rows, kind="stable").astype(np.int32)
         step = max(1, BLOCK_BYTES // (4 * self.file.shape[1]))
         first = 0
         for start in range(0, len(self.file), step):

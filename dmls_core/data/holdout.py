@@ -28,8 +28,8 @@ class Holdout:
         warning: about its size; empty if there is none.
     """
 
-    train: NDArray[np.int64]
-    test: NDArray[np.int64]
+    train: NDArray[np.integer]
+    test: NDArray[np.integer]
     roles: RowRoles
     since: datetime | None = None
     warning: str = ""

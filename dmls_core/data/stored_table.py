@@ -81,7 +81,7 @@ def store_table(
         columns=tuple(found),
         matrix=np.memmap(path, np.float32, "r+", shape=(len(values), len(found)), order="F"),
         target_name=columns.target,
-        target=values.to_numpy(),
+        target=(values.cast(pl.Int32) if labels else values).to_numpy(),
         labels=labels,
         warnings=warnings,
         heights=files.heights,

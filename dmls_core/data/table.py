@@ -26,6 +26,7 @@ from dmls_core.data.encoder import (
     NumberFeature,
     Target,
 )
+from dmls_core.data.random_split import RowNumbers, split_at_random, split_by_class
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 
@@ -60,7 +61,8 @@ class Table:
     Attributes:
         matrix: float32, shape (n_rows, n_columns): numbers, category codes and parts of dates; NaN if a value
             is missing. It is C-contiguous, or a memory map in column-major order (see ``stored_table``).
-        target: shape (n_rows,): class indices (int64) for a classifier, values (float64) for a regressor.
+        target: shape (n_rows,): class indices (int64, or int32 of a table on disk) for a classifier, values
+            (float64) for a regressor.
         labels: the classes as spelled in the data, in the order of their indices; None for a regressor.
         warnings: messages for the user.
         heights: number of rows of each file; () if unknown.
@@ -71,7 +73,7 @@ class Table:
     columns: tuple[TableColumn, ...]
     matrix: NDArray[np.float32]
     target_name: str
-    target: NDArray[np.int64] | NDArray[np.float64]
+    target: NDArray[np.integer] | NDArray[np.float64]
     labels: tuple[str, ...] | None = None
     warnings: tuple[str, ...] = ()
     heights: tuple[int, ...] = ()
@@ -123,7 +125,7 @@ Split = Literal["stratified", "random", "time"]
 
 
 def split_holdout(
-    target: NDArray[np.int64] | NDArray[np.float64],
+    target: NDArray[np.integer] | NDArray[np.float64],
     *,
     holdout: float,
     split: Split,
@@ -133,7 +135,7 @@ def split_holdout(
     folds: int = 2,
     scored: int = 1,
     place: Place = _nowhere,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[RowNumbers, RowNumbers]:
     """Split the rows. The same arguments give the same split on every machine.
 
     Args:
@@ -148,29 +150,28 @@ def split_holdout(
         place: names the place of a row's target, for messages.
 
     Returns:
-        Indices of the training rows and of the held-out rows, int64, each in random order.
+        Indices of the training rows and of the held-out rows, each in random order.
 
     Raises:
         DataError: there are too few rows, in total or of a class.
         ValueError: the split is ``time``, or ``stratified`` for a regressor.
     """
-    from sklearn.model_selection import train_test_split
-
     if split == "time" or (split == "stratified" and task != "classification"):
         raise ValueError(f"cannot split {task} data by {split!r}")
     held_out = check_row_counts(
         target, holdout=holdout, split=split, labels=labels, folds=folds, scored=scored, place=place
     )
-    rows = np.arange(len(target), dtype=np.int64)
-    stratify = target if split == "stratified" else None
-    train, test = train_test_split(rows, test_size=held_out, random_state=seed, stratify=stratify)
+    if split == "stratified":
+        train, test = split_by_class(target.astype(np.int32, copy=False), held_out, seed)
+    else:
+        train, test = split_at_random(len(target), held_out, seed)
     if task == "classification":
         check_classes(target, train, labels, folds, place, " left to train on")
     return train, test
 
 
 def check_row_counts(
-    target: NDArray[np.int64] | NDArray[np.float64],
+    target: NDArray[np.integer] | NDArray[np.float64],
     *,
     holdout: float,
     split: Split,
@@ -213,14 +214,14 @@ def check_row_counts(
 
 def check_classes(
     target: NDArray[Any],
-    rows: NDArray[np.int64] | slice,
+    rows: NDArray[np.integer] | slice,
     labels: tuple[str, ...] | None,
     least: int,
     place: Place,
     where: str = "",
 ) -> NDArray[np.int64]:
     """Return the number of ``rows`` of each class; raise ``DataError`` if one has too few."""
-    counts = np.bincount(target[rows].astype(np.int64), minlength=len(labels or ()))
+    counts = np.bincount(target[rows].astype(np.int64, copy=False), minlength=len(labels or ()))
     issues = [
         replace(
             place(int(np.argmax(target == index))) if (target == index).any() else ValidationIssue(""),

@@ -52,7 +52,7 @@ class ShardedMatrix(StoredMatrix):
         """Return some of the rows; see ``StoredMatrix.take``."""
         return ShardedMatrix.of(super().take(rows, axis), self.cluster)
 
-    def shards(self, count: int) -> Iterator[tuple[int, int, NDArray[np.intp], NDArray[np.float32]]]:
+    def shards(self, count: int) -> Iterator[tuple[int, int, NDArray[np.integer], NDArray[np.float32]]]:
         """Read the rows once and divide them among ``count`` workers, each a range of the file's order.
 
         Yield, for parts that fit in memory: the worker's number, the part's first row within the worker's

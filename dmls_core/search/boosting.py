@@ -30,7 +30,7 @@ KEPT = 6
 
 
 def bin_rows(
-    task: SearchTask, params: Mapping[str, Scalar], train: NDArray[np.int64], test: NDArray[np.int64]
+    task: SearchTask, params: Mapping[str, Scalar], train: NDArray[np.integer], test: NDArray[np.integer]
 ) -> Binned:
     """Bin the training rows ``train`` of a boosted model, and likewise the rows ``test`` to be scored."""
     engine = cast("BoostingEngine", task.engine)

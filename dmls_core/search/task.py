@@ -200,31 +200,31 @@ def make_folds(
     if roles is not None and roles.groups is not None:
         shares = [1 / folds] * folds
         parts = assign_groups(roles.groups, target, shares, n_classes=n_classes, seed=seed)
-        return _folds_of(parts, folds)[:most]
+        return _folds_of(parts, folds, most)
     generator = np.random.default_rng(seed)
-    groups = (
-        [np.flatnonzero(target == code) for code in range(n_classes)]
-        if n_classes
-        else [np.arange(len(target))]
-    )
-    groups = [rows for rows in groups if len(rows) > 1]
-    if not groups:
+    counts = np.bincount(target).tolist() if n_classes else [len(target)]
+    sizes = [size for size in counts if size > 1]
+    if not sizes:
         raise DataError("too few rows for a cross-validation: every class has a single row")
     least = 1 if n_classes else 2  # R² of one row is not defined
-    count = max(2, min(folds, *(len(rows) // least for rows in groups)))
+    count = max(2, min(folds, *(size // least for size in sizes)))
     # Each class continues at the fold where the previous one ended, so that folds differ by one row at most.
-    assigned = np.full(len(target), -1)
+    # Small integers: there may be many rows.
+    assigned = np.full(len(target), -1, np.int16)
     start = 0
-    for rows in groups:
-        assigned[generator.permutation(rows)] = (start + np.arange(len(rows))) % count
-        start += len(rows)
-    return _folds_of(assigned, count)[:most]
+    for code in range(max(1, n_classes)):
+        rows = np.flatnonzero(target == code) if n_classes else np.arange(len(target))
+        if len(rows) > 1:
+            generator.shuffle(rows)
+            assigned[rows] = np.resize(np.roll(np.arange(count, dtype=np.int16), -start), len(rows))
+            start = (start + len(rows)) % count
+    return _folds_of(assigned, count, most)
 
 
-def _folds_of(assigned: NDArray[np.int64], count: int) -> tuple[Fold, ...]:
+def _folds_of(assigned: NDArray[np.integer], count: int, most: int | None) -> tuple[Fold, ...]:
     return tuple(
-        Fold(train=np.flatnonzero(assigned != number), test=np.flatnonzero(assigned == number))
-        for number in range(count)
+        Fold(*(np.flatnonzero(side).astype(np.int32) for side in (assigned != number, assigned == number)))
+        for number in range(count)[:most]
     )
 
 

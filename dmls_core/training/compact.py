@@ -166,7 +166,7 @@ def _forest_sizes(task: SearchTask, fitted: FittedForest, params: Mapping[str, S
 def _add_up(
     task: SearchTask,
     fitted: FittedForest,
-    rows: NDArray[np.int64],
+    rows: NDArray[np.integer],
     counts: tuple[int, ...],
     depths: tuple[int, ...],
     *,
@@ -202,7 +202,7 @@ def _add_up(
     return NestedSizes(counts, depths, costs, kept[:, :, voted], task.truth[rows], weights)
 
 
-def grown_trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
+def grown_trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.integer] | None]]:  # noqa: ANN401
     """Yield each tree of a scikit-learn forest with the rows that it has drawn."""
     one = copy.copy(forest)
     for estimator in forest.estimators_:

@@ -177,7 +177,7 @@ def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[lis
     """
     kept: list[Member] = []
     margins, costs = [], []
-    rows = np.empty(0, np.int64)
+    rows: NDArray[np.integer] = np.empty(0, np.int64)
     for member in members:
         params = {**member.params, **({TREES: trees} if trees else {})}
         try:
@@ -198,7 +198,7 @@ def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[lis
 
 def _unseen(
     task: SearchTask, params: Mapping[str, Scalar]
-) -> tuple[NDArray[np.int64], NDArray[np.float32], float]:
+) -> tuple[NDArray[np.integer], NDArray[np.float32], float]:
     """Return rows, a model's margins for them without having seen them, and the nodes that it visits.
 
     Margins of a row that all trees of a forest have drawn are NaN.
@@ -223,7 +223,7 @@ def _cost(task: SearchTask, fitted: Fitted) -> float:
     return visited_nodes(fitted.to_treelite(), task.engine.fetch(task.features[task.engine.place(rows)]))
 
 
-def _out_of_bag(task: SearchTask, fitted: FittedForest, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def _out_of_bag(task: SearchTask, fitted: FittedForest, rows: NDArray[np.integer]) -> NDArray[np.float32]:
     """Return the mean prediction of the trees that have not drawn each row, as ``Fitted.predict`` does."""
     forest = fitted.forest
     features = np.ascontiguousarray(task.features[rows])

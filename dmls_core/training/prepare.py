@@ -174,7 +174,7 @@ def sample_rows(data: Prepared) -> tuple[NDArray[np.float32], NDArray[Any], RowR
     """Return training rows in memory, targets and roles: all, or a random block if they are in a file."""
     if not isinstance(data.train, StoredMatrix):
         return data.train, data.train_target, data.train_roles
-    rows = draw_rows(np.arange(len(data.train)), _block_rows(data.train.shape[1]), 0)
+    rows = draw_rows(np.arange(len(data.train), dtype=np.int32), _block_rows(data.train.shape[1]), 0)
     return data.train[rows], data.train_target[rows], data.train_roles.take(rows)
 
 
@@ -182,7 +182,7 @@ def _block_rows(columns: int) -> int:
     return max(1, BLOCK_BYTES // (4 * columns))
 
 
-def draw_rows(rows: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+def draw_rows(rows: NDArray[np.integer], most: int, seed: int) -> NDArray[np.integer]:
     """Return at most ``most`` of the ascending ``rows``, drawn at random, ascending."""
     if len(rows) <= most:
         return rows

@@ -41,8 +41,10 @@ PART = 100_000
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """Train in memory and from disk on the same file."""
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
-        data, spec = Path(folder) / f"data.{arguments.format}", Path(folder) / "spec.toml"
-        write_data_set(data, arguments.rows, arguments.columns)
+        spec = Path(folder) / "spec.toml"
+        data = Path(arguments.keep or folder) / f"{arguments.rows}-{arguments.columns}.{arguments.format}"
+        if not data.exists():
+            write_data_set(data, arguments.rows, arguments.columns)
         spec.write_text(SPEC.format(model=arguments.model, trials=arguments.trials, rounds=arguments.rounds))
         limits = (arguments.limit,) if arguments.only_disk else (None, arguments.limit)
         return [_trained(Path(folder), spec, data, limit) for limit in limits]
@@ -112,4 +114,5 @@ if __name__ == "__main__":
         ("--format", "csv", "csv or parquet"),
         ("--limit", 700, "memory limit of the run from disk, in MB"),
         ("--only-disk", 0, "1: without the run in memory"),
+        ("--keep", "", "folder that keeps the data file, for further runs"),
     )

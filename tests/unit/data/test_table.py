@@ -22,7 +22,7 @@ def test_stratified():
     train, test = split_holdout(TARGET, **OPTIONS)
     assert np.bincount(TARGET[test]).tolist() == [10, 6, 4]
     assert sorted([*train, *test]) == list(range(100))
-    assert train.dtype == test.dtype == np.int64
+    assert train.dtype == test.dtype == np.int32
 
 
 def test_the_seed_decides():

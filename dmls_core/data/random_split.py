@@ -1,0 +1,42 @@
+"""Splits at random, the same as scikit-learn's of the same seed, in 4 bytes of memory for each row.
+
+scikit-learn's stratified split makes a Python object for each row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+RowNumbers = NDArray[np.int32]
+"""Positions of rows; ``DataLimits.rows`` is far below the most that 32 bits can count."""
+
+
+def split_at_random(rows: int, held_out: int, seed: int) -> tuple[RowNumbers, RowNumbers]:
+    """Return the rows to train on and those to hold out, each in random order."""
+    order = np.arange(rows, dtype=np.int32)
+    np.random.RandomState(seed).shuffle(order)  # noqa: NPY002 - as ``ShuffleSplit`` does
+    return order[held_out:], order[:held_out]
+
+
+def split_by_class(codes: NDArray[np.integer], held_out: int, seed: int) -> tuple[RowNumbers, RowNumbers]:
+    """Split like ``split_at_random``; each class has its share of both sides.
+
+    ``codes`` are class indices from 0. Each class needs two rows, and each side a row for each class.
+    """
+    from sklearn.utils.extmath import _approximate_mode
+
+    counts = np.bincount(codes)
+    order = np.argsort(codes, kind="stable").astype(np.int32)
+    generator = np.random.RandomState(seed)  # noqa: NPY002 - as ``StratifiedShuffleSplit`` does
+    fitted = _approximate_mode(counts, len(codes) - held_out, generator)
+    scored = _approximate_mode(counts - fitted, held_out, generator)
+    train, test = [], []
+    for own, some, others in zip(np.split(order, np.cumsum(counts)[:-1]), fitted, scored, strict=True):
+        generator.shuffle(own)
+        train.append(own[:some])
+        test.append(own[some : some + others])
+    sides = np.concatenate(train), np.concatenate(test)
+    for side in sides:
+        generator.shuffle(side)
+    return sides
