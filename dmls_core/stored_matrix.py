@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from io import FileIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,15 +67,27 @@ class StoredMatrix:
             order = np.argsort(self.rows, kind="stable").astype(np.int32)
         step = max(1, BLOCK_BYTES // (4 * self.file.shape[1]))
         first = 0
-        for start in range(0, len(self.file), step):
-            positions = order[first : first + step]
-            wanted = self.rows[positions]
-            wanted = wanted[: np.searchsorted(wanted, start + step)]
-            if len(wanted):
-                first += len(wanted)
-                # Copied as a whole: rows of a column-major file are far apart.
-                block = np.ascontiguousarray(self.file[start : start + step])
-                yield positions[: len(wanted)], block[wanted - start]
+        with Path(self.path).open("rb", buffering=0) as file:
+            for start in range(0, len(self.file), step):
+                positions = order[first : first + step]
+                wanted = self.rows[positions]
+                wanted = wanted[: np.searchsorted(wanted, start + step)]
+                if len(wanted):
+                    first += len(wanted)
+                    yield positions[: len(wanted)], self._read(file, start, step)[wanted - start]
+
+    def _read(self, file: FileIO, start: int, count: int) -> NDArray[np.float32]:
+        """Read rows of the file, (count, n_columns), with one long read for each column.
+
+        Through the memory map, the kernel would read small parts, and again if memory is short.
+        """
+        rows, columns = self.file.shape
+        block = np.empty((columns, min(count, rows - start)), np.float32)
+        for column, values in enumerate(block):
+            file.seek(4 * (column * rows + start))
+            if file.readinto(values.data) != values.nbytes:
+                raise OSError(f"{self.path} is too short")
+        return np.ascontiguousarray(block.T)
 
 
 Matrix = NDArray[np.float32] | StoredMatrix

@@ -344,13 +344,24 @@ def encode_matrix(encoder: Encoder, table: Table, matrix: NDArray[np.float32]) -
         if isinstance(feature, CategoryFeature)
     }
     fills = np.array([fill for feature in encoder.features for fill in _fills(feature)], dtype=np.float32)
-    for start in range(0, len(matrix), _BLOCK):  # in blocks: a second matrix would need as much memory again
-        block = matrix[start : start + _BLOCK]
-        for position, new in codes.items():
+    if matrix.flags.c_contiguous:
+        parts = [slice(None)]
+    else:  # a file with one column after the other: most columns of numbers stay as they are
+        filled = np.flatnonzero(~np.isnan(fills)).tolist()
+        parts = [slice(at, at + 1) for at in sorted({*codes, *filled})]
+    for part in parts:
+        for start in range(0, len(matrix), _BLOCK):  # in blocks: a second matrix would need as much memory
+            _encode_block(matrix[start : start + _BLOCK, part], part.start or 0, codes, fills[part])
+
+
+def _encode_block(
+    block: NDArray[np.float32], first: int, codes: dict[int, NDArray[np.float32]], fills: NDArray[np.float32]
+) -> None:
+    for position in range(block.shape[1]):
+        if (new := codes.get(first + position)) is not None:
             # NaN is -1 here, which picks the last entry: the code of a missing category.
-            old = np.nan_to_num(block[:, position], nan=-1.0).astype(np.int64)
-            block[:, position] = new[old]
-        np.copyto(block, fills, where=np.isnan(block) & ~np.isnan(fills))
+            block[:, position] = new[np.nan_to_num(block[:, position], nan=-1.0).astype(np.int64)]
+    np.copyto(block, fills, where=np.isnan(block) & ~np.isnan(fills))
 
 
 def _fills(feature: Feature) -> tuple[float, ...]:

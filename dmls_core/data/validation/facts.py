@@ -29,7 +29,8 @@ class ColumnFacts:
         missing: rows without a value.
         texts: values that are not numbers.
         values: ``Float64``, or ``String`` without surrounding blanks; null if missing. None if no
-            expectation is about them.
+            expectation is about them. The texts of a target are there once each, unless it has expectations
+            of its own.
     """
 
     numeric: bool
@@ -77,8 +78,11 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
 
     def aggregates(position: int, column: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
         found = _counts(column, dtype)
-        if present[position] in whole:
+        if (name := present[position]) in spec.expectations.columns or (name in whole and dtype.is_numeric()):
             found["values"] = column.implode()
+        elif name in whole:
+            # Of a target, only the different texts count: all of them take several times its memory.
+            found["values"] = column.unique(maintain_order=True).implode()
         return [expression.alias(f"{key} {position}") for key, expression in found.items()]
 
     found = files.aggregate(types, aggregates)
