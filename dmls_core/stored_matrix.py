@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 
 BLOCK_BYTES = 32 << 20
 """Size of a block of rows in memory."""
+
+
+_PAGE_VALUES = mmap.PAGESIZE // 4
+"""Values in a page of memory."""
 
 
 class StoredMatrix:
@@ -52,7 +57,7 @@ class StoredMatrix:
     def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 - as an array's
         """Return values in memory; see the class."""
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
-        return np.ascontiguousarray(self.file[:, columns][self.rows[rows]])
+        return read_rows(self.file[:, columns], self.rows[rows])
 
     def take(self, rows: NDArray[np.integer], axis: int = 0) -> StoredMatrix:
         """Return some of the rows; unlike an array's ``take``, without reading them."""
@@ -88,6 +93,27 @@ class StoredMatrix:
             if file.readinto(values.data) != values.nbytes:
                 raise OSError(f"{self.path} is too short")
         return np.ascontiguousarray(block.T)
+
+
+def read_rows(values: NDArray[np.float32], rows: Any) -> Any:  # noqa: ANN401 - as an array's
+    """Return ``values[rows]``; of a memory map in column-major order, without reading more than needed.
+
+    By default the kernel reads megabytes for each value that is far from the previous one.
+    """
+    if not isinstance(values, np.memmap) or not np.ndim(rows):
+        return np.ascontiguousarray(values[rows])
+    sparse = len(rows) * _PAGE_VALUES < len(values)
+    memory: mmap.mmap = values._mmap  # type: ignore[attr-defined]  # noqa: SLF001 - NumPy offers no other
+    memory.madvise(mmap.MADV_RANDOM if sparse else mmap.MADV_NORMAL)
+    try:
+        if values.ndim == 1:
+            return np.asarray(values[rows])
+        found = np.empty((len(rows), values.shape[1]), np.float32)
+        for column in range(values.shape[1]):
+            found[:, column] = values[:, column][rows]
+        return found
+    finally:
+        memory.madvise(mmap.MADV_NORMAL)
 
 
 Matrix = NDArray[np.float32] | StoredMatrix

@@ -15,7 +15,7 @@ RowNumbers = NDArray[np.int32]
 def split_at_random(rows: int, held_out: int, seed: int) -> tuple[RowNumbers, RowNumbers]:
     """Return the rows to train on and those to hold out, each in random order."""
     order = np.arange(rows, dtype=np.int32)
-    np.random.RandomState(seed).shuffle(order)  # noqa: NPY002 - as ``ShuffleSplit`` does
+    np.random.RandomState(seed).shuffle(order)
     return order[held_out:], order[:held_out]
 
 
@@ -28,7 +28,7 @@ def split_by_class(codes: NDArray[np.integer], held_out: int, seed: int) -> tupl
 
     counts = np.bincount(codes)
     order = np.argsort(codes, kind="stable").astype(np.int32)
-    generator = np.random.RandomState(seed)  # noqa: NPY002 - as ``StratifiedShuffleSplit`` does
+    generator = np.random.RandomState(seed)
     fitted = _approximate_mode(counts, len(codes) - held_out, generator)
     scored = _approximate_mode(counts - fitted, held_out, generator)
     train, test = [], []

@@ -29,6 +29,7 @@ from dmls_core.data.encoder import (
 from dmls_core.data.random_split import RowNumbers, split_at_random, split_by_class
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
+from dmls_core.stored_matrix import read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Table:
 
         ``Encoder.transform`` of the result equals ``encode_table`` of the rows.
         """
-        picked = self.matrix[rows]
+        picked = read_rows(self.matrix, rows)
         found: dict[str, list[float | str | None]] = {}
         for position, column in enumerate(self.columns):
             if column.date is None:
@@ -300,7 +301,7 @@ def encode_table(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> N
     Raises:
         ValueError: table and encoder have different features.
     """
-    matrix: NDArray[np.float32] = table.matrix[rows]
+    matrix: NDArray[np.float32] = read_rows(table.matrix, rows)
     encode_matrix(encoder, table, matrix)
     return matrix
 

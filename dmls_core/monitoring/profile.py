@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import category_text
 from dmls_core.data.table import Table
+from dmls_core.stored_matrix import read_rows
 
 SCHEMA = 1
 
@@ -152,12 +153,12 @@ def profile_table(table: Table) -> Profile:
 
 
 def _columns(table: Table) -> Iterator[Values]:
-    rows: slice | NDArray[np.int64] = slice(None)
+    rows: NDArray[np.int64] = np.arange(min(table.n_rows, ROWS))
     if table.n_rows > ROWS:
         rows = np.random.default_rng(0).choice(table.n_rows, ROWS, replace=False)
         rows.sort()
     for start in range(0, len(table.columns), _BLOCK):
-        block = table.matrix[:, start : start + _BLOCK][rows].T.copy()
+        block = read_rows(table.matrix[:, start : start + _BLOCK], rows).T.copy()
         for column, data in zip(table.columns[start : start + _BLOCK], block, strict=True):
             if column.date is None:  # later data has later dates: that is no drift
                 yield Values(column.name, "feature", data, column.categories)

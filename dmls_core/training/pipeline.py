@@ -64,7 +64,7 @@ def run_pipeline(
     spec = job.spec
     with open_cluster(spec, progress.note) as cluster:
         with progress.phase("load"):
-            models = prepare_models(job, cluster)
+            models = prepare_models(job, cluster, validated=validation.wait)
         if isinstance(models[0].data.test, StoredMatrix) and cluster is None:
             progress.note(describe_stored(run_memory(spec)))
         for warning in models[0].data.warnings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from dmls_core.monitoring.profile import Profile, profile_table
 from dmls_core.search.strategies import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
-from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix
+from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix, read_rows
 from dmls_core.training.champion import Champion, ChampionPredictions, fetch_champion
 from dmls_core.training.memory import exceeds_memory, run_memory, sampled_rows
 from dmls_core.training.request import Job
@@ -144,7 +144,7 @@ def prepare(
         if not fitter.external_memory:
             most = sampled_rows(spec, TableSize(table.n_rows, len(table.columns)), run_memory(spec))
             left_out, train = max(0, len(train) - most), draw_rows(train, most, spec.search.seed)
-            fitted = table.matrix[train]
+            fitted = read_rows(table.matrix, train)
     if left_out:
         warnings.append(
             f"{model.name} is fitted on {len(train):,} of {len(train) + left_out:,} training rows, drawn at "
@@ -244,8 +244,13 @@ class PreparedModel:
         return self.candidate.task
 
 
-def prepare_models(job: Job, cluster: Cluster | None = None) -> list[PreparedModel]:
+def prepare_models(
+    job: Job, cluster: Cluster | None = None, *, validated: Callable[[], None] = lambda: None
+) -> list[PreparedModel]:
     """Read the data and prepare every model, to be fitted on ``cluster`` if there is one.
+
+    Data larger than memory is read after ``validated``, which waits for the validation: both at a time would
+    need twice the memory.
 
     Raise ``DataError`` if the data does not fit the spec, or the memory limit of this process. Models that
     differ in ``missing_values`` or ``native_categories`` have separate matrices; models of one kind on one
@@ -258,6 +263,8 @@ def prepare_models(job: Job, cluster: Cluster | None = None) -> list[PreparedMod
         check_memory(measure_table(paths, spec), limit)
     # The rows of a cluster come from a file: only its workers hold them in memory.
     stored = job.out.parent / "stored" if cluster or exceeds_memory(spec, paths) else None
+    if stored:
+        validated()
     prepared: dict[tuple[bool, ...], Prepared] = {}
     tasks: dict[tuple[tuple[bool, ...], str], SearchTask] = {}
     models: list[PreparedModel] = []

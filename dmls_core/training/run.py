@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -226,6 +227,13 @@ class BackgroundValidation:
         """Raise the validation's failure, as ``finish`` does, if it has already failed."""
         if self._process.finished or ((verdict := self._process.verdict) and not verdict.success):
             self.finish()
+
+    def wait(self) -> None:
+        """Wait for the verdict; raise the validation's failure, as ``finish`` does."""
+        end = time.monotonic() + VALIDATION_TIMEOUT
+        while not (self._process.verdict or self._process.finished) and time.monotonic() < end:
+            time.sleep(0.1)
+        self.check()
 
     def search_ended(self) -> None:
         """Let the validation of a large table write its Data Docs."""
