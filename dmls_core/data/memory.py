@@ -18,7 +18,7 @@ TRAINER = 190 << 20
 MATRICES = 2.5
 """Memory of loading a table, in sizes of its float32 matrix."""
 
-STORED, STORED_ROW = 128 << 20, 100
+STORED, STORED_ROW = 128 << 20, 45
 """Memory of a table that is read from disk: blocks of it, and for each row. XGBoost keeps gradients and
 predictions of the rows, a run their targets and places."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmls_core.data.memory import MIB, TableSize, measure_table
+from dmls_core.data.memory import MIB, STORED_ROW, TableSize, measure_table
 from dmls_core.data.validation import LARGE
 from dmls_core.hardware import available_cpus, memory_limit, parse_memory
 from dmls_core.models import CATALOGUE, engine_class
@@ -37,9 +37,6 @@ ROW, COLUMN = 65, 8 << 10
 
 STORING, BLOCKS = 112 * MIB, 64 * MIB
 """Columns of a table on disk that are checked and encoded at a time, and rows that are binned at a time."""
-
-STORED_ROW = 100
-"""Bytes for each row of a table on disk."""
 
 NODE, DASK = 190 * MIB, 64 * MIB
 """Memory of a node without rows, and of Dask in its trainer (``tests/bench/nodes.py``)."""
@@ -86,14 +83,18 @@ def estimate_memory(
     columns = size.features * COLUMN
     beside_search = VALIDATION if size.rows * size.features > LARGE else DATA_DOCS
     reader = min(size.text_bytes, READER * (available_cpus() + 1))
-    validation = VALIDATION + 3 * columns + min(size.text_bytes, 2 * READER)
     rows = size.rows * (STORED_ROW if stored else ROW)
-    own = max(STORING, reader + BLOCKS // 2) if stored else int(READ * size.matrix_bytes)
+    validation = VALIDATION + 3 * columns
+    if stored:  # the validation has read the table before; the rows come after the text
+        own = max(reader + BLOCKS // 2, STORING + rows)
+    else:
+        validation += min(size.text_bytes, 2 * READER)
+        own = rows + int(READ * size.matrix_bytes)
     held = BLOCKS if stored else size.matrix_bytes
     # An ensemble has up to twice the nodes, and is joined from its members' trees.
     final = 3 * model_bytes if spec.search.ensemble else model_bytes
     return RunMemory(
-        load=LOADED + columns + rows + own + validation,
+        load=LOADED + columns + own + validation,
         search=max(search for search, _ in models) + 2 * model_bytes + beside_search,
         refit=max(refit for _, refit in models) + 2 * final + DATA_DOCS,
         report=REPORTED + columns + rows + held + 3 * final + DATA_DOCS,

@@ -30,6 +30,11 @@ def sketch_bytes(rows: int, max_bin: int) -> int:
     return 32 * min(size, rows) * (levels + 1)
 
 
+def rows_to_bin(columns: int) -> int:
+    """Return the number of rows on disk by which the bins are found."""
+    return max(FEWEST_SAMPLED, BLOCK_BYTES // (4 * columns))
+
+
 def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms: int, *, stored: bool) -> int:
     """Estimate sketches, bins and histograms, in bytes; ``histograms`` limits those of rows in memory."""
     bins = int(params.get("max_bin", 256))
@@ -38,7 +43,10 @@ def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms:
     nodes = 16 * columns * bins  # the histogram of one node, of which two are the least
     widest = nodes * (level + 2)
     kept = widest if stored else min(widest, histograms + 4 * nodes)
-    return columns * sketch_bytes(rows, bins) + (0 if stored else 2 * rows * columns) + kept
+    if stored:
+        sampled = min(rows, rows_to_bin(columns))
+        return columns * (sketch_bytes(sampled, bins) + 6 * sampled) + kept
+    return columns * sketch_bytes(rows, bins) + 2 * rows * columns + kept
 
 
 def _category_levels(features: Array, categories: Sequence[int]) -> list[int]:
@@ -112,8 +120,7 @@ def _sampled(
     import xgboost
 
     rows = np.arange(len(matrix), dtype=np.int32)
-    most = max(FEWEST_SAMPLED, BLOCK_BYTES // (4 * matrix.shape[1]))
-    if len(matrix) > most:
+    if len(matrix) > (most := rows_to_bin(matrix.shape[1])):
         chosen = np.random.default_rng(0).choice(len(matrix), most, replace=False)
         kinds = enumerate(feature_types or ())
         largest = [int(matrix[:, position].argmax()) for position, kind in kinds if kind == "c"]
