@@ -213,12 +213,23 @@ class ServingLimits(Variables):
     checkpoint_bytes: int = _variable(1 << 30, "size in bytes of the largest checkpoint that is deployed")
 
 
+@dataclass(frozen=True, slots=True)
+class CacheSettings(Variables):
+    """The cache of matrices on a trainer's machine; the runners set it as their setting `cache` says."""
+
+    prefix: ClassVar[str] = "DMLS_CACHE_"
+
+    folder: str = _variable("", "folder of the cache; without one, every trainer reads its data")
+    bytes: int = _variable(20 << 30, "size of each team's entries, of which the oldest are deleted")
+
+
 GROUPS: tuple[type[Variables], ...] = (
     Settings,
     ProcessSettings,
     SpecLimits,
     IntakeLimits,
     DataLimits,
+    CacheSettings,
     ServingLimits,
 )
 

@@ -29,7 +29,7 @@ from dmls_core.store import layout, open_store
 from dmls_core.training.request import Job
 
 if TYPE_CHECKING:
-    from dmls_core.training.prepare import Prepared
+    from dmls_core.training.prepared import Prepared
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
 FEWEST_FRESH = 30
@@ -73,8 +73,12 @@ class Champion:
     checkpoint: Path | None = None
     problem: str = ""
 
-    def ask(self, table: Table, test: NDArray[np.integer]) -> ChampionPredictions:
+    def ask(
+        self, table: Table, test: NDArray[np.integer], held_out: Table | None = None
+    ) -> ChampionPredictions:
         """Predict the held-out rows ``test`` of the challenger's table, which is not encoded yet.
+
+        ``held_out`` is a table of these rows alone, if ``table`` has no columns.
 
         Rows that the champion cannot read are no error of this run: the models are not comparable, and the
         result gives the reason.
@@ -85,7 +89,8 @@ class Champion:
         try:
             self._check_target(table)
             rows, fresh = self._rows(table, test)
-            matrix = _encode(self.encoder, table, test[rows])
+            asked = (table, test[rows]) if held_out is None else (held_out, rows)
+            matrix = _encode(self.encoder, *asked)
             values = checkpoint.predict(checkpoint.load(self.checkpoint), matrix, threads=available_cpus())
         except (ValueError, DmlsError) as error:
             return ChampionPredictions(self.version, key, f"the champion cannot read these rows: {error}")

@@ -29,7 +29,8 @@ from dmls_core.serving.model_config import CHECKPOINT_FILE
 from dmls_core.serving.repository_files import sha256
 from dmls_core.serving.tolerance import base_tolerance
 from dmls_core.stored_matrix import Matrix, predict_rows, row_blocks
-from dmls_core.training.prepare import GOLDEN_ROWS, Prepared
+from dmls_core.training.prepare import GOLDEN_ROWS
+from dmls_core.training.prepared import Prepared
 
 SCHEMA = 1
 

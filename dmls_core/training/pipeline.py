@@ -35,7 +35,8 @@ from dmls_core.training.ensemble import build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
 from dmls_core.training.nodes import open_cluster
-from dmls_core.training.prepare import Prepared, describe_search, prepare_models, sample_rows
+from dmls_core.training.prepare import describe_search, prepare_models, sample_rows
+from dmls_core.training.prepared import Prepared
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import Job
 from dmls_core.training.run_folder import RunFolder

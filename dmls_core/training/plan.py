@@ -33,7 +33,8 @@ from dmls_core.training.memory import (
     fits,
     run_memory,
 )
-from dmls_core.training.prepare import Prepared, prepare
+from dmls_core.training.prepare import prepare
+from dmls_core.training.prepared import Prepared
 from dmls_core.training.request import choose_engine, missing_for_gpu
 
 SIZE = "n_estimators"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.conversion import original_lines
-from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.data.holdout import hold_out, order_warning
 from dmls_core.data.memory import TableSize, check_memory, measure_table
 from dmls_core.data.row_roles import RowRoles, read_row_roles
@@ -25,13 +24,15 @@ from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.cluster import Cluster, ShardedMatrix
 from dmls_core.models.engines import Engine
-from dmls_core.monitoring.profile import Profile, profile_table
+from dmls_core.monitoring.profile import profile_table
 from dmls_core.search.strategies import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix, read_rows
-from dmls_core.training.champion import Champion, ChampionPredictions, fetch_champion
-from dmls_core.training.memory import exceeds_memory, run_memory, sampled_rows
+from dmls_core.training.champion import Champion, fetch_champion
+from dmls_core.training.matrix_cache import MatrixCache
+from dmls_core.training.memory import fits, run_memory, sampled_rows
+from dmls_core.training.prepared import HeldOut, Prepared, edge_rows, read_cached
 from dmls_core.training.request import Job
 
 GOLDEN_ROWS = 100
@@ -39,59 +40,6 @@ GOLDEN_ROWS = 100
 
 GOLDEN_VALUES = 200_000
 """Values in these rows: of a wide table, fewer rows are kept."""
-
-EDGE_ROWS = 32
-"""Maximum rows with unknown and missing categories that are kept with them; an even number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Encoded data; matrices of data larger than memory are in a file.
-
-    Attributes:
-        train: (n_train, n_features) float32.
-        train_target: (n_train,): int32 class codes, or float64 values.
-        test: (n_test, n_features) float32: the held-out rows.
-        test_target: (n_test,).
-        golden: raw values by column of the first held-out rows, ``GOLDEN_ROWS`` at most.
-        edges: raw values by column of rows with unknown and missing categories; see ``edge_rows``.
-        labels: the classes; ``None`` for a regression.
-        profile: of all rows, for drift detection.
-        champion: the champion's predictions of the held-out rows, if there is one.
-        left_out: training rows that are not in ``train``, since they do not fit in memory.
-        train_roles: times, groups and weights of the rows of ``train``.
-        test_roles: of the held-out rows.
-        since: the earliest time of the held-out rows in a split by time.
-    """
-
-    encoder: Encoder
-    train: Matrix
-    train_target: NDArray[Any]
-    test: Matrix
-    test_target: NDArray[Any]
-    golden: dict[str, list[Any]]
-    edges: dict[str, list[Any]]
-    labels: tuple[str, ...] | None
-    warnings: tuple[str, ...]
-    profile: Profile
-    champion: ChampionPredictions | None = None
-    left_out: int = 0
-    train_roles: RowRoles = field(default_factory=RowRoles)
-    test_roles: RowRoles = field(default_factory=RowRoles)
-    since: datetime | None = None
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes; 0 for a regression."""
-        return len(self.labels or ())
-
-    @property
-    def categories(self) -> tuple[int, ...]:
-        """Positions of the columns whose codes are for native categorical splits; none is negative or NaN."""
-        features = enumerate(self.encoder.column_features)
-        return tuple(
-            at for at, feature in features if isinstance(feature, CategoryFeature) and feature.unknown >= 0
-        )
 
 
 def prepare(
@@ -101,12 +49,14 @@ def prepare(
     engine: str = "cpu",
     champion: Champion | None = None,
     folder: Path | None = None,
+    *,
+    keep_raw: bool = False,
 ) -> Prepared:
     """Read, split and encode the data; the result is the same with any engine's reader.
 
     With ``folder``, which must not exist, the data is larger than memory, and its matrix is a file there.
-    ``champion`` predicts the held-out rows before they are encoded. Raise ``DataError`` if the data does not
-    fit the spec, or there is too little of it.
+    With ``keep_raw``, the result also has the held-out rows before their encoding. ``champion`` predicts them
+    before that. Raise ``DataError`` if the data does not fit the spec, or there is too little of it.
     """
     fitter = engine_class(engine, model.name)
     with original_lines(paths[0].name, spec.data):
@@ -131,6 +81,7 @@ def prepare(
     # Of a matrix in a file, the champion predicts as many rows as a block has: they are in random order.
     asked = test[: _block_rows(len(table.columns))] if folder else test
     answers = champion.ask(table, asked) if champion else None
+    raw = HeldOut.of(table, test) if keep_raw else None
     warnings = [*table.warnings, *filter(None, (unlucky, held.warning, order_warning(table, held.roles)))]
     fitted: Matrix
     held_out: Matrix
@@ -167,6 +118,7 @@ def prepare(
         train_roles=held.roles.take(train),
         test_roles=held.roles.take(test),
         since=held.since,
+        raw=raw,
     )
 
 
@@ -187,23 +139,6 @@ def draw_rows(rows: NDArray[np.integer], most: int, seed: int) -> NDArray[np.int
     if len(rows) <= most:
         return rows
     return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
-
-
-def edge_rows(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """Return copies of ``rows`` with unknown and missing categories, ``EDGE_ROWS`` at most.
-
-    Every categorical column has an unknown value in one of them and a missing value in another.
-    """
-    columns = [feature for feature in encoder.features if isinstance(feature, CategoryFeature)]
-    count, given = min(EDGE_ROWS, 2 * len(columns)), len(next(iter(rows.values())))
-    edges = {name: [values[row % given] for row in range(count)] for name, values in rows.items()}
-    for number, feature in enumerate(columns):
-        unknown = "unknown"
-        while unknown in feature.categories:
-            unknown += "?"
-        edges[feature.name][2 * number % count] = unknown
-        edges[feature.name][(2 * number + 1) % count] = None
-    return edges
 
 
 DIGITS = 1e-6
@@ -259,10 +194,16 @@ def prepare_models(
     spec = job.spec
     champion = fetch_champion(job) if job.request.champion and job.request.leads else None
     paths = [file.path for file in job.files]
+    cache = None if cluster else MatrixCache.of(job)
+    size = cache.size if cache else None
+    if size is None:
+        size = measure_table(paths, spec)
+        if cache:
+            cache.keep_size(size)
     if limit := memory_limit():
-        check_memory(measure_table(paths, spec), limit)
+        check_memory(size, limit)
     # The rows of a cluster come from a file: only its workers hold them in memory.
-    stored = job.out.parent / "stored" if cluster or exceeds_memory(spec, paths) else None
+    stored = job.out.parent / "stored" if cluster or not fits(spec, size, run_memory(spec)) else None
     if stored:
         validated()
     prepared: dict[tuple[bool, ...], Prepared] = {}
@@ -274,7 +215,8 @@ def prepare_models(
         kind = model.missing_values, engine.native_categories, engine.external_memory and stored is not None
         if kind not in prepared:
             folder = stored / str(len(prepared)) if stored else None
-            prepared[kind] = prepare(spec, model, paths, requested.engine, champion, folder)
+            build = partial(prepare, spec, model, paths, requested.engine, champion, folder)
+            prepared[kind] = read_cached(cache, kind, build, champion) if cache and not stored else build()
         data = prepared[kind]
         engine.categories = data.categories
         shared = tasks.get((kind, requested.engine))

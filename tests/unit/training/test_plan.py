@@ -11,7 +11,7 @@ from dmls_core.monitoring.profile import Profile
 from dmls_core.search.task import Space
 from dmls_core.spec.definitions import Choice, Range
 from dmls_core.training.plan import estimate_largest_fit, sizes_of
-from dmls_core.training.prepare import Prepared
+from dmls_core.training.prepared import Prepared
 
 ROWS, TREES = 12_000, 30
 

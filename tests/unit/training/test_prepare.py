@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
-from dmls_core.training.prepare import EDGE_ROWS, edge_rows, scale_warning
+from dmls_core.training.prepare import scale_warning
+from dmls_core.training.prepared import EDGE_ROWS, edge_rows
 
 FOREST, BOOSTED = ["random-forest-regressor"], ["lightgbm-regressor", "xgboost-regressor"]
 TARGET = np.random.default_rng(0).normal(size=200)
