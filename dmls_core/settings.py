@@ -244,6 +244,7 @@ CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 API_KEY = ProcessSettings.variable("api_key")
 SIGNING_KEY = ProcessSettings.variable("signing_key")
 SIGNERS = ProcessSettings.variable("signers")
+CACHE_FOLDER = CacheSettings.variable("folder")
 DASK_SCHEDULER = ProcessSettings.variable("dask_scheduler")
 
 TRITON_KEY_HEADER = "dmls-key"

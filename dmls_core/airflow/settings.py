@@ -98,6 +98,11 @@ class AirflowSettings(BaseModel):
     cpus: float = Field(
         0.0, ge=0, description="CPU limit of a trainer of the runners `docker` and `kubernetes`; 0: no limit."
     )
+    cache: str = Field(
+        "",
+        description="Size of each team's cache of matrices on a machine, of the runners `docker` and "
+        "`process`, such as `20g`: further trainers on the same data need not read it. Empty: no cache.",
+    )
     hourly_price: str = Field(
         "",
         pattern=r"^(\d+(\.\d+)? [A-Z]{3})?$",

@@ -92,7 +92,7 @@ class MatrixCache:
     def keep_size(self, size: TableSize) -> None:
         """Keep the size of the data."""
         with suppress(OSError):
-            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make()
             part = self._own / f"{PARTIAL}{uuid.uuid4().hex}"
             part.write_text(json.dumps(asdict(size)))
             part.replace(self._own / SIZE)
@@ -101,7 +101,7 @@ class MatrixCache:
     def locked(self, kind: str) -> Iterator[None]:
         """Hold the entry's lock, so that of several trainers one builds it and the others wait."""
         try:
-            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make()
             file = (self._own / f"{kind}.lock").open("w")
         except OSError:
             yield
@@ -134,7 +134,8 @@ class MatrixCache:
         try:
             if not self._make_room(need):
                 return
-            part.mkdir(mode=0o700, parents=True)
+            self._make()
+            part.mkdir()
             sums = {}
             for name, array in arrays.items():
                 np.save(part / f"{name}.npy", array, allow_pickle=False)
@@ -144,11 +145,15 @@ class MatrixCache:
         except OSError:
             _delete(part)
 
+    def _make(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # only its team may look into it
+        self._own.mkdir(exist_ok=True)
+
     def _make_room(self, need: int) -> bool:
         """Delete what was used least recently until ``need`` bytes fit; return whether they do."""
         if need > self._most:
             return False
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make()
         for part in self._folder.glob(f"*/{PARTIAL}*"):
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > PARTIAL_SECONDS:
@@ -180,7 +185,7 @@ def _size(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
-            total += path.stat().st_size
+            total += path.stat().st_size if path.is_file() else 0
     return total
 
 

@@ -30,11 +30,15 @@ from dmls_core.airflow.runners.trainer import KEY_LABEL, ROOT_LABEL, Trainer, ch
 from dmls_core.airflow.runners.trainer_operator import TrainerOperator
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import RunnerError
+from dmls_core.settings import CACHE_FOLDER
 
 USER = "10001:10001"
 """User and group of the trainer image; never root."""
 
 MAX_PIDS = 1024
+
+CACHE = "/var/cache/dmls"
+"""Folder of the trainer image, writable for its user, at which its team's volume of matrices is mounted."""
 
 GRACE_SECONDS = 3
 """Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
@@ -75,7 +79,11 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
         self.command, self.labels = trainer.arguments, trainer.labels
         self.container_name = trainer.key
         # DockerOperator passes these through the engine's API: they are in no command line.
-        self._private_environment = trainer.environment
+        self._private_environment = dict(trainer.environment)
+        self.mounts = [Mount(target="/tmp", source=None, type="volume")]  # noqa: S108 - inside the container
+        if trainer.cache:
+            self.mounts.append(Mount(target=CACHE, source=trainer.cache, type="volume"))
+            self._private_environment[CACHE_FOLDER] = CACHE
         self._remove_earlier_tries(trainer)
         if trainer.engine == "gpu":
             self._request_gpu(trainer.gpu_memory)
@@ -96,7 +104,6 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
     def _harden(self, memory: int, cpus: float) -> None:
         """Add host configuration that ``DockerOperator`` has no argument for."""
         self.mem_limit = memory
-        self.mounts = [Mount(target="/tmp", source=None, type="volume")]  # noqa: S108 - inside the container
         options: dict[str, Any] = {
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges:true"],

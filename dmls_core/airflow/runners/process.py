@@ -36,7 +36,7 @@ from dmls_core.airflow.runners.trainer import (
 from dmls_core.airflow.runners.trainer_operator import TrainerOperator
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import RunnerError
-from dmls_core.settings import ProcessSettings
+from dmls_core.settings import CACHE_FOLDER, ProcessSettings
 
 if TYPE_CHECKING:
     import psutil
@@ -81,6 +81,8 @@ class ProcessTrainerOperator(TrainerOperator):
                 end_trainer(folder.name)
         environment = worker_environment() | trainer.environment
         environment[LABELS_VARIABLE] = json.dumps(trainer.labels)
+        if trainer.cache:
+            environment[CACHE_FOLDER] = str(trainers_folder().with_name("dmls-caches") / trainer.cache)
         with ExitStack() as files:
             inherited: list[int] = []
             if trainer.engine == "gpu":

@@ -20,7 +20,14 @@ from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE, for_engine
-from dmls_core.settings import DASK_SCHEDULER, SIGNING_KEY, STUDY_VARIABLE, DataLimits, ProcessSettings
+from dmls_core.settings import (
+    DASK_SCHEDULER,
+    SIGNING_KEY,
+    STUDY_VARIABLE,
+    CacheSettings,
+    DataLimits,
+    ProcessSettings,
+)
 from dmls_core.spec import ModelSearch, Spec
 from dmls_core.store import Store, layout
 
@@ -175,6 +182,7 @@ class Trainer:
         labels: identify it later: key, root, DAG, run, task, try, run key and worker.
         memory: limit in bytes.
         engine: ``cpu`` or ``gpu``.
+        cache: name of its team's cache of matrices; empty without one.
         gpu_memory: bytes of GPU memory that it needs at most, estimated; 0 on the ``cpu`` engine.
         worker: its number among the trainers of the run; 0 is the leader.
         local: whether its store is a folder of this machine, which containers and other machines cannot see.
@@ -188,6 +196,7 @@ class Trainer:
     worker: int
     local: bool = False
     gpu_memory: int = 0
+    cache: str = ""
 
     @property
     def key(self) -> str:
@@ -205,6 +214,8 @@ def make_trainer(
     """
     environment = store.trainer_environment() | study_environment(job) | data_limits() | signing_key()
     environment |= nodes_environment(job, settings)
+    if settings.cache:
+        environment[CacheSettings.variable("bytes")] = str(parse_memory(settings.cache))
     store.delete(job.run_file(layout.leave(plan["worker"]) if plan["worker"] else layout.ERROR))
     return Trainer(
         arguments=trainer_arguments(job, store, plan),
@@ -215,6 +226,8 @@ def make_trainer(
         worker=plan["worker"],
         local=store.local,
         gpu_memory=estimate_gpu_memory(job.data) if plan["engine"] == "gpu" else 0,
+        # Two platforms on one machine may have teams of the same name.
+        cache=f"dmls-cache-{_digest(settings.root, job.team)}" if settings.cache else "",
     )
 
 
