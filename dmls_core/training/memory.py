@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from dmls_core.data.memory import MIB, STORED_ROW, TableSize, measure_table
+from dmls_core.data.memory import MIB, STORED_ROW, TableSize
 from dmls_core.data.validation import LARGE
 from dmls_core.hardware import available_cpus, memory_limit, parse_memory
 from dmls_core.models import CATALOGUE, engine_class
@@ -180,12 +178,3 @@ def describe_stored(limit: int) -> str:
         f"the data does not fit in {limit / 2**30:.3g} GiB of memory: it is read from disk, and "
         "the search scores trials on one fold"
     )
-
-
-def exceeds_memory(spec: Spec, paths: Sequence[Path]) -> bool:
-    """Return whether the data must be read from disk: by its rows and columns, it is too large.
-
-    Raises:
-        DataError: a file cannot be opened, or lacks a column.
-    """
-    return not fits(spec, measure_table(paths, spec), run_memory(spec))

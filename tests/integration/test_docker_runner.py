@@ -29,6 +29,7 @@ from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError
 from dmls_core.testing.runners import PROGRAM, RunnerSuite
 from tests.services.docker_engine import PYTHON_IMAGE, DockerEngine
+from tests.support.caches import CacheJourney
 from tests.support.gpus import GpuJourney, gpu_lines, smi_program
 from tests.support.suite_bucket import serve_suite_bucket, suite_connection
 
@@ -99,7 +100,7 @@ def simulate(docker_engine: DockerEngine, suite_image: str, monkeypatch: pytest.
             client.remove_container(found["Id"], force=True)
 
 
-class TestDockerRunner(GpuJourney, RunnerSuite):
+class TestDockerRunner(CacheJourney, GpuJourney, RunnerSuite):
     name = "docker"
     device_variable = "NVIDIA_VISIBLE_DEVICES"  # Docker itself sets it, for NVIDIA's hook
 
@@ -118,6 +119,13 @@ class TestDockerRunner(GpuJourney, RunnerSuite):
             docker_network="host",
             memory="256m",
         )
+
+    def cache_of(self, environment: dict[str, str], settings: AirflowSettings) -> str:
+        assert environment["DMLS_CACHE_FOLDER"] == "/var/cache/dmls"
+        with docker.APIClient(base_url=settings.docker_url, version="auto") as client:
+            (volume,) = client.volumes(filters={"name": "dmls-cache-"})["Volumes"]
+            client.remove_volume(volume["Name"], force=True)
+        return str(volume["Name"])
 
     def trainers(self, settings: AirflowSettings) -> list[str]:
         with docker.APIClient(base_url=settings.docker_url, version="auto") as client:

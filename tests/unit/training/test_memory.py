@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from dmls_core import stored_matrix
-from dmls_core.data.memory import TableSize
+from dmls_core.data.memory import TableSize, measure_table
 from dmls_core.models import load_spec
 from dmls_core.training import TrainRequest, memory, train
-from dmls_core.training.memory import estimate_memory, exceeds_memory, fits
+from dmls_core.training.memory import estimate_memory, fits, run_memory
 from dmls_core.training.plan import plan_run
 
 SPEC = """model = "{model}"
@@ -108,7 +108,7 @@ def test_the_size_of_the_matrix_decides(suffix, tmp_path, monkeypatch):
     matrix = 4 * 6 * 3_000
     for share, larger in ((2.0, False), (0.5, True)):
         monkeypatch.setattr(memory, "FEWEST", share * matrix * memory.MATRICES / 2**26)
-        assert exceeds_memory(parsed, [data]) is larger
+        assert fits(parsed, measure_table([data], parsed), run_memory(parsed)) is not larger
 
 
 @pytest.mark.parametrize("model", ["random-forest-classifier", "xgboost-classifier", "lightgbm-classifier"])

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.airflow.runners.process import ProcessRunner
+from dmls_core.airflow.runners.process import ProcessRunner, trainers_folder
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.testing.runners import RunnerSuite
+from tests.support.caches import CacheJourney
 from tests.support.gpus import GpuJourney, simulate_gpus
 
 
-class TestProcessRunner(GpuJourney, RunnerSuite):
+class TestProcessRunner(CacheJourney, GpuJourney, RunnerSuite):
     name = "process"
     device_variable = "CUDA_VISIBLE_DEVICES"
+
+    def cache_of(self, environment: dict[str, str], _settings: AirflowSettings) -> str:
+        folder = Path(environment["DMLS_CACHE_FOLDER"])
+        assert folder.parent == trainers_folder().with_name("dmls-caches")
+        return folder.name
 
     @pytest.fixture
     def two_gpus(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
