@@ -62,7 +62,7 @@ def test_a_run_that_reads_from_disk_keeps_its_trials_after_a_kill(tmp_path: Path
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_reads(tmp_path: Path) -> None:
-    frame = pl.select(pl.repeat(1, 4_000_000, dtype=pl.Int8).alias("x0"))
+    frame = pl.select(pl.repeat(1, 8_000_000, dtype=pl.Int8).alias("x0"))
     frame = frame.with_columns(pl.col("x0").alias(f"x{at}") for at in range(1, 10))
     frame.with_columns(y="x0").write_parquet(tmp_path / "data.parquet")
     (tmp_path / "spec.toml").write_text(SPEC.format(model="xgboost-regressor"))
@@ -73,7 +73,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_reads(tmp_path: Path) -> Non
     assert done.returncode == 1, done.stderr
     message = " ".join(done.stderr.split())
     assert "the run does not fit its memory limit" in message
-    assert "at least 571 MiB for 4,000,000 rows of 10 features" in message
+    assert "at least 661 MiB for 8,000,000 rows of 10 features" in message
     assert "at most 512 MiB" in message
-    assert 'raise [resources] memory to "768 MiB", keep at most 8 of the [columns] features' in message
+    assert 'raise [resources] memory to "768 MiB", keep at most 4 of the [columns] features' in message
     assert not (tmp_path / "out" / "result.json").exists()
