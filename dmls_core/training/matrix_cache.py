@@ -53,7 +53,7 @@ class Entry:
 
 
 class MatrixCache:
-    """The entries of one team for one job's data; ``kind`` tells matrices of different encodings apart."""
+    """The entries of one team for one job's data; ``kind`` names their encoding."""
 
     def __init__(self, folder: Path, most: int, key: Mapping[str, Any]) -> None:
         """Use a team's folder, which need not exist; ``most`` is the limit of bytes."""

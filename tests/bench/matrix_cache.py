@@ -1,8 +1,9 @@
-"""How long a trainer loads data that another one has read, with the cache of matrices.
+"""What a trainer saves if another one on its machine has read the same data, with the cache of matrices.
 
-Run it with ``python tests/bench/matrix_cache.py``. ``load s`` is the phase of that name: fetching, hashing,
-reading, splitting and encoding the data, and the imports, which ``bare`` shows alone, on 300 rows. ``read s``
-reads the files of the matrix as arrays. ``CPU s`` is that of the trainer without its validation.
+Run it with ``python tests/bench/matrix_cache.py``; each trainer is a process of its own that stops before its
+search. ``hash`` is the SHA-256 of the file, which every trainer computes, ``prepare`` all that follows until
+the search starts, without imports, and ``read`` reads the files of the matrix. ``added MB`` is the memory of
+the process that no file backs, beyond that of its libraries.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -22,64 +25,81 @@ from tests.bench.report import Row, run
 from tests.bench.scaling import write_data
 
 SPEC = """model = "{model}"
-n_trials = 1
+n_trials = 2
 [columns]
 target = "y"
-[n_estimators]
-value = 2
 [max_depth]
-value = 3
+min = 3
+max = 9
 """
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """Train on a few rows, then three times on the same file: without the cache, and twice with it."""
+    """Prepare the same file without a cache, then with one."""
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as name:
-        folder, cache = Path(name), Path(name) / "cache"
-        spec, data, few = folder / "spec.toml", folder / "data.csv", folder / "few.csv"
+        folder = Path(name)
+        spec, data = folder / "spec.toml", folder / "data.csv"
         spec.write_text(SPEC.format(model=arguments.model))
-        write_data(few, 300)
         write_data(data, arguments.rows)
-        kinds = (
-            ("bare", few, ""),
-            ("no cache", data, ""),
-            ("first", data, str(cache)),
-            ("second", data, str(cache)),
-        )
-        rows = [_trained(kind, spec, file, use) for kind, file, use in kinds]
-        begun, size = time.perf_counter(), 0
-        for part in (*cache.rglob("train.npy"), *cache.rglob("test.npy")):
-            size += len(part.read_bytes())
-        read = time.perf_counter() - begun
-    return [row | {"matrix MB": size / 2**20, "read s": read} for row in rows]
+        kinds = {
+            "no cache": "",
+            "first": f"{folder}/cache",
+            "second": f"{folder}/cache",
+            "third": f"{folder}/cache",
+        }
+        return [_prepared(kind, spec, data, cache) for kind, cache in kinds.items()]
 
 
-def _trained(kind: str, spec: Path, data: Path, cache: str) -> Row:
-    command = [sys.executable, __file__, "--one", str(spec), str(data), str(spec.parent / kind)]
+def _prepared(kind: str, spec: Path, data: Path, cache: str) -> Row:
+    command = [sys.executable, __file__, "--one", str(spec), str(data)]
     environment = os.environ | {"DMLS_CACHE_FOLDER": cache}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    return {"data": kind, "file MB": data.stat().st_size / 2**20, **json.loads(done.stdout.splitlines()[-1])}
+    return {
+        "trainer": kind,
+        "file MB": data.stat().st_size / 2**20,
+        **json.loads(done.stdout.splitlines()[-1]),
+    }
 
 
-def one(spec: str, data: str, out: str) -> Row:
-    """Train once, in this process."""
-    from dmls_core.training import TrainRequest, train
+def one(spec: str, data: str) -> Row:
+    """Prepare a run's data in this process."""
+    import polars as pl  # noqa: F401 - imported before the clock starts
+    import sklearn.ensemble  # noqa: F401
 
-    marks: list[tuple[float, float]] = []
-    train(
-        TrainRequest(spec, (data,), out),
-        progress=lambda line: (
-            marks.append((time.perf_counter(), time.process_time()))
-            if line.startswith(("loading", "searching"))
-            else None
-        ),
-    )
-    (begun, before), (searched, used) = marks
-    anonymous = next(
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")
-    )
-    return {"load s": searched - begun, "CPU s": used - before, "anon MB": int(anonymous.split()[1]) / 1024}
+    from dmls_core.models import CATALOGUE, load_spec
+    from dmls_core.training.prepare import prepare_models
+    from dmls_core.training.request import Job, RequestedModel, TrainRequest, choose_engine, fetch_data
+
+    parsed = load_spec(Path(spec).read_bytes(), file=spec)
+    request, out = TrainRequest(spec, (data,), "out"), Path(spec).parent / "out"
+    (asked,) = parsed.models
+    model = CATALOGUE[asked.name]
+    models = (RequestedModel(model, *choose_engine("cpu", model, asked.hyperparameters)),)
+    before, row = _anonymous(), {}
+    with _clock("hash", row):
+        files = fetch_data(request.data, (), out)
+    with _clock("prepare", row):
+        found = prepare_models(Job(request, parsed, models, "key", files, out, ""))
+    row |= {"added MB": _anonymous() - before, "matrix MB": found[0].data.train.nbytes / 2**20 / 0.8}
+    matrices = [found[0].data.train, found[0].data.test]
+    names = [getattr(matrix, "filename", None) for matrix in matrices]
+    with _clock("read", row):
+        for name in filter(None, names):
+            Path(name).read_bytes()
+    return row
+
+
+@contextmanager
+def _clock(name: str, row: Row) -> Iterator[None]:
+    wall, used = time.perf_counter(), time.process_time()
+    yield
+    row |= {f"{name} s": time.perf_counter() - wall, f"{name} CPU s": time.process_time() - used}
+
+
+def _anonymous() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 if __name__ == "__main__":
