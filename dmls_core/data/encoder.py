@@ -267,11 +267,6 @@ class DateFeature:
         """Return the feature as JSON data."""
         return {"kind": "date", **asdict(self)}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> DateFeature:
-        """Build a feature from the result of ``as_json``."""
-        return cls(data["name"], data["order"], data["times"], data["fill"] and tuple(data["fill"]))
-
 
 Feature = NumberFeature | CategoryFeature | DateFeature
 
@@ -379,7 +374,7 @@ def _feature(data: Mapping[str, Any]) -> Feature:
     if data["kind"] == "number":
         return NumberFeature(data["name"], data["fill"])
     if data["kind"] == "date":
-        return DateFeature.from_json(data)
+        return DateFeature(data["name"], data["order"], data["times"], data["fill"] and tuple(data["fill"]))
     if data["kind"] != "category":
         raise ValueError(f"not an encoder: a feature of kind {data['kind']!r}")
     missing = math.nan if data["missing"] is None else data["missing"]

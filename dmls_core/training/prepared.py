@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -147,7 +147,7 @@ def _as_entry(data: Prepared, raw: HeldOut) -> tuple[dict[str, Any], dict[str, A
         "profile": data.profile.as_json(),
         "since": data.since.isoformat() if data.since else None,
         "columns": [
-            (column.name, column.categories, column.date and column.date.as_json())
+            (column.name, column.categories, column.date and asdict(column.date))
             for column in raw.table.columns
         ],
         "rows": raw.whole.n_rows,
@@ -176,7 +176,7 @@ def _from_entry(entry: Entry) -> Prepared:
         for side in ("train", "test")
     }
     columns = tuple(
-        TableColumn(name, categories and tuple(categories), date and DateFeature.from_json(date))
+        TableColumn(name, categories and tuple(categories), date and DateFeature(**date))
         for name, categories, date in facts["columns"]
     )
     empty = np.empty((facts["rows"], 0), np.float32)
