@@ -19,7 +19,7 @@ from dmls_core.airflow.connections import check_allowed, connection_failure, rea
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.serving.batch_scoring import TableRequest
 from dmls_core.settings import IntakeLimits
-from dmls_core.spec.tables import PARAMETER
+from dmls_core.spec.data_table import PARAMETER
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult, Engine, Executable

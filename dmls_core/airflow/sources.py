@@ -23,7 +23,7 @@ from dmls_core.intake import Partition, find_partitions
 from dmls_core.intake.column_check import LIMITS, Findings, examine
 from dmls_core.settings import DataLimits, IntakeLimits
 from dmls_core.spec import Spec
-from dmls_core.spec.tables import Source
+from dmls_core.spec.data_table import Source
 from dmls_core.store import DataObject, ObjectInfo, Store, layout
 from dmls_core.store.source_snapshots import find_snapshot
 

@@ -23,15 +23,15 @@ import polars as pl
 
 from dmls_core.data.compression import DAMAGED, most_bytes, unpacked
 from dmls_core.data.csv_dialect import Record, check_structure, records
+from dmls_core.data.detection import spelled_mark
+from dmls_core.data.encodings import codec_of
 from dmls_core.data.excel import write_sheet
 from dmls_core.data.formats import format_of, needs_conversion
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.spec.tables import Data
+from dmls_core.spec.data_table import Data
 
 UNREADABLE = (*DAMAGED, pl.exceptions.PolarsError, csv.Error)
 """What damaged files raise."""
-
-_SPACES = "[ \u00a0\u202f]"
 
 
 def convert(path: Path, data: Data, folder: Path) -> Path:
@@ -163,7 +163,8 @@ def _convert_text(plain: Path, data: Data, target: Path) -> None:
 def _decode(path: Path, encoding: str, target: Path) -> None:
     """Write a text as UTF-8, with line feeds at the ends of lines."""
     most, written = most_bytes(path), 0
-    name = "utf-8-sig" if encoding == "utf-8" else encoding
+    with unpacked(path) as file:
+        name = codec_of(encoding, file.read(2))
     with unpacked(path) as file, target.open("w", encoding="utf-8", newline="\n") as out:
         text = io.TextIOWrapper(file, encoding=name, newline=None)
         try:
@@ -249,7 +250,7 @@ def _write(table: tuple[pl.LazyFrame, list[str] | None], data: Data, target: Pat
 
 def number_pattern(decimal: str, thousands: str) -> str:
     """Return a regular expression of the numbers in a notation."""
-    mark = _SPACES if thousands == " " else re.escape(thousands)
+    mark = spelled_mark(thousands)
     whole = rf"(?:\d{{1,3}}(?:{mark}\d{{3}})+|\d+)" if thousands else r"\d+"
     point = re.escape(decimal)
     return rf"^\s*[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
@@ -258,8 +259,7 @@ def number_pattern(decimal: str, thousands: str) -> str:
 def _number(column: pl.Expr, data: Data) -> pl.Expr:
     plain = column
     if data.thousands:
-        mark = _SPACES if data.thousands == " " else re.escape(data.thousands)
-        plain = plain.str.strip_chars().str.replace_all(mark, "")
+        plain = plain.str.strip_chars().str.replace_all(spelled_mark(data.thousands), "")
     plain = plain.str.replace(data.decimal, ".", literal=True)
     return (
         pl.when(column.str.contains(number_pattern(data.decimal, data.thousands)))

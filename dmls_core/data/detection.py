@@ -13,8 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from dmls_core.data.compression import unpack_head
+from dmls_core.data.encodings import codec_of, detect_encoding
 from dmls_core.data.formats import COMPRESSED, format_of
 from dmls_core.errors import ValidationIssue
+from dmls_core.spec.values import Encoding
 
 ROWS = 500
 """Rows that are looked at."""
@@ -23,7 +25,10 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical ba
 _SHARE = 0.5
 """Share of the rows that have the width of the table."""
 
-_NUMBER = re.compile(r"[+-]?[\d., '\u00a0\u202f]*\d[\d., '\u00a0\u202f]*(?:[eE][+-]?\d+)?")
+_GROUPED = 3
+"""Numbers with a mark of thousands, beside smaller ones without, that leave no doubt."""
+
+_NUMBER = re.compile(r"[+-]?[\d., '\u2019\u00a0\u202f]*\d[\d., '\u2019\u00a0\u202f]*(?:[eE][+-]?\d+)?")
 _YEARS = range(1800, 2200)
 
 
@@ -50,6 +55,8 @@ def detect(name: str, head: bytes) -> dict[str, Any]:
         return found
     ((width, _),) = widths.most_common(1)
     start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
+    if start and _lacks_a_name(rows[start - 1][1], width):
+        start -= 1
     above = [cells for _, cells in rows[:start]]
     # Blank lines above a header need the key only if the file is otherwise read as it is.
     blank = format_of(name) == "csv" and bool(above)
@@ -62,8 +69,8 @@ def detect(name: str, head: bytes) -> dict[str, Any]:
     table = [cells for _, cells in rows[start:] if len(cells) == width]
     if not table:
         return found
-    found |= _notation([cell.strip() for cells in table[1:] for cell in cells], delimiter)
-    if len(table) > 2 and _is_headless(table):
+    found |= _notation(table[1:], delimiter)
+    if len(rows[start][1]) == width and len(table) > 2 and _is_headless(table):
         found["header"] = False
     return found
 
@@ -131,13 +138,10 @@ def explain(
     return [replace(first, message=describe(name, keys), hint=remedy(keys), file=name, expected="")]
 
 
-def _decode(head: bytes) -> tuple[str, str]:
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16", codecs.getincrementaldecoder("utf-16")("replace").decode(head)
-    try:
-        return "utf-8", codecs.getincrementaldecoder("utf-8-sig")().decode(head)
-    except UnicodeDecodeError:
-        return "windows-1252", head.decode("cp1252", "replace")
+def _decode(head: bytes) -> tuple[Encoding, str]:
+    encoding = detect_encoding(head)
+    # A character at the end may be incomplete.
+    return encoding, codecs.getincrementaldecoder(codec_of(encoding, head))("replace").decode(head)
 
 
 def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
@@ -162,18 +166,26 @@ def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
     return parsed
 
 
-def _notation(cells: Sequence[str], delimiter: str) -> dict[str, str]:
+def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
     """Return the decimal mark and the mark of thousands, unless they are a point and none."""
-    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+    numbers = [cell for column in columns for cell in column if _NUMBER.fullmatch(cell)]
 
     def some(pattern: str) -> bool:
         return any(re.fullmatch(pattern, number) for number in numbers)
 
+    points, commas = (any(_groups_thousands(column, mark) for column in columns) for mark in ".,")
     comma = (
-        some(r"[+-]?\d+,(?:\d{1,2}|\d{4,})") or some(r"[+-]?\d{1,3}(?:\.\d{3})+,\d+") or some(r"[+-]?0,\d+")
+        points
+        or some(r"[+-]?\d+,(?:\d{1,2}|\d{4,})")
+        or some(r"[+-]?\d{1,3}(?:\.\d{3})+,\d+")
+        or some(r"[+-]?0,\d+")
     )
     point = (
-        some(r"[+-]?\d+\.(?:\d{1,2}|\d{4,})") or some(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+") or some(r"[+-]?0\.\d+")
+        commas
+        or some(r"[+-]?\d+\.(?:\d{1,2}|\d{4,})")
+        or some(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+")
+        or some(r"[+-]?0\.\d+")
     )
     unsure = some(r"[+-]?\d{1,3},\d{3}")
     decimal = "," if (comma or (unsure and delimiter != ",")) and not point else "."
@@ -181,13 +193,40 @@ def _notation(cells: Sequence[str], delimiter: str) -> dict[str, str]:
     other = "." if decimal == "," else ","
     fraction = rf"(?:{re.escape(decimal)}\d+)?"
     for mark in (other, " ", "'"):
-        spelled = "[ \u00a0\u202f]" if mark == " " else re.escape(mark)
+        spelled = spelled_mark(mark)
         several = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{re.escape(decimal)}\d+")
         grouped = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{fraction}")
         if grouped and (several or decimal == "." or comma):
             found["thousands"] = mark
             break
     return found
+
+
+def spelled_mark(thousands: str) -> str:
+    """Return a regular expression of the characters that a mark of thousands stands for."""
+    return {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(thousands, re.escape(thousands))
+
+
+def _groups_thousands(column: Sequence[str], mark: str) -> bool:
+    """Return whether the numbers of a column can only have this mark between thousands, not as decimal mark.
+
+    It is so with two marks in a number; and if all numbers with one have three digits behind it, while those
+    below 1,000 have none: as decimal mark, it would be in these, too.
+    """
+    marked = [cell for cell in column if mark in cell]
+    grouped = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+")
+    if not marked or not all(map(grouped.fullmatch, marked)):
+        return False
+    if any(cell.count(mark) > 1 for cell in marked):
+        return True
+    plain = [cell for cell in column if cell and mark not in cell]
+    small = [cell for cell in plain if re.fullmatch(r"[+-]?\d{1,3}", cell)]
+    return len(marked) >= _GROUPED and bool(small) and len(small) == len(plain)
+
+
+def _lacks_a_name(above: Sequence[str], width: int) -> bool:
+    """Return whether the line above the rows has a name for all columns but one, as R writes row names."""
+    return width > 2 and len(above) == width - 1 and all(above) and not any(map(_NUMBER.fullmatch, above))
 
 
 def _is_headless(table: Sequence[Sequence[str]]) -> bool:

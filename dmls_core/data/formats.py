@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmls_core.spec.tables import Data
+    from dmls_core.spec.data_table import Data
 
 _TEXT = {
     ".csv": "csv",

@@ -15,7 +15,7 @@ from dmls_core.data.formats import format_of
 from dmls_core.data.parquet_source import reading
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
-from dmls_core.spec.tables import Data
+from dmls_core.spec.data_table import Data
 
 SHOWN = 5
 """Columns that a message names."""

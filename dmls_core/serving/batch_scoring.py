@@ -27,7 +27,7 @@ from dmls_core.serving.batch_prediction import Predictor, predict_file
 from dmls_core.serving.parquet_files import add_predictions, parquet_as_csv
 from dmls_core.serving.scoring_record import ScoringRecord, read_record, write_record
 from dmls_core.settings import IntakeLimits
-from dmls_core.spec.tables import Data
+from dmls_core.spec.data_table import Data
 from dmls_core.store import Store, layout
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmls_core.spec.data_table import Data
 from dmls_core.spec.definitions import (
     Choice,
     Hyperparameter,
@@ -20,7 +21,6 @@ from dmls_core.spec.spec import SCHEMA, ModelSearch, Spec
 from dmls_core.spec.tables import (
     ColumnExpectation,
     Columns,
-    Data,
     Deploy,
     Drift,
     Evaluation,

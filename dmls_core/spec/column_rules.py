@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmls_core.settings import SpecLimits
+from dmls_core.spec.data_table import Data
 from dmls_core.spec.issues import IssueCollector
 from dmls_core.spec.partitions import a_name, parse_names
 from dmls_core.spec.positions import Path
-from dmls_core.spec.tables import (
-    Columns,
-    Data,
-    Drift,
-)
+from dmls_core.spec.tables import Columns, Drift
 
 _ONE_COLUMN = ("target", "id", "time", "group", "weight")
 REQUEST, ROW = "request_id", "row"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dmls_core.spec.tables import Table
+from dmls_core.spec.data_table import Table
 from dmls_core.spec.values import Number, Value
 
 Scalar = bool | int | float | str

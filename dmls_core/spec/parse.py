@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import rules
 from dmls_core.spec.column_rules import check_columns, check_labels
+from dmls_core.spec.data_table import Data, Table
 from dmls_core.spec.definitions import ModelDefinition
 from dmls_core.spec.issues import IssueCollector, dotted, looks_bare, quoted
 from dmls_core.spec.positions import Path
@@ -27,7 +28,6 @@ from dmls_core.spec.tables import (
     TABLES,
     TAGS,
     Columns,
-    Data,
     Drift,
     Evaluation,
     Expectations,
@@ -35,7 +35,6 @@ from dmls_core.spec.tables import (
     Resources,
     Schedule,
     Search,
-    Table,
 )
 from dmls_core.spec.toml_io import read_document
 from dmls_core.spec.values import Window

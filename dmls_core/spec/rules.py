@@ -9,22 +9,14 @@ from collections.abc import Sequence
 from dmls_core import extensions
 from dmls_core.settings import SpecLimits
 from dmls_core.spec.cron import cron_issue
+from dmls_core.spec.data_table import Data
 from dmls_core.spec.definitions import ModelDefinition, Range, space_size
 from dmls_core.spec.issues import IssueCollector, looks_bare
 from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
 from dmls_core.spec.source_rules import check_source, check_source_intervals
 from dmls_core.spec.spec import ModelSearch
-from dmls_core.spec.tables import (
-    Columns,
-    Data,
-    Evaluation,
-    Expectations,
-    Owner,
-    Resources,
-    Schedule,
-    Search,
-)
+from dmls_core.spec.tables import Columns, Evaluation, Expectations, Owner, Resources, Schedule, Search
 
 MOST_PATTERN = 10_000
 """Total length of all patterns; compiling takes up to a millisecond per character."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from dmls_core.spec.data_table import PARAMETER, Data, Source
 from dmls_core.spec.issues import IssueCollector
 from dmls_core.spec.partitions import FIELDS, parse_names
-from dmls_core.spec.tables import PARAMETER, Columns, Data, Schedule, Source
+from dmls_core.spec.tables import Columns, Schedule
 
 _READS = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 

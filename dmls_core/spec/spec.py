@@ -9,12 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from dmls_core.errors import SpecError, ValidationIssue
+from dmls_core.spec.data_table import Data, Table
 from dmls_core.spec.definitions import Choice, Hyperparameter, Range, Scalar, Task, fixed
 from dmls_core.spec.issues import describe, dotted
 from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_names, parse_pattern
 from dmls_core.spec.tables import (
     Columns,
-    Data,
     Deploy,
     Drift,
     Evaluation,
@@ -23,7 +23,6 @@ from dmls_core.spec.tables import (
     Resources,
     Schedule,
     Search,
-    Table,
 )
 
 SCHEMA = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -103,3 +103,24 @@ Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f
 
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 """Names of columns; TOML and JSON have lists, not tuples."""
+
+Encoding = Literal[
+    "utf-8",
+    "utf-16",
+    "windows-1252",
+    "windows-1250",
+    "windows-1251",
+    "windows-1253",
+    "windows-1254",
+    "windows-1255",
+    "windows-1256",
+    "iso-8859-2",
+    "cp850",
+    "koi8-r",
+    "cp932",
+    "euc-jp",
+    "gb18030",
+    "big5",
+    "cp949",
+]
+"""Encodings of a text, by their names in Python."""

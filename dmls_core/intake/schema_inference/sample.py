@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +15,7 @@ from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED, check_packed, unpack_head
 from dmls_core.data.csv_dialect import Row, decode_head, read_rows
 from dmls_core.data.detection import detect
+from dmls_core.data.encodings import is_utf16, line_end_utf16
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names
@@ -112,7 +112,7 @@ def read_sample(
             copy.flush()
             return _workbook(file, Path(copy.name), keys, limits)
     if kind != "parquet":
-        if complete or len(head) <= HEAD or head.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        if complete or len(head) <= HEAD or is_utf16(head):
             return _text(file, head, complete, keys, limits)
         try:
             sample = _text(file, join_chunks(head, HEAD), False, keys, limits)
@@ -156,7 +156,7 @@ def read_places(name: str, size: int, read: Callable[[int, int], bytes]) -> byte
     if size <= HEAD + PLACES * CHUNK:
         return read(0, size)
     head = read(0, HEAD)
-    if name.lower().endswith(COMPRESSED) or head.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+    if name.lower().endswith(COMPRESSED) or is_utf16(head):
         return head
     return b"".join((head, *(read(start, CHUNK) for start in places(size, HEAD))))
 
@@ -228,7 +228,7 @@ def _converted(
 ) -> Sample:
     """Read the first rows of a file that is converted first, in a sandbox."""
     from dmls_core.data.conversion import convert_all, line_shift
-    from dmls_core.spec.tables import Data
+    from dmls_core.spec.data_table import Data
 
     plain = unpack_head(head)
     if head and not plain:
@@ -236,8 +236,7 @@ def _converted(
         raise DataError(ValidationIssue("the file cannot be unpacked", hint, file=file))
     complete = complete and len(plain) < UNPACKED
     if not complete:
-        wide = keys.get("encoding") == "utf-16"
-        end = (b"\n\0" if plain.startswith(BOM_UTF16_LE) else b"\0\n") if wide else b"\n"
+        end = line_end_utf16(plain) if keys.get("encoding") == "utf-16" else b"\n"
         plain = plain[: plain.rfind(end) + len(end)]
     options = Data.model_validate({"format": format_of(file), **keys})
     with tempfile.TemporaryDirectory() as folder:

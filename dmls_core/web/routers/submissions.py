@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from pydantic import Base64Bytes, BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from dmls_core.spec.tables import Data
+from dmls_core.spec.data_table import Data
 from dmls_core.store.base import MAX_PARTS
 from dmls_core.web.dependencies import (
     BINARY_BODY,

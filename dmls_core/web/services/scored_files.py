@@ -214,7 +214,7 @@ def _sample_bytes(file: str, path: Path) -> bytes:
 
 def _notation(team: str, name: str) -> dict[str, Any]:
     """Return those keys of the job's ``[data]`` on how text is written that are not the defaults."""
-    from dmls_core.spec.tables import Data
+    from dmls_core.spec.data_table import Data
 
     registry = Registry(open_store())
     record = registry.job(team, name)

@@ -25,7 +25,7 @@ from dmls_core.web.services.commands import replace_spec
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
-    from dmls_core.spec.tables import Data
+    from dmls_core.spec.data_table import Data
 
 MAX_LISTED = 500
 
@@ -140,7 +140,7 @@ class Submitted(BaseModel):
 
 def parse_data(text: str) -> Data:
     """Parse a ``[data]`` in JSON; raise ``DataError`` for each key that is wrong."""
-    from dmls_core.spec.tables import Data
+    from dmls_core.spec.data_table import Data
 
     try:
         return Data.model_validate_json(text)

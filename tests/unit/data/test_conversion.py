@@ -19,7 +19,7 @@ from dmls_core.data.detection import describe, detect
 from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError
 from dmls_core.spec import Columns
-from dmls_core.spec.tables import Data
+from dmls_core.spec.data_table import Data
 
 compress_zstd = load_zstd().compress
 PLAIN = 'a,b,y\n1.5,Süd,u\n-2000.25,"x,y",v\n,Süd,u\n'

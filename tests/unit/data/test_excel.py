@@ -18,7 +18,7 @@ from dmls_core.data import compression
 from dmls_core.data.conversion import convert_all
 from dmls_core.data.excel import write_sheet
 from dmls_core.errors import DataError
-from dmls_core.spec.tables import Data
+from dmls_core.spec.data_table import Data
 
 DAY = dt.date(2026, 1, 31)
 ROWS: list[list[Any]] = [["a", "sold", "y"], [1.5, DAY, "u"], [-2000, DAY, "x,\ny"], [None, None, "u"]]

@@ -1,0 +1,130 @@
+"""The tables of a spec that say where its data is, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dmls_core.spec.values import Encoding, Name, Window
+
+
+class Table(BaseModel):
+    """A table of the spec: immutable, strict about types, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Source(Table):
+    """Data that is not next to the spec: a table, a query, or files, through an Airflow connection."""
+
+    connection: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9_.-]+$",
+        description="Id of an Airflow connection that the platform lets the team use.",
+    )
+    table: str | None = Field(
+        None,
+        min_length=1,
+        max_length=250,
+        description="A table or view of a database.",
+        examples=["orders", "sales.orders"],
+    )
+    query: str | None = Field(
+        None,
+        min_length=1,
+        max_length=20_000,
+        description="A SELECT of a database; :start and :end stand for the times of the run's interval.",
+        examples=["SELECT * FROM orders WHERE day >= :start AND day < :end"],
+    )
+    path: str | None = Field(
+        None,
+        max_length=900,
+        pattern=r"^[a-z][a-z0-9+]*://[^/]+/",
+        description="Files of an object store: all below a folder with a slash at its end, or those that "
+        "match a pattern. Fields as in path of [data]; folders such as dt=2026-01-31 are columns.",
+        examples=["s3://lake/orders/", "s3://lake/orders/dt={date}/*.parquet"],
+    )
+
+    @property
+    def label(self) -> str:
+        """The source in messages: the connection, and what is read through it."""
+        return f"{self.connection}: {self.table or self.path or 'the query'}"
+
+    @property
+    def bound(self) -> bool:
+        """Whether the query has parameters for the run's interval."""
+        return self.query is not None and bool(PARAMETER.findall(self.query))
+
+
+PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
+"""A parameter of a query, as SQLAlchemy finds it."""
+
+
+class Data(Table):
+    """The data files, and how to read them."""
+
+    path: str | None = Field(
+        None,
+        min_length=1,
+        max_length=512,
+        description="File name or pattern in the spec's folder; required if it has several data files. "
+        "{date}, {year}, {month}, {day} and {hour} make it a pattern of partitions.",
+        examples=["train.csv", "part-*.parquet", "data/{date}.csv", "data/dt={date}/*.parquet"],
+    )
+    source: Source | None = Field(
+        None, description="A table that says where the data is, if it is not next to the spec."
+    )
+    format: Literal["csv", "parquet", "jsonl", "excel"] | None = Field(
+        None, description="Format of the files; by default it follows from their names."
+    )
+    delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="What separates the columns of a CSV.")
+    decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")
+    thousands: Literal["", ".", ",", " ", "'"] = Field("", description="What separates thousands.")
+    encoding: Encoding = Field("utf-8", description="Encoding of the text, by its name in Python.")
+    header: bool = Field(True, description="Whether the first line has the names of the columns.")
+    skip_rows: int = Field(0, ge=0, le=1_000, description="Lines above the header, or above the first row.")
+    sheet: str | None = Field(
+        None,
+        min_length=1,
+        max_length=31,
+        description="The sheet of an Excel workbook; by default the first visible one with a table.",
+    )
+    partition: Name | None = Field(
+        None, description="The column, or part of the path, that data is partitioned by."
+    )
+    window: Window = Field(
+        1,
+        description="Intervals that a run trains on, up to its own; all stands for every row before the end "
+        "of its interval.",
+    )
+    timeout: float = Field(
+        86400, gt=0, le=30 * 86400, description="Seconds that a run waits for a missing partition."
+    )
+    labels: str | None = Field(
+        None,
+        min_length=1,
+        max_length=512,
+        description="Files in the spec's folder with delayed labels of logged requests: the columns "
+        "request_id, row (if requests have several rows) and the target. Fields as in path.",
+        examples=["labels.csv", "labels/{date}.csv"],
+    )
+
+    @property
+    def pattern(self) -> str | None:
+        """The path of the files, next to the spec or in the object store of the source."""
+        return self.source.path if self.source else self.path
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The keys on how a file is written that differ from their defaults."""
+        keys = {"format", "delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"}
+        return self.model_dump(include=keys, exclude_defaults=True)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all keys on how text is written have their defaults."""
+        written = (self.delimiter, self.decimal, self.thousands, self.encoding, self.header, self.skip_rows)
+        return written == (",", ".", "", "utf-8", True, 0)
