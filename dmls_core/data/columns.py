@@ -29,6 +29,12 @@ from dmls_core.spec.definitions import Task
 
 _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?$"
 
+_WRITTEN = (
+    r"(?i)^(\d{1,2}[-. ]{1,2}[a-z]{3,9}[-., ]{1,2}(\d{4}|\d{2})|[a-z]{3,9}\.? \d{1,2},? \d{4})"
+    r"([T ]\d{1,2}:\d{2}.*)?$|^\d{1,2}:\d{2}(:\d{2}.*)?( ?[ap]m)?$"
+)
+"""Dates with the name of a month, and times of the day: few distinct ones are categories."""
+
 _QUANTITY = r"^[-+(]?(\p{Sc} ?|[A-Z]{3} )?[-+]?\d[\d.,' ]*( ?(\p{Sc}|%|[A-Za-z]{1,4}))?\)?$"
 
 
@@ -84,6 +90,11 @@ class DistinctTexts:
     def are_dates(self) -> bool:
         """Return whether all texts look like dates, with or without a time."""
         return bool(self.frame["stripped"].str.contains(_DATE).all())
+
+    @property
+    def are_written_dates(self) -> bool:
+        """Return whether all texts look like dates with the name of a month, or like times of the day."""
+        return bool(self.frame["stripped"].str.contains(_WRITTEN).all())
 
     @property
     def are_quantities(self) -> bool:
@@ -146,19 +157,25 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
         return date_issue(series.name, first_row(series, texts.frame["text"]))
     most = min(limits.found_categories, max(_FEW, texts.rows // 2))
     if texts.distinct > most:
-        row = first_row(series, texts.frame["text"])
-        return ColumnIssue(
-            series.name,
-            "contains text with too many distinct values to be a category by default",
-            row=row,
-            found=f"{series[row][:80]!r}, and {texts.distinct} distinct values in {texts.rows} rows",
-            expected=f"at most {most}",
-            hint="remove the currency or unit from the numbers, or exclude the column with [columns] drop"
-            if texts.are_quantities
-            else "exclude it with [columns] drop, or name it in [columns] categorical",
-            refutable=texts.distinct <= limits.found_categories,
-        )
+        return _too_many_texts(series, texts, most, limits)
     return _category(series, texts, limits.categories)
+
+
+def _too_many_texts(series: pl.Series, texts: DistinctTexts, most: int, limits: DataLimits) -> ColumnIssue:
+    row = first_row(series, texts.frame["text"])
+    if texts.are_written_dates:
+        return date_issue(series.name, row)
+    return ColumnIssue(
+        series.name,
+        "contains text with too many distinct values to be a category by default",
+        row=row,
+        found=f"{series[row][:80]!r}, and {texts.distinct} distinct values in {texts.rows} rows",
+        expected=f"at most {most}",
+        hint="remove the currency or unit from the numbers, or exclude the column with [columns] drop"
+        if texts.are_quantities
+        else "exclude it with [columns] drop, or name it in [columns] categorical",
+        refutable=texts.distinct <= limits.found_categories,
+    )
 
 
 def find_merged_integers(exact: pl.Series) -> ColumnIssue | None:

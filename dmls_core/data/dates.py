@@ -8,7 +8,8 @@ from dataclasses import replace
 import polars as pl
 
 from dmls_core.data.columns import DistinctTexts, Feature, first_row, no_values, replace_texts
-from dmls_core.data.encoder import DateFeature, DateOrder, moment
+from dmls_core.data.encoder import DateFeature
+from dmls_core.data.moments import DateOrder
 from dmls_core.data.sources import ColumnIssue
 from dmls_core.data.table import TableColumn
 
@@ -23,42 +24,48 @@ def read_date(series: pl.Series, order: DateOrder, used: Collection[str]) -> lis
     texts = DistinctTexts.of(series).frame["text"]
     if texts.is_empty():
         return no_values(series.name)
-    if wrong := [text for text in texts.to_list() if not is_date(text, order)]:
-        return _not_a_date(series, texts, wrong, order)
-    date = DateFeature(series.name, order, times=True)
-    parts = date.encode(texts.to_list())
-    if not parts[:, -1].any():
+    date = fitting_feature(series.name, texts.to_list(), order)
+    if date is None:
+        return _not_a_date(series, texts, order)
+    if date.days and not date.encode(texts.to_list())[:, -1].any():
         date = replace(date, times=False)
     if clash := [name for name in date.columns if name in used]:
         message, hint = "has a part with the name of another column", "rename one of the two columns"
         return ColumnIssue(series.name, message, found=clash[0], hint=hint)
-    column = TableColumn(series.name, date=date)
+    column, parts = TableColumn(series.name, date=date), date.encode(texts.to_list())
     return [
         (column, replace_texts(series, texts, pl.Series(part)).alias(name))
         for name, part in zip(date.columns, parts.T.copy(), strict=False)
     ]
 
 
-def is_date(text: str, order: DateOrder) -> bool:
-    """Return whether a text is a date in the given order."""
+def fitting_feature(name: str, texts: Collection[str], order: DateOrder) -> DateFeature | None:
+    """Return the feature that reads all texts, of dates in the order or of times; None if there is none."""
+    features = (DateFeature(name, order, times=True, days=days) for days in (True, False))
+    return next((date for date in features if all(is_date(text, date) for text in texts)), None)
+
+
+def is_date(text: str, date: DateFeature) -> bool:
+    """Return whether a text is a date, or a time, as those of a feature."""
     try:
-        return moment(text, order) is not None
+        return date.seconds(text) is not None
     except ValueError:
         return False
 
 
-def fitting_order(texts: Collection[str]) -> DateOrder | None:
-    """Return the first order in which all texts are dates; None if there is none."""
-    fitting = (order for order in ORDERS if all(is_date(text, order) for text in texts))
-    return next(fitting, None)
+def fitting_orders(texts: Collection[str]) -> tuple[DateOrder, ...]:
+    """Return the orders in which all texts are dates, or times."""
+    return tuple(order for order in ORDERS if fitting_feature("", texts, order))
 
 
-def _not_a_date(series: pl.Series, texts: pl.Series, wrong: list[str], order: DateOrder) -> ColumnIssue:
-    other = fitting_order(texts.to_list())
+def _not_a_date(series: pl.Series, texts: pl.Series, order: DateOrder) -> ColumnIssue:
+    others = fitting_orders(texts.to_list())
+    features = [DateFeature(series.name, order, times=True, days=days) for days in (True, False)]
+    wrong = min(([text for text in texts.to_list() if not is_date(text, date)] for date in features), key=len)
     return ColumnIssue(
         series.name,
         f"is not a {order} date",
         row=first_row(series, pl.Series(wrong)),
         expected="a date such as 2026-01-31 or 2026-01-31 14:05, or nothing if it is missing",
-        hint=f'set [columns] date_order = "{other}"' if other else "correct or empty these values",
+        hint=f'set [columns] date_order = "{others[0]}"' if others else "correct or empty these values",
     )

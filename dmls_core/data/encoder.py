@@ -1,7 +1,7 @@
 """Encode raw values as the float32 matrix of a model, and decode class indices to labels.
 
-This module needs only the standard library and NumPy: a logged model contains a copy of it, so it loads
-without DMLS. ``table.fit_encoder`` fits encoders.
+This module needs only ``moments``, the standard library and NumPy: a logged model contains copies of both, so
+it loads without DMLS. ``table.fit_encoder`` fits encoders.
 
 The rules are the same for values from a CSV, a list, an ndarray or a pandas Series:
 
@@ -12,9 +12,10 @@ The rules are the same for values from a CSV, a list, an ndarray or a pandas Ser
   ``"1.0"`` and ``" 1"``, or 0.0000001 and ``"1e-07"``. But ``"01"`` and ``"1e3"`` are codes and therefore
   different categories. ``True`` equals ``"true"``, ignoring case. The code of a category is its position in
   ``categories``; unknown categories get ``unknown``, missing values ``missing``.
-* Date: ``2026-01-31``, in the order that the feature has also ``31.1.2026`` or ``1/31/2026``, each with
-  ``-``, ``.`` or ``/``; then possibly a time such as ``2:05 PM`` or ``14:05:30.25``, and a zone such as ``Z``
-  or ``+01:00``, which is converted to UTC. Fractions of a second are ignored; anything else is an error.
+* Date: ``2026-01-31``, in the order that the feature has also ``31.1.2026`` or ``1/31/26``, each with ``-``,
+  ``.`` or ``/``; ``20260131``; ``31-Jan-2026`` or ``January 31, 2026``. Then possibly a time such as
+  ``2:05 PM`` or ``14:05:30.25``, and a zone such as ``Z`` or ``+01:00``, which is converted to UTC. A feature
+  of times has such a time only. Fractions of a second are ignored; anything else is an error.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import date
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-SCHEMA, DATES_SCHEMA = 1, 2
-"""Versions of the JSON form of an encoder: without and with dates, which earlier releases cannot read."""
+from .moments import DateOrder, moment, time_of_day  # noqa: TID252 - the copies are in another package
+
+SCHEMA, DATES_SCHEMA, TIMES_SCHEMA = 1, 2, 3
+"""Versions of the JSON form of an encoder: without dates, with dates, and with times of the day. Releases that
+know only an earlier one cannot read it."""
 
 MISSING = frozenset(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}
@@ -95,55 +97,6 @@ def number(value: object) -> float:
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
     except (TypeError, ValueError):
         raise ValueError(f"{repr(value)[:_SHOWN]} is not a number") from None
-
-
-DateOrder = Literal["year-first", "day-first", "month-first"]
-"""Order of the parts of a date that does not begin with the year."""
-
-_MOMENT = re.compile(
-    r"(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(\d{4}))"
-    r"(?:(?:T| +)(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d{1,9})?)?(?: ?([AP])M)?"
-    r"(?: ?(?:Z|UTC|([+-])(\d{2}):?(\d{2})))?)?",
-    re.ASCII | re.IGNORECASE,
-)
-_DAY, _EPOCH = 86_400, date(1970, 1, 1).toordinal()
-
-
-def moment(value: object, order: DateOrder) -> int | None:
-    """Return the seconds from 1970-01-01 to a date or time; None if it is missing.
-
-    ``value`` is a text, or a date or time of Python, NumPy or pandas. Raise ``ValueError`` for anything else.
-    """
-    if is_missing(value):
-        return None
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[s]")
-    found = _MOMENT.fullmatch(str(value).strip())
-    with suppress(ValueError):  # no such day or time
-        if found is not None:
-            return _seconds(found, order)
-    raise ValueError(f"{repr(value)[:_SHOWN]} is not a {order} date, nor one such as 2026-01-31")
-
-
-def _seconds(found: re.Match[str], order: DateOrder) -> int:
-    year, month, day = found.group(1, 3, 4) if found[1] else found.group(8, 5, 7)
-    if order == "day-first" and not found[1]:
-        month, day = day, month
-    hour, minute, second = (int(part or 0) for part in found.group(9, 10, 11))
-    if found[12]:
-        hour = hour % 12 + 12 * (found[12] in "Pp") if 1 <= hour <= 12 else 24
-    if (order == "year-first" and not found[1]) or hour > 23 or minute > 59 or second > 59:
-        raise ValueError
-    offset = int(f"{found[13]}{60 * int(found[14]) + int(found[15])}") if found[13] else 0
-    days = date(int(year), int(month), int(day)).toordinal()
-    seconds = _DAY * days + 3600 * hour + 60 * (minute - offset) + second
-    date.fromordinal(seconds // _DAY)  # in another time zone, it may be beyond the calendar
-    return seconds - _DAY * _EPOCH
-
-
-def day_of(days: float) -> str:
-    """Return the date that is some days after 1970-01-01."""
-    return str(np.datetime64(int(days), "D"))
 
 
 class _OneColumn:
@@ -231,41 +184,54 @@ class CategoryFeature(_OneColumn):
 class DateFeature:
     """A column of dates in the given order; ``fill`` replaces the parts of a missing date, None keeps NaN.
 
-    The matrix has a column for each part: ``days`` from 1970-01-01, ``month`` (1 to 12), ``day`` of the
-    month, ``weekday`` (Monday is 0), and with ``times`` the ``hour``: 14.5 is 14:30.
+    The matrix has a column for each part: with ``days`` the ``days`` from 1970-01-01, ``month`` (1 to 12),
+    ``day`` of the month and ``weekday`` (Monday is 0); with ``times`` the ``hour``: 14.5 is 14:30. Without
+    ``days``, it is a column of times of the day.
     """
 
     name: str
     order: DateOrder = "year-first"
     times: bool = False
     fill: tuple[float, ...] | None = None
+    days: bool = True
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the names of its columns of the matrix."""
-        parts = ("days", "month", "day", "weekday", *(("hour",) if self.times else ()))
-        return tuple(f"{self.name} ({part})" for part in parts)
+        parts = ("days", "month", "day", "weekday") if self.days else ()
+        return tuple(f"{self.name} ({part})" for part in (*parts, *(("hour",) if self.times else ())))
+
+    def seconds(self, value: object) -> int | None:
+        """Return the seconds from 1970-01-01, or midnight, None if missing; raise as ``moment`` does."""
+        if is_missing(value):
+            return None
+        return moment(value, self.order) if self.days else time_of_day(value)
 
     def encode(self, values: Iterable[object]) -> NDArray[np.float32]:
         """Return the parts, float32 of shape (n_rows, n_parts); raise ``ValueError`` as ``moment`` does."""
         moments: list[int | None] = []
         for row, value in enumerate(values):
             try:
-                moments.append(moment(value, self.order))
+                moments.append(self.seconds(value))
             except ValueError as error:
                 raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
-        days, seconds = np.divmod(np.array([found or 0 for found in moments], dtype=np.int64), _DAY)
-        dates = days.astype("datetime64[D]")
-        months = dates.astype("datetime64[M]")
-        day = (dates - months).astype(np.int64) + 1
-        parts = [days, months.astype(np.int64) % 12 + 1, day, (days + 3) % 7, seconds / 3600]
-        encoded = np.stack(parts, axis=1)[:, : len(self.columns)].astype(np.float32)
+        days, seconds = np.divmod(np.array([found or 0 for found in moments], dtype=np.int64), 86_400)
+        parts: list[NDArray[Any]] = [seconds / 3600] if self.times else []
+        if self.days:
+            dates = days.astype("datetime64[D]")
+            months = dates.astype("datetime64[M]")
+            day = (dates - months).astype(np.int64) + 1
+            parts = [days, months.astype(np.int64) % 12 + 1, day, (days + 3) % 7, *parts]
+        encoded = np.stack(parts, axis=1).astype(np.float32)
         encoded[[found is None for found in moments]] = math.nan if self.fill is None else self.fill
         return encoded
 
     def as_json(self) -> dict[str, Any]:
         """Return the feature as JSON data."""
-        return {"kind": "date", **asdict(self)}
+        fields = asdict(self)
+        if self.days:
+            del fields["days"]
+        return {"kind": "date", **fields}
 
 
 Feature = NumberFeature | CategoryFeature | DateFeature
@@ -346,10 +312,17 @@ class Encoder:
     def as_json(self) -> dict[str, Any]:
         """Return the encoder as JSON data, which ``from_json`` reads."""
         return {
-            "schema": DATES_SCHEMA if any(isinstance(f, DateFeature) for f in self.features) else SCHEMA,
+            "schema": self._schema,
             "features": [feature.as_json() for feature in self.features],
             "target": self.target.as_json(),
         }
+
+    @property
+    def _schema(self) -> int:
+        dates = [feature for feature in self.features if isinstance(feature, DateFeature)]
+        if not dates:
+            return SCHEMA
+        return DATES_SCHEMA if all(date.days for date in dates) else TIMES_SCHEMA
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Encoder:
@@ -358,8 +331,8 @@ class Encoder:
         Raises:
             ValueError: it is not an encoder, or one of a later release.
         """
-        if not isinstance(data, Mapping) or data.get("schema") not in (SCHEMA, DATES_SCHEMA):
-            raise ValueError(f"not an encoder of schema {SCHEMA} or {DATES_SCHEMA}")
+        if not isinstance(data, Mapping) or data.get("schema") not in (SCHEMA, DATES_SCHEMA, TIMES_SCHEMA):
+            raise ValueError(f"not an encoder of schema {SCHEMA} to {TIMES_SCHEMA}")
         try:
             labels = data["target"].get("labels")
             return cls(
@@ -374,7 +347,8 @@ def _feature(data: Mapping[str, Any]) -> Feature:
     if data["kind"] == "number":
         return NumberFeature(data["name"], data["fill"])
     if data["kind"] == "date":
-        return DateFeature(data["name"], data["order"], data["times"], data["fill"] and tuple(data["fill"]))
+        fill, days = data["fill"] and tuple(data["fill"]), data.get("days", True)
+        return DateFeature(data["name"], data["order"], data["times"], fill, days)
     if data["kind"] != "category":
         raise ValueError(f"not an encoder: a feature of kind {data['kind']!r}")
     missing = math.nan if data["missing"] is None else data["missing"]

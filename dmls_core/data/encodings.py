@@ -86,7 +86,7 @@ def _of_bytes(head: bytes) -> Encoding:
     names = _OTHERS if _is_foreign(text) else _WESTERN
     found = from_bytes(text, cp_isolation=list(names), threshold=_THRESHOLD)
     best = found.best()
-    if best is None:
+    if best is None or best.encoding not in names:  # too few letters
         return "windows-1252"
     for match in found:
         # Encodings that give the same text are one match.

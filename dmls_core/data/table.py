@@ -102,8 +102,8 @@ class Table:
             if column.date is None:
                 found[column.name] = [_raw_value(column, value) for value in picked[:, position].tolist()]
             elif column.name not in found:
-                hours = picked[:, position + len(column.date.columns) - 1] if column.date.times else None
-                found[column.name] = _date_texts(picked[:, position], hours)
+                parts = picked[:, position : position + len(column.date.columns)]
+                found[column.name] = _date_texts(parts, column.date)
         return found
 
 
@@ -113,12 +113,17 @@ def _raw_value(column: TableColumn, value: float) -> float | str | None:
     return value if column.categories is None else column.categories[int(value)]
 
 
-def _date_texts(days: NDArray[np.float32], hours: NDArray[np.float32] | None) -> list[float | str | None]:
-    missing = np.isnan(days)
-    moments = np.nan_to_num(days).astype(np.int64).astype("datetime64[D]")
-    if hours is not None:
-        moments = moments.astype("datetime64[s]") + np.rint(np.nan_to_num(hours) * 3600).astype(np.int64)
+def _date_texts(parts: NDArray[np.float32], date: DateFeature) -> list[float | str | None]:
+    missing = np.isnan(parts[:, 0])
+    days = np.nan_to_num(parts[:, 0]) if date.days else np.zeros(len(parts))
+    moments = days.astype(np.int64).astype("datetime64[D]")
+    if date.times:
+        moments = moments.astype("datetime64[s]") + np.rint(np.nan_to_num(parts[:, -1]) * 3600).astype(
+            np.int64
+        )
     texts = np.datetime_as_string(moments).tolist()
+    if not date.days:
+        texts = [text.partition("T")[2] for text in texts]
     return [None if absent else text for absent, text in zip(missing.tolist(), texts, strict=True)]
 
 

@@ -23,7 +23,7 @@ from dmls_core.data.columns import (
     read_target,
 )
 from dmls_core.data.dates import read_date
-from dmls_core.data.encoder import DateOrder
+from dmls_core.data.moments import DateOrder
 from dmls_core.data.sources import ColumnIssue, ColumnType, DataFiles, DeviceReader, locate_issues
 from dmls_core.data.table import Table
 from dmls_core.errors import DataError, ValidationIssue

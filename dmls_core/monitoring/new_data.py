@@ -171,7 +171,7 @@ def read_new_data(
 
 def _date_parts(series: pl.Series, date: DateFeature) -> NDArray[np.float32]:
     texts = series.cast(pl.String).to_list()
-    known = {text for text in set(texts) - {None} if is_date(text, date.order)}
+    known = {text for text in set(texts) - {None} if is_date(text, date)}
     return replace(date, fill=None).encode([text if text in known else None for text in texts])
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, Feature, NumberFeature, day_of
+from dmls_core.data.encoder import (
+    CategoryFeature,
+    DateFeature,
+    Encoder,
+    Feature,
+    NumberFeature,
+)
+from dmls_core.data.moments import day_of, hour_of
 from dmls_core.data.split import describe_split
 from dmls_core.html import Table, render_fragment, render_page
 from dmls_core.serving.model_config import MAX_BATCH_SIZE
@@ -180,7 +187,7 @@ def _features(
             yield feature.name, "number (FP64)", values, missing
         elif isinstance(feature, DateFeature):
             low_high = ranges.get(feature.name)
-            values = " to ".join(str(day_of(days)) for days in low_high) if low_high else ""
+            values = " to ".join(map(day_of if feature.days else hour_of, low_high)) if low_high else ""
             missing = "stays missing" if feature.fill is None else "becomes the medians of its parts"
             yield feature.name, "date (BYTES)", values, missing
         else:

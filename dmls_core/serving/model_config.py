@@ -180,14 +180,14 @@ def table_name(model: str) -> str:
 
 def table_code() -> dict[str, str]:
     """Return the files of the table endpoint's own folder, by name; they are the same for every model."""
-    table = resources.files("dmls_core.serving.table")
+    table, data = resources.files("dmls_core.serving.table"), resources.files("dmls_core.data")
     code = (
         *("model.py", "counters.py", "inference_log.py", "own_forest.py", "private_memory.py"),
         "table_versions.py",
     )
     return {
         **{name: (table / name).read_text("utf-8") for name in code},
-        "encoder.py": (resources.files("dmls_core.data") / "encoder.py").read_text("utf-8"),
+        **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py")},
         # In place of a folder that Python would write: a changed folder has Triton start the process again.
         "__pycache__": "",
     }

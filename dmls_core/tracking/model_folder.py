@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dmls_core.data.encoder
 from dmls_core.data.encoder import Encoder, NumberFeature, number
 from dmls_core.tracking.registry import own_tags
 
@@ -69,6 +67,13 @@ def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
     return found[0] if found else None
 
 
+_COPIED = {
+    "dmls_core.data": ("encoder.py", "moments.py"),
+    "dmls_core.serving": ("gtil.py", "signature.py"),
+}
+"""Modules that a logged model has copies of, by package."""
+
+
 @contextmanager
 def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iterator[Path]:
     """Yield a temporary folder from which MLflow loads the model of a run's ``model/`` folder.
@@ -83,9 +88,9 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
         code = Path(scratch) / CODE_PACKAGE
         code.mkdir()
         (code / "__init__.py").touch()
-        shutil.copyfile(dmls_core.data.encoder.__file__, code / "encoder.py")
-        for module in ("gtil.py", "signature.py"):
-            (code / module).write_bytes((resources.files("dmls_core.serving") / module).read_bytes())
+        for package, modules in _COPIED.items():
+            for module in modules:
+                (code / module).write_bytes((resources.files(package) / module).read_bytes())
         mlflow.pyfunc.save_model(
             path=Path(scratch) / "model",
             mlflow_model=about,

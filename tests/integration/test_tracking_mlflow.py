@@ -335,7 +335,12 @@ def test_a_logged_model_is_code_and_data_and_says_what_it_needs(mlflow_uri, clie
     uri = f"models:/lab.{job}/{run.model_version}"
     folder = Path(mlflow.artifacts.download_artifacts(uri, dst_path=str(tmp_path / "model")))
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert {"pyfunc_model.py", "code/dmls_model/encoder.py", "artifacts/checkpoint.tl"} <= files
+    assert {
+        "pyfunc_model.py",
+        "code/dmls_model/encoder.py",
+        "code/dmls_model/moments.py",
+        "artifacts/checkpoint.tl",
+    } <= files
     assert (folder / "artifacts/card.html").read_text().startswith("<!doctype html>")
     assert not [name for name in files if name.endswith((".pkl", ".pickle", ".pyc"))]
     requirements = (folder / "requirements.txt").read_text().split()

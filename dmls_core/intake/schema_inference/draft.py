@@ -11,8 +11,9 @@ from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Any, Literal
 
-from dmls_core.data.dates import ORDERS, is_date
-from dmls_core.data.encoder import DateOrder, category_text, is_missing, number
+from dmls_core.data.dates import ORDERS, fitting_orders
+from dmls_core.data.encoder import category_text, is_missing, number
+from dmls_core.data.moments import DateOrder
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 
@@ -61,7 +62,14 @@ _ID_NAME = re.compile(
 )
 _CAMEL_ID = re.compile(r"[a-z]I[dD]$")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_DATE = re.compile(r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?")
+_DATE = re.compile(
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2})"
+    r"|\d{1,2}[-. ]{1,2}[A-Za-z]{3,9}[-., ]{1,2}(?:\d{4}|\d{2})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4})"
+    r"(?:[T ]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(?::\d{2}.*)?(?: ?[AaPp][Mm])?"
+)
+_COMPACT = re.compile(r"(?:19|20)\d{2}[01]\d[0-3]\d")
+"""A date without separators, unless it is a number."""
+
 _MOSTLY = 0.9
 """Share of the values that decides on the kind."""
 
@@ -107,9 +115,8 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column
     present = [value for value in values if not is_missing(value)]
     missing = len(values) - len(present)
     if not values:
-        return Column(
-            name, _kind_of_type(kind_of_file), 0, 0, orders=ORDERS if kind_of_file.startswith("Date") else ()
-        )
+        orders = ORDERS if kind_of_file.startswith(("Date", "Time")) else ()
+        return Column(name, _kind_of_type(kind_of_file), 0, 0, orders=orders)
     if any(isinstance(value, bytes | list | dict) for value in present) or _nested(kind_of_file):
         return Column(name, "unusable", missing, 0)
     if not present:
@@ -118,6 +125,8 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column
     top = tuple((text[:SHOWN], count) for text, count in counts.most_common(TOP))
     if any(isinstance(value, date | datetime | time | timedelta) for value in present):
         return Column(name, "date", missing, len(counts), top, orders=_orders(present))
+    if len(counts) > FEW and all(map(_COMPACT.fullmatch, counts)) and (orders := _orders(present)):
+        return Column(name, "date", missing, len(counts), top, orders=orders)
     numbers = _numbers(present, counts)
     kind = _kind(name, present, counts, numbers)
     if numbers is None:
@@ -130,8 +139,7 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column
 
 
 def _orders(present: Sequence[Any]) -> tuple[DateOrder, ...]:
-    texts = {str(value) for value in present}
-    return tuple(order for order in ORDERS if all(is_date(text, order) for text in texts))
+    return fitting_orders({str(value) for value in present})
 
 
 def _kind(name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None) -> Kind:

@@ -20,6 +20,7 @@ import sys
 import threading
 import zlib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -270,7 +271,9 @@ class Challenger:
 
 
 def _module(path: Path) -> Any:  # noqa: ANN401
-    spec = importlib.util.spec_from_file_location(f"dmls_table_{path.stem}", path)
+    package = sys.modules.setdefault("dmls_table", ModuleType("dmls_table"))
+    package.__path__ = [str(path.parent)]  # for relative imports
+    spec = importlib.util.spec_from_file_location(f"dmls_table.{path.stem}", path)
     if spec is None or spec.loader is None:
         raise pb_utils.TritonModelException(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -26,11 +26,10 @@ from dmls_core.data.encoder import (
     Feature,
     NumberFeature,
     category_text,
-    day_of,
     is_missing,
-    moment,
     number,
 )
+from dmls_core.data.moments import day_of, hour_of
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import layout
 from dmls_core.web import PREFIX
@@ -246,12 +245,13 @@ def _kind(feature: Feature) -> str:
 
 
 def _outside(feature: DateFeature, value: Value, low: float, high: float) -> list[Remark]:
-    """Return a remark if a date is outside the days of the training data."""
-    days = (moment(value, feature.order) or 0) // 86_400
-    if low <= days <= high:
+    """Return a remark if a date is outside the days of the training data, or a time outside its hours."""
+    unit, shown, noun = (86_400, day_of, "dates") if feature.days else (3_600, hour_of, "times")
+    found = (feature.seconds(value) or 0) / unit
+    if low <= (math.floor(found) if feature.days else np.float32(found)) <= high:
         return []
-    side = "before" if days < low else "after"
-    message = f"{value} is {side} the dates of the training data, {day_of(low)} to {day_of(high)}"
+    side = "before" if found < low else "after"
+    message = f"{value} is {side} the {noun} of the training data, {shown(low)} to {shown(high)}"
     return [Remark(column=feature.name, message=message)]
 
 
