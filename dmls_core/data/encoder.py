@@ -32,8 +32,8 @@ from numpy.typing import ArrayLike, NDArray
 from .moments import DateOrder, moment, time_of_day  # noqa: TID252 - the copies are in another package
 
 SCHEMA, DATES_SCHEMA, TIMES_SCHEMA = 1, 2, 3
-"""Versions of the JSON form of an encoder: without dates, with dates, with times of the day. Releases that know
-only an earlier one cannot read it."""
+"""Versions of the JSON form of an encoder: without dates, with dates, with times of the day. A release that
+knows only an earlier one cannot read it."""
 
 MISSING = frozenset(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}

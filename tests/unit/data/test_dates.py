@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.data.encoder import DateFeature, Encoder, NumberFeature, Target, moment
+from dmls_core.data.encoder import DateFeature, Encoder, NumberFeature, Target
+from dmls_core.data.moments import moment, time_of_day
 from dmls_core.data.table import encode_table, fit_encoder
 from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError
@@ -43,6 +44,15 @@ FORMATS = {
         ("2026-01-31t13:05+01:00", "year-first"),
         ("2026-01-31 07:05:00 -0500", "year-first"),
         ("2026-01-31 12:05 UTC", "year-first"),
+        ("31.1.26 12:05", "day-first"),
+        ("1/31/26 12:05", "month-first"),
+        ("20260131 12:05", "year-first"),
+        ("20260131T12:05Z", "month-first"),
+        ("31-Jan-2026 12:05", "year-first"),
+        ("31-JAN-26 12:05", "month-first"),
+        ("31. January 2026 12:05", "day-first"),
+        ("January 31, 2026 12:05", "day-first"),
+        ("Jan. 31 2026 12:05 pm", "year-first"),
         (datetime(2026, 1, 31, 12, 5), "day-first"),
         (datetime(2026, 2, 1, 2, 5, tzinfo=timezone(timedelta(hours=14))), "day-first"),
         (pd.Timestamp("2026-01-31 12:05:00.000000001"), "month-first"),
@@ -57,7 +67,37 @@ def test_a_date_is_its_midnight_and_a_missing_one_is_none():
     assert moment(date(1970, 1, 2), "day-first") == moment("2.1.1970", "day-first") == 86_400
     assert moment("1969-12-31 23:59:59", "year-first") == -1
     for missing in ("", " NA ", None, float("nan"), pd.NaT, np.datetime64("NaT")):
-        assert moment(missing, "year-first") is None
+        assert DateFeature("at").seconds(missing) is None
+        assert DateFeature("at", days=False).seconds(missing) is None
+
+
+def test_years_of_two_digits_are_those_from_1969_to_2068():
+    years = [moment(f"1.7.{year}", "day-first") for year in ("69", "99", "00", "68")]
+    assert years == [moment(f"{year}-07-01", "year-first") for year in (1969, 1999, 2000, 2068)]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("14:05", 50_700), (" 2:05 PM ", 50_700), ("00:00:59.5", 59), (time(14, 5, 0, 9), 50_700)],
+)
+def test_spellings_of_a_time_of_the_day(value, seconds):
+    assert time_of_day(value) == seconds
+
+
+@pytest.mark.parametrize(
+    "value", ["24:00", "12:60", "13:00 PM", "14", "14:5", "2026-01-31 14:05", 14.5, True]
+)
+def test_what_is_no_time_of_the_day(value):
+    with pytest.raises(ValueError, match="is not a time such as 14:05"):
+        time_of_day(value)
+
+
+def test_a_column_of_times_has_their_hour():
+    feature = DateFeature("at", times=True, days=False)
+    assert feature.columns == ("at (hour)",)
+    assert feature.encode(["14:30", time(6, 15)]).tolist() == [[14.5], [6.25]]
+    with pytest.raises(ValueError, match="column 'at', row 1: '2026-01-31' is not a time"):
+        feature.encode(["2026-01-31"])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +109,10 @@ def test_a_date_is_its_midnight_and_a_missing_one_is_none():
             "2026-13-01",
             "0000-01-01",
             "2026-1",
-            "20260131",
+            "20261331",
+            "2026131",
+            "31 Jnauary 2026",
+            "31 Jan",
             "26-01-31",
             "2026-01-31 24:00",
         ),
@@ -85,7 +128,7 @@ def test_a_date_is_its_midnight_and_a_missing_one_is_none():
             "9999-12-31 23:00-05:00",
             "0001-01-01 00:00+01:00",
             "\u0662\u0660\u0662\u0666-01-31",
-            20260131,
+            20260132,
             1.5,
             True,
             b"2026-01-31",
@@ -112,8 +155,9 @@ def test_only_an_encoder_with_dates_has_the_later_schema():
     dated = Encoder(
         (DateFeature("at", fill=(1.0, 2.0, 3.0, 4.0)), DateFeature("on", times=True)), Target("y")
     )
-    assert (plain.as_json()["schema"], dated.as_json()["schema"]) == (1, 2)
-    for encoder in (plain, dated):
+    timed = Encoder((*dated.features, DateFeature("time", times=True, days=False)), Target("y"))
+    assert [encoder.as_json()["schema"] for encoder in (plain, dated, timed)] == [1, 2, 3]
+    for encoder in (plain, dated, timed):
         assert Encoder.from_json(json.loads(json.dumps(encoder.as_json()))) == encoder
 
 
@@ -211,3 +255,26 @@ def test_dates_of_new_data_are_encoded_but_not_compared(tmp_path):
     dates = [feature for feature in encoder.features if isinstance(feature, DateFeature)]
     found = read_new_data([path], profile, dates).table(encoder.feature_names)
     assert encode_table(encoder, found, np.arange(2)).tolist() == [[20456, 1, 3, 5, 1], [20454, 1, 1, 3, 2]]
+
+
+def test_training_and_serving_read_times_of_the_day(tmp_path):
+    texts = ["14:30", "6:15 AM", "", "23:59:59"]
+    table = dated_table(
+        tmp_path / "data.csv", "at,y\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(texts)), dates=["at"]
+    )
+    frame = pl.DataFrame({"at": [time(14, 30), time(6, 15), None, time(23, 59, 59)], "y": [0, 1, 0, 1]})
+    frame.write_parquet(tmp_path / "data.parquet")
+    columns = Columns(target="y", dates=("at",))
+    stored = read_table([tmp_path / "data.parquet"], columns, "classification")
+    assert np.array_equal(table.matrix, stored.matrix, equal_nan=True)
+    assert table.matrix[:2].tolist() == [[14.5], [6.25]]
+    rows = np.arange(4)
+    encoder = fit_encoder(table, rows, fill_missing=False)
+    trained = encode_table(encoder, table, rows)
+    for served in (texts, frame["at"].to_list(), table.raw(rows)["at"]):
+        assert np.array_equal(encoder.transform({"at": served}), trained, equal_nan=True)
+
+
+def test_dates_and_times_in_one_column_are_an_error(tmp_path):
+    found = read_error(tmp_path / "data.csv", "at,y\n2026-01-01,0\n14:30,1\n2026-01-02,0\n")
+    assert "data.csv:3: at: is not a year-first date" in found

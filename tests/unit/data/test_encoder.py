@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.data import encoder as module
+from dmls_core.data import moments
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target, category_text, number
 
 COLOURS = CategoryFeature("colour", ("1", "2.5", "blue", "true"))
@@ -22,11 +23,17 @@ ENCODER = Encoder((NumberFeature("size", 3.5), COLOURS), Target("y", ("0", "1"))
 
 
 def test_it_stands_alone():
-    tree = ast.parse(Path(module.__file__).read_text())
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    nodes = [
+        node
+        for one in (module, moments)
+        for node in ast.walk(ast.parse(Path(one.__file__).read_text()))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     allowed = {*sys.stdlib_module_names, "numpy"}
     assert {name.split(".")[0] for name in imported} <= allowed
+    assert {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level} == {"moments"}
 
 
 @pytest.mark.parametrize(
