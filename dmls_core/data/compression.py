@@ -59,19 +59,27 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
             except zstd.ZstdError as error:
                 raise OSError(str(error)) from error
         elif start == ZIP:
-            with zipfile.ZipFile(file) as archive:
-                names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
-                if len(names) != 1:
-                    hint = "pack one table, or upload the files themselves"
-                    found = ", ".join(names[:10])
-                    raise DataError(
-                        ValidationIssue("the archive must have one file", hint, file=path.name, found=found)
-                    )
-                with archive.open(names[0]) as member:
-                    check_packed(path.name, cast("zipfile.ZipExtFile", member).peek(4))
-                    yield member
+            with (
+                zipfile.ZipFile(file) as archive,
+                archive.open(only_member(archive, path.name)) as member,
+            ):
+                check_packed(path.name, cast("zipfile.ZipExtFile", member).peek(4))
+                yield member
         else:
             yield file
+
+
+def only_member(archive: zipfile.ZipFile, file: str) -> str:
+    """Return the only file of an archive, without what macOS adds; raise ``DataError`` if it has several."""
+    names = [
+        name for name in archive.namelist() if not name.startswith("__MACOSX/") and not name.endswith("/")
+    ]
+    if len(names) != 1:
+        hint = "pack one table, or upload the files themselves"
+        raise DataError(
+            ValidationIssue("the archive must have one file", hint, file=file, found=", ".join(names[:10]))
+        )
+    return names[0]
 
 
 def check_packed(file: str, head: bytes) -> None:
@@ -96,10 +104,14 @@ def unpack_head(head: bytes) -> bytes:
         with suppress(zstd.ZstdError):
             content: bytes = zstd.ZstdDecompressor().decompress(head, UNPACKED)
             return content
-    if head.startswith(ZIP) and len(head) > 30:
+    while head.startswith(ZIP) and len(head) > 30:
         at = 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+        if head[at - 1 - int.from_bytes(head[28:30], "little")] == ord("/"):  # a folder
+            head = head[at + int.from_bytes(head[18:22], "little") :]
+            continue
         if head[8:10] == b"\0\0":  # stored
             return head[at : at + int.from_bytes(head[18:22], "little")]
         with suppress(zlib.error):
             return zlib.decompressobj(-15).decompress(head[at:], UNPACKED)
+        break
     return head

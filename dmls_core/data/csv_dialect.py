@@ -210,6 +210,7 @@ _SIGNATURES = {
     b"SQLite format 3": ("an SQLite database", "export the table as CSV"),
     b"\x93NUMPY": ("a NumPy array", "save it as CSV with a header"),
     b"\x89HDF": ("an HDF5 file", "save it as CSV or Parquet"),
+    b"<": ("HTML or XML", "export the table as CSV, or open it in Excel and save it as .xlsx"),
     codecs.BOM_UTF32_LE: ("encoded in UTF-32", "save it as UTF-8"),
     codecs.BOM_UTF32_BE: ("encoded in UTF-32", "save it as UTF-8"),
     codecs.BOM_UTF16_LE: ("encoded in UTF-16", "save it as UTF-8"),

@@ -80,6 +80,8 @@ def _check_container(path: Path, file: IO[bytes], most: int) -> None:
     elif start != _OLE:
         found = "an empty file" if not start else repr(start)
         hint = "if it is text, give it a name that ends in .csv; else save it as .xlsx"
+        if start.startswith(b"<"):
+            hint = "it is HTML or XML, which Excel also opens: save it there as .xlsx"
         raise DataError(
             ValidationIssue("the file is not an Excel workbook", hint, file=path.name, found=found)
         )

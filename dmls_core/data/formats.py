@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 _TEXT = {
     ".csv": "csv",
     ".tsv": "csv",
+    ".txt": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
@@ -33,20 +34,27 @@ COMPRESSED = (".gz", ".zst", ".zip")
 PLAIN_ENDINGS = (".csv", ".parquet")
 """Endings of files that are read as they are."""
 
+_PACKED = (".gz", ".zst")
+
+PROSE_ENDINGS = (".txt", *(f".txt{packed}" for packed in _PACKED))
+"""Endings of tables and of notes: they show a table only if a folder has no other."""
+
 CONVERTED_ENDINGS = (
-    *(ending for ending in _FORMATS if ending not in PLAIN_ENDINGS),
+    *(ending for ending in _FORMATS if ending not in (*PLAIN_ENDINGS, ".txt")),
     ".zip",
-    *(f"{ending}{packed}" for ending in _TEXT for packed in (".gz", ".zst")),
+    *(f"{ending}{packed}" for ending in _TEXT if ending != ".txt" for packed in _PACKED),
 )
 """Endings of files that are converted first."""
 
-DATA_ENDINGS = (*PLAIN_ENDINGS, *CONVERTED_ENDINGS)
+DATA_ENDINGS = (*PLAIN_ENDINGS, *CONVERTED_ENDINGS, *PROSE_ENDINGS)
 
 
 def naming_hint(name: str) -> str:
     """Return the remedy for a file whose name is not that of a data file."""
     if name.lower().endswith((".ods", ".fods", ".numbers")):
         return "save the spreadsheet as .xlsx or CSV"
+    if name.lower().endswith(".json"):
+        return "write each row as an object in a line of its own, and name the file .jsonl"
     return f"its name must end in one of {', '.join(DATA_ENDINGS)}"
 
 

@@ -163,7 +163,9 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
     path = next((Path(path) for path in paths if Path(path).name == first.file), None)
     if path is None or data.format == "parquet":
         return list(issues)
-    only = None if first.line == data.skip_rows + 1 else NOTATION  # the header's line, or a value's
+    # The file as a whole is written otherwise if its header, or a character, cannot be read.
+    whole = first.line == data.skip_rows + 1 or first.message.startswith("the text is not ")
+    only = None if whole else NOTATION
     if data.format != "excel":
         with path.open("rb") as file:
             return explain(first.file, issues, file.read(UNPACKED), data.model_dump(), only=only)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dmls_core.data.csv_dialect import Row, decode_head, is_number, read_rows, separator_issue
@@ -53,13 +53,22 @@ def check_csv_head(
     ]
 
 
+def length_hint(header: Row, body: Sequence[Row]) -> str:
+    """Return a hint on rows that are longer or shorter than the header."""
+    if any(len(row.cells) != len(header.cells) + 1 for row in body):
+        return "is a comma missing, or one within a cell that needs quotation marks?"
+    if not any(row.cells[-1].strip() for row in body):
+        return "each row ends with a separator: remove it, or add one to the header"
+    return "the header lacks a name: R writes row names without one, unless row.names = FALSE"
+
+
 def _check_lengths(file: str, header: Row, body: list[Row]) -> list[ValidationIssue]:
     expected = len(header.cells)
     ragged = [row for row in body if len(row.cells) != expected]
     issues = [
         ValidationIssue(
             "the row has " + ("too many" if len(row.cells) > expected else "too few") + " cells",
-            hint="is a comma missing, or one within a cell that needs quotation marks?",
+            hint=length_hint(header, body),
             file=file,
             line=row.line,
             found=f"{len(row.cells)} cells",
@@ -143,17 +152,36 @@ def _check_shape(file: str, header: Row, max_columns: int) -> list[ValidationIss
     return []
 
 
+def _naming_hint(position: int, columns: int) -> str:
+    if position == 1:
+        return "name every column; pandas writes its index without a name: use to_csv(index=False)"
+    if position == columns:
+        return "name it, or remove the separator at the end of each line"
+    return "name every column"
+
+
 def _check_each(file: str, header: Row) -> list[ValidationIssue]:
     names = header.cells
     issues = [
         ValidationIssue(
             f"column {position} has no name",
-            hint="name every column; pandas writes its index without a name: use to_csv(index=False)",
+            hint=_naming_hint(position, len(names)),
             file=file,
             line=header.line,
         )
         for position, name in enumerate(names, start=1)
         if not name.strip()
+    ]
+    issues += [
+        ValidationIssue(
+            f"column {position} has a name in double quotes behind a blank",
+            hint="remove the blanks between the separators and the double quotes",
+            file=file,
+            line=header.line,
+            found=name[:80],
+        )
+        for position, name in enumerate(names, start=1)
+        if len(name) > 2 and name[0] == name[-1] == '"'
     ]
     places: dict[str, list[str]] = {}
     for position, name in enumerate(names, start=1):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dmls_core.data.formats import CONVERTED_ENDINGS, DATA_ENDINGS, PLAIN_ENDINGS, naming_hint
+from dmls_core.data.formats import CONVERTED_ENDINGS, DATA_ENDINGS, PLAIN_ENDINGS, PROSE_ENDINGS, naming_hint
 from dmls_core.errors import StoreError, SubmissionError, ValidationIssue
 from dmls_core.store import ObjectInfo, Store, check_key, layout
 
@@ -85,10 +85,15 @@ def is_nested(submission: Submission, found: ObjectInfo) -> bool:
 
 
 def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[_Named]:
-    """Return the files that are data by their names: if some are read as they are, only those."""
+    """Return the files that are data by their names: if some are read as they are, only those.
+
+    A ``.txt`` is data only beside no other data: it may be a note.
+    """
     files = list(files)
-    kept = [file for file in files if name(file).lower().endswith(PLAIN_ENDINGS)]
-    return kept or [file for file in files if name(file).lower().endswith(CONVERTED_ENDINGS)]
+    for endings in (PLAIN_ENDINGS, CONVERTED_ENDINGS, PROSE_ENDINGS):
+        if kept := [file for file in files if name(file).lower().endswith(endings)]:
+            return kept
+    return []
 
 
 def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission:

@@ -67,6 +67,8 @@ _DATE = re.compile(
     r"|\d{1,2}[-. ]{1,2}[A-Za-z]{3,9}[-., ]{1,2}(?:\d{4}|\d{2})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4})"
     r"(?:[T ]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(?::\d{2}.*)?(?: ?[AaPp][Mm])?"
 )
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_QUANTITY = re.compile(r"[-+(]?(?:[$€£¥₹] ?|[A-Z]{3} )?[-+]?\d[\d.,' ]*(?: ?(?:[$€£¥₹%]|[A-Za-z]{1,4}))?\)?")
 _COMPACT = re.compile(r"(?:19|20)\d{2}[01]\d[0-3]\d")
 """A date without separators, unless it is a number."""
 
@@ -86,6 +88,7 @@ class Column:
         whole: whether all numbers are integers.
         histogram: counts in ``BINS`` bins of equal width from ``low`` to ``high``.
         orders: in which all values are dates; empty unless the column is a date.
+        flaw: why a text is no number, if most of its values are, or have a unit.
     """
 
     name: str
@@ -98,11 +101,12 @@ class Column:
     whole: bool = False
     histogram: tuple[int, ...] = ()
     orders: tuple[DateOrder, ...] = ()
+    flaw: str = ""
 
     @property
     def reason(self) -> str:
         """Return why the column is no feature; empty if it can be one."""
-        return "" if self.orders else _REASONS.get(self.kind, "")
+        return "" if self.orders else self.flaw or _REASONS.get(self.kind, "")
 
     def as_json(self) -> dict[str, Any]:
         """Return the column as JSON data."""
@@ -131,7 +135,8 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column
     kind = _kind(name, present, counts, numbers)
     if numbers is None:
         orders = _orders(present) if kind == "date" else ()
-        return Column(name, kind, missing, len(counts), top, orders=orders)
+        flaw = _flaw(counts) if kind == "text" else ""
+        return Column(name, kind, missing, len(counts), top, orders=orders, flaw=flaw)
     low, high = min(numbers), max(numbers)
     whole = all(value.is_integer() for value in numbers)
     bins = _histogram(numbers, low, high) if kind == "number" else ()
@@ -171,6 +176,17 @@ def _numbers(present: Sequence[Any], counts: Counter[str]) -> list[float] | None
     except ValueError:
         return None
     return numbers if all(map(math.isfinite, numbers)) else None
+
+
+def _flaw(counts: Counter[str]) -> str:
+    """Return why texts are no numbers, as the message of the trainer's check says; empty if few are alike."""
+    numbers = {text for text in counts if _NUMBER.fullmatch(text)}
+    others = [text for text in counts if text not in numbers]
+    if 2 * sum(counts[text] for text in numbers) > counts.total():
+        return f"numbers, but also {', '.join(repr(text[:20]) for text in others[:3])}"
+    if others and all(map(_QUANTITY.fullmatch, counts)):
+        return f"numbers with a currency or a unit, such as {others[0][:20]!r}"
+    return ""
 
 
 def _histogram(numbers: Sequence[float], low: float, high: float) -> tuple[int, ...]:
@@ -245,7 +261,7 @@ def draft_spec(
     order = _common_order(others, data)
     features = [column for column in others if column.kind in _USED or order in column.orders]
     if not features:
-        found = ", ".join(f"{column.name} ({column.kind})" for column in others[:20])
+        found = ", ".join(f"{column.name} ({column.reason or column.kind})" for column in others[:20])
         hint = "a feature contains numbers, dates, or text with few distinct values"
         raise DataError(ValidationIssue("no column is left as a feature", hint=hint, file=file, found=found))
     roles = _roles(features, others, target, order)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import io
 import re
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dmls_core import sandbox
-from dmls_core.data.compression import UNPACKED, check_packed, unpack_head
+from dmls_core.data.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
 from dmls_core.data.csv_dialect import Row, decode_head, read_rows
 from dmls_core.data.detection import detect
 from dmls_core.data.encodings import is_utf16, line_end_utf16
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.csv_check import check_names
+from dmls_core.intake.csv_check import check_names, length_hint
 from dmls_core.intake.file_sample import CHUNK, PLACES, join_chunks, places
 from dmls_core.intake.schema_inference.draft import FIRST
 from dmls_core.settings import IntakeLimits
@@ -187,6 +189,9 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
 def _text(
     file: str, head: bytes, complete: bool, keys: Mapping[str, Any] | None, limits: IntakeLimits
 ) -> Sample:
+    if complete and file.lower().endswith(".zip") and head.startswith(ZIP):
+        with suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(head)) as archive:
+            only_member(archive, file)
     check_packed(file, unpack_head(head))
     keys = detect(file, head) if keys is None else keys
     if keys or format_of(file) == "jsonl" or file.lower().endswith(COMPRESSED):
@@ -286,7 +291,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
         raise DataError(
             ValidationIssue(
                 f"the row has too {'many' if len(odd.cells) > width else 'few'} cells",
-                hint="is a comma missing, or one within a cell that needs quotation marks?",
+                hint=length_hint(header, body),
                 file=file,
                 line=odd.line,
                 found=f"{len(odd.cells)} cells",
