@@ -9,7 +9,6 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from dmls_core.store import layout
 from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
@@ -101,10 +100,13 @@ async def score(
 ) -> StreamingResponse:
     """Return a CSV with the predictions added to every row, as they are made.
 
+    The file is read as `[data]` of the job's spec says, so a CSV may have semicolons and decimal commas; its
+    name says if it is compressed, JSON lines or Excel. The predictions have commas and decimal points.
+
     Rows and columns keep their order. An error in the first rows has its own response; a later one cuts the
     response off.
     """
     from dmls_core.web.services.predictions import score_csv
 
-    chunks = await score_csv(request.stream(), layout.model_name(caller.team, caller.name), file)
+    chunks = await score_csv(request.stream(), caller.team, caller.name, file)
     return StreamingResponse(chunks, media_type="text/csv; charset=utf-8")

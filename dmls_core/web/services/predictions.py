@@ -6,9 +6,9 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from dmls_core import sandbox
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_repository
 from dmls_core.data.encoder import (
     CategoryFeature,
@@ -29,10 +30,12 @@ from dmls_core.data.encoder import (
     is_missing,
     number,
 )
+from dmls_core.data.formats import DATA_ENDINGS, needs_conversion
 from dmls_core.data.moments import day_of, hour_of
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
-from dmls_core.store import layout
+from dmls_core.store import Registry, layout
 from dmls_core.web import PREFIX
+from dmls_core.web.services import open_store
 from dmls_core.web.services.snippets import ROW_FILE, Snippet, is_long, make_snippets
 
 if TYPE_CHECKING:
@@ -281,24 +284,46 @@ def _example(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
+NOTATION = ("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet")
+"""Keys of ``[data]`` on how text is written."""
+
+
+def read_notation(team: str, name: str) -> dict[str, Any]:
+    """Return those keys of the job's ``[data]`` on how text is written that are not the defaults."""
+    from dmls_core.spec.data_table import Data
+
+    registry = Registry(open_store())
+    record = registry.job(team, name)
+    options = registry.spec(record.spec_sha256).get("data", {}) if record else {}
+    default = Data()
+    return {
+        key: options[key] for key in NOTATION if options.get(key, found := getattr(default, key)) != found
+    }
+
+
 CHUNK_BYTES = 1 << 16
 
 
-async def score_csv(body: AsyncIterator[bytes], model: str, file: str) -> AsyncIterator[bytes]:
+async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str) -> AsyncIterator[bytes]:
     """Return the rows of a CSV with their predictions, in chunks, once the first chunk exists.
+
+    The CSV is written as the job's ``[data]`` says, or compressed, if its name shows it.
 
     Until then errors of the data or of Triton are raised here; later ones break the stream. Messages name
     ``file``. A thread writes into a pipe: it waits for a slow reader, and fails if the reader has gone.
     """
     with ExitStack() as stack:
-        source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))) / "data.csv"
+        known = next(
+            (end for end in DATA_ENDINGS if file.lower().endswith(end) and end != ".parquet"), ".csv"
+        )
+        source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))) / f"data{known}"
         with source.open("wb") as target:
             async for part in body:
                 await run_in_threadpool(target.write, part)
         read_end, write_end = os.pipe()
         pipe = stack.enter_context(os.fdopen(read_end, "rb"))
         thread = ThreadPoolExecutor(1)
-        scored = thread.submit(_score, source, model, file, write_end)
+        scored = thread.submit(_score, source, team, name, file, write_end)
         thread.shutdown(wait=False)
         first = await run_in_threadpool(pipe.read, CHUNK_BYTES)
         if len(first) < CHUNK_BYTES:
@@ -316,15 +341,32 @@ async def _stream(
         await run_in_threadpool(scored.result)
 
 
-def _score(source: Path, model: str, file: str, write_end: int) -> None:
+def _score(source: Path, team: str, name: str, file: str, write_end: int) -> None:
     from dmls_core.serving import Predictor, predict_file, triton_servers
 
-    settings = airflow_settings()
+    settings, model = airflow_settings(), layout.model_name(team, name)
     try:
         with (
             os.fdopen(write_end, "w", encoding="utf-8", newline="") as target,
+            _as_csv(source, read_notation(team, name)) as rows,
             triton_servers(settings.triton_http, settings.triton_grpc) as servers,
         ):
-            predict_file(Predictor(open_repository(settings), servers[0], model), source, target)
+            predict_file(Predictor(open_repository(settings), servers[0], model), rows, target)
     except UserError as error:
         raise type(error)([replace(problem, file=file) for problem in error.issues]) from error
+
+
+@contextmanager
+def _as_csv(source: Path, notation: Mapping[str, Any]) -> Iterator[Path]:
+    """Convert a file to DMLS's CSV in a sandbox; errors of the block then name the lines of the file."""
+    from dmls_core.data.conversion import convert_all, original_lines
+    from dmls_core.spec.data_table import Data
+
+    data = Data.model_validate(notation)
+    if not needs_conversion(source.name, data):
+        yield source
+        return
+    folder = str(source.with_name("converted"))
+    (rows,) = sandbox.run(convert_all, [str(source)], data.model_dump(), folder, file=source.name)
+    with original_lines(source.name, data):
+        yield Path(rows)

@@ -19,17 +19,14 @@ from dmls_core.data.formats import format_of, needs_whole
 from dmls_core.errors import DataError, NotFoundError, SubmissionError, ValidationIssue
 from dmls_core.serving.scoring_record import ENDING, ScoringRecord, read_record
 from dmls_core.settings import IntakeLimits
-from dmls_core.store import ObjectInfo, Registry, Store, layout
+from dmls_core.store import ObjectInfo, Store, layout
 from dmls_core.web.services import open_store, open_store_for_uploads
 from dmls_core.web.services.job_details import DELETED_FILE, SCORED
-from dmls_core.web.services.predictions import read_served_encoder
+from dmls_core.web.services.predictions import NOTATION, read_notation, read_served_encoder
 
 MAX_LISTED = 100
 READERS = 8
 CHUNK_BYTES = 1 << 20
-
-NOTATION = ("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet")
-"""Keys of ``[data]`` on how text is written."""
 
 
 class ScoredFile(BaseModel):
@@ -167,7 +164,7 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
     if format_of(file) == "parquet":
         names, columns = _parquet_names(file, content, size), {}
     else:
-        sample = read_sample(file, content, complete=len(content) >= size, keys=_notation(team, name))
+        sample = read_sample(file, content, complete=len(content) >= size, keys=read_notation(team, name))
         names = list(sample.names)
         columns = dict(zip(sample.names, sample.columns, strict=True))
     try:
@@ -212,22 +209,9 @@ def _sample_bytes(file: str, path: Path) -> bytes:
         return source.read(WHOLE if needs_whole(file) else HEAD)
 
 
-def _notation(team: str, name: str) -> dict[str, Any]:
-    """Return those keys of the job's ``[data]`` on how text is written that are not the defaults."""
-    from dmls_core.spec.data_table import Data
-
-    registry = Registry(open_store())
-    record = registry.job(team, name)
-    options = registry.spec(record.spec_sha256).get("data", {}) if record else {}
-    default = Data()
-    return {
-        key: options[key] for key in NOTATION if options.get(key, found := getattr(default, key)) != found
-    }
-
-
 def _explain(issue: ValidationIssue, team: str, name: str, content: bytes) -> ValidationIssue:
     """Return an issue with a hint if the text is written otherwise than the job's files."""
-    found, own = detect(issue.file or "", content), _notation(team, name)
+    found, own = detect(issue.file or "", content), read_notation(team, name)
     differing = {key: value for key, value in found.items() if key in NOTATION and own.get(key) != value}
     if not differing or needs_whole(issue.file or ""):
         return issue

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -35,7 +37,7 @@ async def body() -> AsyncIterator[bytes]:
 async def score(most: int = 1000) -> list[bytes]:
     """Return the chunks of the answer, at most ``most`` of them."""
     chunks = []
-    stream = await predictions.score_csv(body(), "lab.iris", "rows.csv")
+    stream = await predictions.score_csv(body(), "lab", "iris", "rows.csv")
     async for chunk in stream:
         chunks.append(chunk)
         if len(chunks) == most:
@@ -58,7 +60,7 @@ def test_an_error_in_the_first_rows_names_the_users_file(predict):
 
     predict(fail)
     with pytest.raises(DataError) as raised:
-        run_coroutine(predictions.score_csv(body(), "lab.iris", "rows.csv"))
+        run_coroutine(predictions.score_csv(body(), "lab", "iris", "rows.csv"))
     assert raised.value.issues[0].file == "rows.csv"
 
 
@@ -85,3 +87,28 @@ def test_scoring_ends_when_the_client_has_gone(predict):
     predict(endless)
     assert len(run_coroutine(score(most=2))) == 2
     assert ended.wait(10)
+
+
+def test_a_file_is_read_as_the_spec_of_the_job_says(predict, monkeypatch):
+    seen = []
+
+    def show(_predictor: object, source: Path, target: TextIO) -> None:
+        seen.append(source.read_text())
+        target.write(LINE)
+
+    predict(lambda target: None)
+    monkeypatch.setattr(serving, "predict_file", show)
+    monkeypatch.setattr(predictions, "read_notation", lambda *_: {"delimiter": ";", "decimal": ","})
+
+    async def semicolons(content: bytes) -> AsyncIterator[bytes]:
+        yield content
+
+    for name, content in {"a.csv": b"a;b\n1,5;2\n", "a.csv.gz": gzip.compress(b"a;b\n1,5;2\n")}.items():
+        assert run_coroutine(collect(predictions.score_csv(semicolons(content), "lab", "iris", name))) == [
+            LINE.encode()
+        ]
+    assert seen == ["a,b\n1.5,2\n"] * 2
+
+
+async def collect(stream) -> list[bytes]:
+    return [chunk async for chunk in await stream]
