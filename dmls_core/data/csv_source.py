@@ -8,7 +8,7 @@ ones are, and three for a file with one bad cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,16 @@ import polars as pl
 
 from dmls_core.data.csv_dialect import Header, check_structure, find_records, read_header
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.sources import Aggregates, Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
+from dmls_core.data.sources import (
+    Aggregates,
+    Cell,
+    ColumnType,
+    DeviceReader,
+    Source,
+    as_frame,
+    kind_of,
+    some_of,
+)
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
@@ -92,6 +101,9 @@ class CsvSource(Source):
         """Compute aggregates of columns; see ``Source.aggregate``."""
         columns = [f"c{position}" for position in self._positions(types)]
 
+        def empty(names: Sequence[str]) -> pl.Expr:
+            return pl.all_horizontal(pl.col(names).is_null()).sum().alias("empty")
+
         def select(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
             return [
                 *(
@@ -100,7 +112,7 @@ class CsvSource(Source):
                     for aggregate in aggregates(number, pl.col(column), schema[column])
                 ),
                 pl.len().alias("rows"),
-                pl.all_horizontal(pl.col(columns).is_null()).sum().alias("empty"),
+                empty(some_of(columns)),
                 self._last.is_null().any().alias("last is null"),
             ]
 
@@ -109,6 +121,8 @@ class CsvSource(Source):
             raise DataError(self._no_rows())
         if found.drop_in_place("last is null").item() and self._structure:
             raise DataError(self._structure)
+        if len(columns) > len(some_of(columns)) and found["empty"].item():
+            found = found.with_columns(self._collect(types, lambda _: [empty(columns)]))
         return found
 
     def store(self, types: Mapping[str, pl.DataType], path: Path) -> tuple[pl.LazyFrame, int]:

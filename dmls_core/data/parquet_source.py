@@ -9,7 +9,16 @@ from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.sources import Aggregates, Cell, ColumnType, DeviceReader, Source, as_frame, kind_of
+from dmls_core.data.sources import (
+    Aggregates,
+    Cell,
+    ColumnType,
+    DeviceReader,
+    Source,
+    as_frame,
+    kind_of,
+    some_of,
+)
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
@@ -76,10 +85,16 @@ class ParquetSource(Source):
             for position, (column, dtype) in enumerate(zip(columns, dtypes, strict=True))
             for aggregate in aggregates(position, column, dtype)
         ]
-        empty = pl.all_horizontal(column.is_null() for column in columns).sum().alias("empty")
-        found = self._collect([*selected, pl.len().alias("rows"), empty])
+
+        def empty(columns: Sequence[pl.Expr]) -> pl.Expr:
+            return pl.all_horizontal(column.is_null() for column in columns).sum().alias("empty")
+
+        some = some_of(columns)
+        found = self._collect([*selected, pl.len().alias("rows"), empty(some)])
         if not found["rows"].item():
             raise DataError(self._no_rows())
+        if len(columns) > len(some) and found["empty"].item():
+            found = found.with_columns(self._collect([empty(columns)]))
         return found
 
     def store(self, types: Mapping[str, pl.DataType], _path: Path) -> tuple[pl.LazyFrame, int]:

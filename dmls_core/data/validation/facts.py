@@ -6,7 +6,8 @@ copy of it is in memory. Only columns with expectations of their values are read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,6 +77,8 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
     types = {name: _type(name, kinds[name], spec, as_text=name in as_text) for name in present}
     whole = frozenset((spec.columns.target, *spec.expectations.columns))
 
+    places = {name: position for position, name in enumerate(present)}
+
     def aggregates(position: int, column: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
         found = _counts(column, dtype)
         if (name := present[position]) in spec.expectations.columns or (name in whole and dtype.is_numeric()):
@@ -88,15 +91,18 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
     found = files.aggregate(types, aggregates)
     empty, rows = int(found["empty"].sum()), int(found["rows"].sum())
     counts = found.select(pl.selectors.numeric().sum()).row(0, named=True) if present else {}
+    # Only a sum shows cheaply that there may be a NaN.
+    odd = [name for name, at in places.items() if not math.isfinite(counts.get(f"sum {at}") or 0)]
+    nans = _count_nans(files, {name: types[name] for name in odd})
     columns = {
         name: _facts(
-            missing=counts[f"missing {position}"] - empty,
+            missing=counts[f"missing {position}"] + nans.get(name, 0) - empty,
             texts=counts.get(f"texts {position}", 0),
             rows=rows - empty,
             as_text=name in as_text,
             values=found[f"values {position}"] if name in whole else None,
         )
-        for position, name in enumerate(present)
+        for name, position in places.items()
     }
     mixed = [name for name, facts in columns.items() if facts.numeric and facts.texts and name not in whole]
     if mixed := mixed[: limits.issues]:
@@ -126,11 +132,24 @@ _MISSING = list(MISSING)
 
 def _counts(column: pl.Expr, dtype: pl.DataType) -> dict[str, pl.Expr]:
     if dtype.is_numeric():
-        return {"missing": column.null_count() + column.is_nan().sum()}
+        return {"missing": column.null_count(), "sum": column.sum()}
     stripped = column.str.strip_chars()
     present = column.is_not_null() & ~stripped.is_in(_MISSING)
     number = stripped.cast(pl.Float64, strict=False)
     return {"missing": (~present).sum(), "texts": (present & number.is_null()).sum()}
+
+
+def _count_nans(files: DataFiles, types: Mapping[str, pl.DataType]) -> dict[str, int]:
+    """Return the numbers of NaN in columns of numbers; they are read again."""
+    if not types:
+        return {}
+
+    def count(position: int, column: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
+        nans = column.is_nan().sum() if dtype.is_numeric() else pl.lit(0)
+        return [nans.alias(f"nan {position}")]
+
+    found = files.aggregate(types, count)
+    return {name: int(found[f"nan {position}"].sum()) for position, name in enumerate(types)}
 
 
 def _facts(*, missing: int, texts: int, rows: int, as_text: bool, values: pl.Series | None) -> ColumnFacts:

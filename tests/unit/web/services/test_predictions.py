@@ -96,7 +96,7 @@ def test_a_file_is_read_as_the_spec_of_the_job_says(predict, monkeypatch):
         seen.append(source.read_text())
         target.write(LINE)
 
-    predict(lambda target: None)
+    predict(lambda target: target.close())
     monkeypatch.setattr(serving, "predict_file", show)
     monkeypatch.setattr(predictions, "read_notation", lambda *_: {"delimiter": ";", "decimal": ","})
 
