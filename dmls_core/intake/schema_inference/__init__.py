@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from dmls_core import sandbox
 from dmls_core.data.encoder import is_missing
 from dmls_core.data.table_reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
-from dmls_core.intake.data_notes import left_out_note, relation_notes
+from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
 from dmls_core.intake.schema_inference.draft import (
     SHOWN,
     Column,
@@ -149,8 +150,25 @@ def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> lis
     if target.missing:
         prefix = "" if sample.complete else "In a sample, "
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
+    notes += _ambiguous(columns, sample)
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
     return [*notes, *filter(None, [left_out_note(out)])]
+
+
+_THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+
+
+def _ambiguous(columns: Sequence[Column], sample: Sample) -> list[str]:
+    """Return a note on columns whose mark may separate thousands: all numbers have three digits behind it."""
+    found = []
+    for column, values in zip(columns, sample.columns, strict=True):
+        texts = [value for value in values if isinstance(value, str) and not is_missing(value)]
+        if column.kind == "number" and texts and all(_THREE.fullmatch(text.strip()) for text in texts):
+            found.append(f"{column.name} ({texts[0].strip()})")
+    if not found:
+        return []
+    named = ", ".join(found[:MOST])
+    return [f"All numbers have three decimals in {named}: if these are thousands, correct [data] thousands."]
 
 
 def _shown(value: Any) -> str | None:  # noqa: ANN401 - any value of a column

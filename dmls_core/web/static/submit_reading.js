@@ -9,7 +9,13 @@ const CHOICES = {
   delimiter: ["Columns are separated by", [[",", "Commas"], [";", "Semicolons"], ["\t", "Tabs"], ["|", "Vertical bars"]]],
   decimal: ["Decimal mark", [[".", "Point: 0.5"], [",", "Comma: 0,5"]]],
   thousands: ["Thousands are separated by", [["", "Nothing"], [".", "Points"], [",", "Commas"], [" ", "Spaces"], ["'", "Apostrophes"]]],
-  encoding: ["Encoding", [["utf-8", "UTF-8"], ["utf-16", "UTF-16"], ["windows-1252", "Windows-1252"]]],
+  encoding: ["Encoding", [
+    ["utf-8", "UTF-8"], ["utf-16", "UTF-16"], ["windows-1252", "Western (Windows-1252)"], ["windows-1250", "Central European (Windows-1250)"],
+    ["iso-8859-2", "Central European (ISO 8859-2)"], ["windows-1251", "Cyrillic (Windows-1251)"], ["koi8-r", "Cyrillic (KOI8-R)"],
+    ["windows-1253", "Greek (Windows-1253)"], ["windows-1254", "Turkish (Windows-1254)"], ["windows-1255", "Hebrew (Windows-1255)"],
+    ["windows-1256", "Arabic (Windows-1256)"], ["cp850", "Western (DOS)"], ["cp932", "Japanese (Shift JIS)"], ["euc-jp", "Japanese (EUC)"],
+    ["gb18030", "Chinese (GB 18030)"], ["big5", "Chinese (Big5)"], ["cp949", "Korean"],
+  ]],
   header: ["The first row has", [[true, "The names of the columns"], [false, "Values: there are no names"]]],
 };
 
