@@ -22,7 +22,7 @@ CITIES = {
     "windows-1251": "Москва Казань Омск Тула",
     "koi8-r": "Москва Казань Омск Тула",
     "windows-1253": "Αθήνα Θεσσαλονίκη Πάτρα",
-    "windows-1254": "İstanbul Şişli Eskişehir Muğla",
+    "windows-1254": "İstanbul Şişli Eskişehir Diyarbakır",  # noqa: RUF001
     "cp850": "Köln München Zürich Düsseldorf Straße",
     "cp932": "東京 大阪 京都 札幌 ひらがな カタカナ",
     "euc-jp": "東京 大阪 京都 札幌 ひらがな カタカナ",
