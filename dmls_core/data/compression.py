@@ -106,7 +106,7 @@ def unpack_head(head: bytes) -> bytes:
             return content
     while head.startswith(ZIP) and len(head) > 30:
         at = 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        if head[at - 1 - int.from_bytes(head[28:30], "little")] == ord("/"):  # a folder
+        if head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(b"/"):  # a folder
             head = head[at + int.from_bytes(head[18:22], "little") :]
             continue
         if head[8:10] == b"\0\0":  # stored
