@@ -31,7 +31,7 @@ _OTHERS: dict[str, Encoding] = {
 
 _CELL = re.compile(rb"[^\r\n\t,;|\"]*[\x80-\xff][^\r\n\t,;|\"]*")
 _SYMBOL = re.compile(rb"(?<![A-Za-z\x80-\xff])[\x80\xa2-\xb9](?![A-Za-z\x80-\xff])")
-"""A byte by itself, which is a symbol such as the euro sign or a degree, which says nothing about the letters."""
+"""A byte by itself: a symbol such as the euro sign or a degree, which says nothing about the letters."""
 
 _CELLS = 2_000
 """Cells that are looked at: those with bytes beyond ASCII, which are few in a table of numbers."""

@@ -20,7 +20,7 @@ SPEC = """model = "{model}"
 n_trials = 1
 [columns]
 target = "late"
-dates = ["sold", "due"]
+dates = ["sold", "due", "opened"]
 date_order = "day-first"
 [n_estimators]
 value = 20
@@ -37,6 +37,7 @@ def test_dates_are_served_as_they_were_trained(triton, tmp_path, model):
         "sold": [f"{at:%d.%m.%Y %H:%M}" for at in times],
         "size": draw.normal(size=600).round(3).tolist(),
         "due": ["" if at.day == 1 else f"{at:%d/%m/%Y}" for at in times],
+        "opened": ["" if at.day == 2 else f"{at:%I:%M %p}" for at in times],
     }
     late = [at.weekday() > 3 and at.hour > 11 for at in times]
     pd.DataFrame(rows | {"late": late}).to_csv(tmp_path / "data.csv", index=False)
