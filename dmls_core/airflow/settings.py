@@ -79,6 +79,12 @@ class AirflowSettings(BaseModel):
         "nvidia.com/gpu",
         description="What a pod of the `gpu` engine requests 1 of; empty: the template claims a GPU.",
     )
+    trainer_role: str = Field(
+        "",
+        description="ARN of a role that the credentials of `root` may assume through STS: each trainer then "
+        "gets credentials of its own that reach its run and its job's data only. They expire after 12 hours, "
+        "or one, if the role allows no more. Empty: trainers get the platform's credentials.",
+    )
     trainer_python: str = Field(
         "", description="Python interpreter of the process runner; empty: the worker's own."
     )

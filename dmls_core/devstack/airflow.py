@@ -19,6 +19,7 @@ from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.mlflow import mlflow_login
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
+from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.devstack.signing import signing_environment
 from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
 from dmls_core.errors import PlatformError
@@ -183,6 +184,7 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
                 "root": context.root,
                 "aws_conn_id": CONNECTION,
                 "runner": runner,
+                "trainer_role": TRAINER_ROLE,
                 "mlflow_uri": context.url("mlflow"),
                 "triton_http": context.address("triton_http"),
                 "triton_grpc": context.address("triton_grpc"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from dmls_core.devstack.context import BUCKET, Context
 from dmls_core.devstack.private_files import make_private_folder, write_private, write_private_json
@@ -23,6 +26,12 @@ RENEWAL = timedelta(days=365)
 """Age at which a start replaces the certificate."""
 
 
+ACCOUNT = "arn:aws:iam::000000000000"
+IDENTITY = "dmls"
+TRAINER_ROLE = f"{ACCOUNT}:role/trainer"
+"""Role whose sessions trainers get; the policy of a session limits it to one run."""
+
+
 def seaweedfs_service(context: Context) -> Service:
     """Return the service, and write its credentials to the file that it reads.
 
@@ -36,8 +45,10 @@ def seaweedfs_service(context: Context) -> Service:
     identities = folder / "identities.json"
     key = {"accessKey": context.secret("s3_access_key"), "secretKey": context.secret("s3_secret_key")}
     write_private_json(
-        identities, {"identities": [{"name": "dmls", "credentials": [key], "actions": ["Admin"]}]}
+        identities, {"identities": [{"name": IDENTITY, "credentials": [key], "actions": ["Admin"]}]}
     )
+    sessions = folder / "sessions.json"
+    write_private_json(sessions, session_config(context.secret("s3_internal_key")))
     options = {
         "dir": data,
         "ip": "127.0.0.1",
@@ -47,7 +58,9 @@ def seaweedfs_service(context: Context) -> Service:
         "filer.disableHttp": "true",
         "s3": "true",
         "s3.config": identities,
-        "s3.iam": "false",
+        "s3.iam": "true",  # without it, STS does not know the identity
+        "s3.iam.readOnly": "true",
+        "s3.iam.config": sessions,
         "s3.port.iceberg": 0,
         "s3.port.lance": 0,
         "s3.localSocket": context.runtime / "s3.sock",
@@ -79,6 +92,36 @@ def seaweedfs_service(context: Context) -> Service:
             for server in ("s3", "master", "volume", "filer")
         ),
     )
+
+
+def session_config(secret: str) -> dict[str, Any]:
+    """Return the configuration of STS: the identity, and no session, may assume the trainer's role."""
+    signing_key = hashlib.sha256(f"sessions {secret}".encode()).digest()
+    allowed = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}
+    trusted = {
+        "Effect": "Allow",
+        "Principal": {"AWS": f"{ACCOUNT}:user/{IDENTITY}"},
+        "Action": ["sts:AssumeRole"],
+    }
+    version = "2012-10-17"
+    return {
+        "sts": {
+            "tokenDuration": "1h",
+            "maxSessionLength": "12h",
+            "issuer": "dmls",
+            "signingKey": base64.b64encode(signing_key).decode(),
+        },
+        "policy": {"defaultEffect": "Deny", "storeType": "memory"},
+        "policies": [{"name": "trainer", "document": {"Version": version, "Statement": [allowed]}}],
+        "roles": [
+            {
+                "roleName": "trainer",
+                "roleArn": TRAINER_ROLE,
+                "trustPolicy": {"Version": version, "Statement": [trusted]},
+                "attachedPolicies": ["trainer"],
+            }
+        ],
+    }
 
 
 def _require_certificate(folder: Path) -> None:

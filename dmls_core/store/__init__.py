@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_core.errors import PlatformError
-from dmls_core.store.base import ObjectInfo, Store, check_key
+from dmls_core.store.base import Access, ObjectInfo, Store, check_key
 from dmls_core.store.local import LocalStore
 from dmls_core.store.registry import DataObject, JobRecord, Registry, run_key
 from dmls_core.store.served import ServedModel, delete_served, read_served, write_served
 
 __all__ = [
+    "Access",
     "DataObject",
     "JobRecord",
     "ObjectInfo",

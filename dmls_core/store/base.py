@@ -37,6 +37,19 @@ class ObjectInfo:
     modified: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What credentials allow.
+
+    Attributes:
+        read: keys, or folders with a slash at the end, that may be read.
+        write: folders that may be listed, read, written and deleted from.
+    """
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+
+
 class Store(ABC):
     """Objects under a root; every key is relative to that root.
 
@@ -131,6 +144,17 @@ class Store(ABC):
     def trainer_environment(self) -> dict[str, str]:
         """Return the environment variables with which a trainer process or container opens this store."""
         return {}
+
+    def limited_environment(self, role: str, access: Access, name: str) -> dict[str, str]:
+        """Return variables as ``trainer_environment`` does, whose credentials allow ``access`` only.
+
+        They are those of a session of ``role``, in the service's terms, and expire; ``name`` identifies it.
+
+        Raises:
+            PlatformError: this kind of store has no such credentials.
+            StoreError: the service does not give them.
+        """
+        raise PlatformError(f"{self.url} has no credentials for single trainers: remove `trainer_role`")
 
     async def list_async(self, prefix: str) -> Sequence[ObjectInfo]:
         """Return the objects below ``prefix`` without blocking the event loop."""

@@ -144,9 +144,14 @@ def snapshot(version: str) -> str:
     return f"{SNAPSHOTS}{version}.json"
 
 
+def runs_folder(team: str, job: str) -> str:
+    """Return the folder of a job's runs."""
+    return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/"
+
+
 def run_folder(team: str, job: str, run_key: str) -> str:
     """Return the folder with all files of a run."""
-    return f"{RUNS}{check_name('team', team)}/{check_name('job', job)}/{run_key}/"
+    return f"{runs_folder(team, job)}{run_key}/"
 
 
 def source_folder(team: str, job: str) -> str:

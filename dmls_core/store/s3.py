@@ -9,7 +9,7 @@ import mimetypes
 import shutil
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 from boto3.s3.transfer import TransferConfig
 
 from dmls_core.errors import ConflictError, ObjectMissingError, PlatformError, StoreError
-from dmls_core.store.base import CHUNK, ObjectInfo, Store, check_key, file_sha256, poll_changes
+from dmls_core.store.base import CHUNK, Access, ObjectInfo, Store, check_key, file_sha256, poll_changes
 from dmls_core.store.local import temporary_file
-from dmls_core.store.s3_client import ResumingBody, environment, hook_client, make_client, translated
+from dmls_core.store.s3_client import (
+    AccessDeniedError,
+    ResumingBody,
+    environment,
+    hook_client,
+    make_client,
+    translated,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -100,7 +107,7 @@ class S3Store(Store):
         end = "" if limit is None else start + max(limit, 1) - 1
         whole = limit is None and not start
         part: dict[str, Any] = {} if whole else {"Range": f"bytes={start}-{end}"}
-        with translated(f"read {self._url(key)}"):
+        with self._reading(key):
             try:
                 response = dict(self.client.get_object(**self.at(key), **part))
             except self.client.exceptions.ClientError as error:
@@ -170,6 +177,13 @@ class S3Store(Store):
     def trainer_environment(self) -> dict[str, str]:
         """See ``Store.trainer_environment``."""
         return environment(self._hook)
+
+    def limited_environment(self, role: str, access: Access, name: str) -> dict[str, str]:
+        """See ``Store.limited_environment``; ``role`` is the ARN of a role that STS knows."""
+        from dmls_core.store.s3_session import session_environment, session_policy
+
+        policy = session_policy(self.bucket, self._prefix, access)
+        return session_environment(self._hook, role, policy, name)
 
     async def list_async(self, prefix: str) -> Sequence[ObjectInfo]:
         """See ``Store.list_async``."""
@@ -255,12 +269,32 @@ class S3Store(Store):
         return f"s3://{self.bucket}/{self._prefix}{key}"
 
     def _head(self, key: str) -> dict[str, Any]:
-        with translated(f"read {self._url(key)}"):
+        with self._reading(key):
             return dict(self.client.head_object(**self.at(key)))
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        """Translate errors of a read.
+
+        AWS denies access to a missing object if the credentials may list some prefixes only, as a trainer's.
+        """
+        try:
+            with translated(f"read {self._url(key)}"):
+                yield
+        except AccessDeniedError as error:
+            if not self._may_exist(key):
+                raise ObjectMissingError(f"cannot read {self._url(key)}: there is no such object") from error
+            raise
+
+    def _may_exist(self, key: str) -> bool:
+        try:
+            return any(found.key == key for found in self.list(key))
+        except StoreError:
+            return True
 
     def _body(self, key: str, etag: str | None) -> ResumingBody:
         match: dict[str, Any] = {} if etag is None else {"IfMatch": f'"{etag}"'}
-        with translated(f"read {self._url(key)}"):
+        with self._reading(key):
             response = dict(self.client.get_object(**self.at(key), **match))
         body = ResumingBody(self.client, self.at(key), response)
         if etag is not None and _etag(response) != etag:  # a server that ignores the condition

@@ -52,7 +52,7 @@ INTERACTIVE: dict[str, Any] = {
 _MISSING = {"NoSuchKey", "404", "NotFound"}
 _CONFLICT = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
 _DENIED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
-_CREDENTIALS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_CREDENTIALS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
 _BUSY = {"SlowDown", "ServiceUnavailable", "503", "RequestTimeout", "InternalError", "500", "Throttling"}
 
 
@@ -124,6 +124,10 @@ def translated(action: str) -> Iterator[None]:
         raise StoreError(f"cannot {action}: {_from_client(error)}") from error
 
 
+class AccessDeniedError(StoreError):
+    """The credentials do not allow a request, or to know whether the object exists."""
+
+
 def _from_code(action: str, error: ClientError) -> StoreError:
     code = str(error.response.get("Error", {}).get("Code", "unknown"))
     if code in _MISSING:
@@ -136,6 +140,9 @@ def _from_code(action: str, error: ClientError) -> StoreError:
         hint = "the bucket does not exist; create it, or correct the root (DMLS_ROOT)"
     elif code in _DENIED:
         hint = "access denied; grant these credentials list, read, write and delete on the bucket"
+        return AccessDeniedError(f"cannot {action}: {hint}")
+    elif code == "ExpiredToken":
+        hint = "the credentials have expired; raise the maximum session duration of the role that gave them"
     elif code in _CREDENTIALS:
         hint = "the credentials are not accepted; correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     elif code in _BUSY:

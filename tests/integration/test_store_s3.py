@@ -17,14 +17,17 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.errors import StoreError
 from dmls_core.intake import admit, find_submissions, read_status, submit, update_run_status
-from dmls_core.store import Registry, Store, open_store
+from dmls_core.store import Access, Registry, Store, open_store
 from dmls_core.store.s3 import S3Store
 from dmls_core.testing.stores import StoreSuite, race
 from tests.services.seaweed import S3Server, Seaweed
 from tests.unit.intake.uploads import CSV, SPEC, drop
 from tests.unit.store.fakes import FakeSpec, data
+
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 @pytest.fixture
@@ -198,3 +201,49 @@ def test_accepted_versions_survive_a_killed_server(tmp_path: Path, monkeypatch: 
             urllib.request.urlopen(f"http://127.0.0.1:{seaweed.filer_port}/", timeout=5)
     finally:
         seaweed.kill()
+
+
+def test_a_trainers_credentials_reach_its_run_and_nothing_else(s3_server: S3Server, store: Store) -> None:
+    run, others = (
+        "runs/shop/sales/k1/",
+        ("runs/shop/sales/k2/x", "incoming/lab/iris/d", "registry/jobs/a/b.json"),
+    )
+    for key in (f"{run}x", "incoming/shop/sales/d", *others):
+        store.put(key, b"1")
+    access = Access(read=("incoming/shop/sales/", "runs/shop/sales/"), write=(run,))
+    given = store.limited_environment(TRAINER_ROLE, access, "dmls-k1")
+    bucket, _, prefix = store.url.removeprefix("s3://").partition("/")
+    session = {name.lower(): given[name] for name in given if name in CREDENTIALS}
+    client = boto3.client("s3", endpoint_url=s3_server.endpoint_url, region_name="us-east-1", **session)
+    limited = S3Store(bucket, prefix, client)
+
+    assert limited.get("incoming/shop/sales/d") == limited.get(others[0]) == b"1"
+    assert [found.key for found in limited.list(run)] == [f"{run}x"]
+    assert limited.head(f"{run}missing") is None
+    limited.create(f"{run}y", b"2")
+    limited.delete(f"{run}x")
+    for key in others[1:]:
+        with pytest.raises(StoreError, match="access denied"):
+            limited.get(key)
+    for key in ("incoming/shop/sales/d", *others):
+        for write in (limited.put, limited.create):
+            with pytest.raises(StoreError, match="access denied"):
+                write(key, b"2")
+        with pytest.raises(StoreError, match="access denied"):
+            limited.delete(key)
+        with pytest.raises(ClientError, match="Access ?Denied"):
+            client.create_multipart_upload(Bucket=bucket, Key=f"{prefix}/{key}")
+        source = {"Bucket": bucket, "Key": f"{prefix}/{others[1]}"}
+        with pytest.raises(ClientError, match="Access ?Denied"):
+            client.copy_object(Bucket=bucket, Key=f"{prefix}/{run}copy", CopySource=source)
+    for other in ("", "runs/", "incoming/lab/"):
+        with pytest.raises(StoreError, match="access denied"):
+            list(limited.list(other))
+    for service, call in (("sts", "get_session_token"), ("iam", "list_users")):
+        again = boto3.client(service, endpoint_url=s3_server.endpoint_url, region_name="us-east-1", **session)
+        with pytest.raises(ClientError):
+            getattr(again, call)()
+    sts = boto3.client("sts", endpoint_url=s3_server.endpoint_url, region_name="us-east-1", **session)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        sts.assume_role(RoleArn=TRAINER_ROLE, RoleSessionName="again")
+    assert all(store.get(key) == b"1" for key in ("incoming/shop/sales/d", *others))

@@ -1,10 +1,10 @@
-"""A base image with Python, made from this machine's own Debian packages: no image registry is asked."""
+"""Base images made from this machine's own Debian packages: no image registry is asked."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 PACKAGES = [
@@ -46,20 +46,23 @@ LEFT_OUT = re.compile(r"/usr/share/(doc|man|locale|info|bash-completion)/")
 MERGED = re.compile(r"^/(s?bin|lib|lib64)/")
 
 
-def make_python_image(docker: Callable[..., object], tag: str, folder: Path) -> None:
+def make_python_image(
+    docker: Callable[..., object], tag: str, folder: Path, more: Collection[str] = ()
+) -> None:
     """Import the image ``tag``, and prove that its Python runs.
 
     Args:
         docker: runs the Docker client.
         tag: of the new image.
         folder: for temporary files.
+        more: packages that it has besides ``PACKAGES``.
 
     Raises:
         AssertionError: Docker failed.
     """
     names = folder / "files"
     archive = folder / "python.tar"
-    names.write_text("\n".join(sorted(_files())) + "\n")
+    names.write_text("\n".join(sorted(_files([*PACKAGES, *more]))) + "\n")
     try:
         subprocess.run(
             [
@@ -92,17 +95,17 @@ def make_python_image(docker: Callable[..., object], tag: str, folder: Path) -> 
     )
 
 
-def missing_packages() -> list[str]:
+def missing_packages(packages: Collection[str] = PACKAGES) -> list[str]:
     """Return the packages of the image that are not installed here."""
     there = _installed()
-    return [name for name in PACKAGES if name not in there]
+    return [name for name in packages if name not in there]
 
 
-def _files() -> set[str]:
+def _files(packages: Collection[str]) -> set[str]:
     """Return the paths, without the leading slash, of the packages and of what goes with them."""
     there = _installed()
     options = "--recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances"
-    depends = _output("apt-cache", "depends", "--installed", *options.split(), *PACKAGES)
+    depends = _output("apt-cache", "depends", "--installed", *options.split(), *packages)
     names = {line.partition(":")[0] for line in depends.splitlines() if re.match("[a-z0-9]", line)}
     owned = _output("dpkg", "-L", *(there[name] for name in sorted(names) if name in there))
     paths = {MERGED.sub(r"/usr/\1/", path) for path in owned.splitlines() if path.startswith("/")}

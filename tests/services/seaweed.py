@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dmls_core.devstack.platform import choose_ports
+from dmls_core.devstack.seaweedfs import session_config
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -110,6 +111,8 @@ class Seaweed:
                 }
             )
         )
+        sessions = folder / "sessions.json"
+        sessions.write_text(json.dumps(session_config(self.server.secret_key)))
         s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = map(str, self._ports)
         options = {
             "dir": str(folder / "data"),
@@ -131,6 +134,7 @@ class Seaweed:
             "volume.preStopSeconds": "0",
             "s3": "true",
             "s3.config": str(config),
+            "s3.iam.config": str(sessions),
             "s3.localSocket": str(folder / "s3.sock"),
             "s3.port": s3,
             "s3.port.grpc": s3_grpc,

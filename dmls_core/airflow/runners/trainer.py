@@ -29,7 +29,7 @@ from dmls_core.settings import (
     ProcessSettings,
 )
 from dmls_core.spec import ModelSearch, Spec
-from dmls_core.store import Store, layout
+from dmls_core.store import Access, Store, layout
 
 CPU_POOL = "dmls_cpu"
 GPU_POOL = "dmls_gpu"
@@ -212,7 +212,8 @@ def make_trainer(
     The leader's earlier ``error.json`` is deleted: it would be reported if this try is killed. So is the
     request to leave that ended an earlier trainer of a helper.
     """
-    environment = store.trainer_environment() | study_environment(job) | data_limits() | signing_key()
+    environment = store_environment(job, store, settings.trainer_role)
+    environment |= study_environment(job) | data_limits() | signing_key()
     environment |= nodes_environment(job, settings)
     if settings.cache:
         environment[CacheSettings.variable("bytes")] = str(parse_memory(settings.cache))
@@ -229,6 +230,20 @@ def make_trainer(
         # Two platforms on one machine may have teams of the same name.
         cache=f"dmls-cache-{_digest(settings.root, job.team)}" if settings.cache else "",
     )
+
+
+def store_environment(job: Job, store: Store, role: str) -> dict[str, str]:
+    """Return a trainer's variables for the store; with ``role``, credentials for its run only."""
+    if not role or store.local:
+        return store.trainer_environment()
+    read = (
+        job.spec_key,
+        layout.incoming_folder(job.team, job.name),
+        layout.source_folder(job.team, job.name),
+        layout.runs_folder(job.team, job.name),  # the champion's run
+    )
+    access = Access(read=read, write=(layout.run_folder(job.team, job.name, job.run_key),))
+    return store.limited_environment(role, access, name=f"dmls-{job.run_key}")
 
 
 def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[str]:
