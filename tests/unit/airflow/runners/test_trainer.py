@@ -83,6 +83,33 @@ def test_the_error_of_an_earlier_try_is_not_reported_for_a_killed_trainer(job, t
         raise_failure(run, store, "was killed", leader, once)
 
 
+def test_with_a_role_a_trainer_gets_credentials_for_its_run_alone(job, tmp_path: Path, monkeypatch):
+    run, store, leader = job(1), open_store("s3://bucket/root"), {"worker": 0, "engine": "cpu"}
+    asked = []
+    monkeypatch.setattr(store, "trainer_environment", lambda: {"AWS_ACCESS_KEY_ID": "platform"})
+    monkeypatch.setattr(store, "delete", lambda _: None)
+    monkeypatch.setattr(
+        store, "limited_environment", lambda *a, **k: asked.append((*a, k)) or {"A": "limited"}
+    )
+
+    def environment(role: str) -> dict[str, str]:
+        settings = AirflowSettings(root=store.url, runner="docker", trainer_role=role)
+        return make_trainer(run, store, settings, leader, {}).environment
+
+    assert environment("")["AWS_ACCESS_KEY_ID"] == "platform"
+    assert environment("arn:role")["A"] == "limited"
+    ((role, access, options),) = asked
+    job_folder = f"{run.team}/{run.name}/"
+    assert (role, access.write) == ("arn:role", (f"runs/{job_folder}{run.run_key}/",))
+    assert access.read == (
+        run.spec_key,
+        *(f"{kind}/{job_folder}" for kind in ("incoming", "sources", "runs")),
+    )
+    assert options["name"] == f"dmls-{run.run_key}"
+    local = AirflowSettings(root=str(tmp_path), runner="process", trainer_role="arn:role")
+    assert "A" not in make_trainer(run, open_store(str(tmp_path)), local, leader, {}).environment
+
+
 def test_a_leader_without_another_try_ends_the_helpers_that_wait_for_slots(job, tmp_path: Path, monkeypatch):
     sent: list[SkipDownstreamTasks] = []
     supervisor = SimpleNamespace(send=sent.append)
