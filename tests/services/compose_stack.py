@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import dmls_core
 from dmls_core.devstack import triton
 from dmls_core.devstack.programs import find_program, package_folder
@@ -36,6 +38,23 @@ TOOLS = ("curl", "wget", "util-linux")
 
 STAND_IN = "dmls-stand-in"
 LEFT_OUT = ("grafana",)
+BACKED_UP = ("postgres", "s3", "models")
+INSIDE = {
+    "postgres": ("postgres", 5432),
+    **{
+        name: ("s3", port)
+        for name, port in {
+            "master": 9333,
+            "master_grpc": 19333,
+            "volume": 8080,
+            "volume_grpc": 18080,
+            "filer": 8888,
+            "filer_grpc": 18888,
+        }.items()
+    },
+}
+"""Ports that are not published: service and port in its container."""
+
 HEALTHY_SECONDS = 600
 PORTS = ("AIRFLOW", "MLFLOW", "S3", "TRITON_HTTP", "TRITON_GRPC", "TRITON_METRICS", "PROMETHEUS")
 
@@ -116,8 +135,15 @@ class ComposeStack:
         Raises:
             AssertionError: a service ended, or is not healthy in time; with its log.
         """
-        names = services or tuple(sorted(set(self._all()) - set(LEFT_OUT)))
-        self.compose("up", "--detach", *names)
+        self.compose("up", "--detach", *(services or self.services))
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until every container's service is healthy or has ended well.
+
+        Raises:
+            AssertionError: one ended, or is not healthy in time; with its log.
+        """
         end = time.monotonic() + HEALTHY_SECONDS
         while waiting := [name for name, state in self.states().items() if not state]:
             assert time.monotonic() < end, f"not healthy: {self._logs(waiting)}"
@@ -130,7 +156,7 @@ class ComposeStack:
             AssertionError: one has failed.
         """
         states = {}
-        for name, state in self._containers().items():
+        for name, state in ((name, one["State"]) for name, one in self._containers().items()):
             ended = state["Status"] == "exited"
             healthy = state.get("Health", {}).get("Status", "healthy") == "healthy"
             assert not (ended and state["ExitCode"]), f"{name} ended: {self._logs([name])}"
@@ -140,6 +166,47 @@ class ComposeStack:
     def down(self, *options: str) -> None:
         """End the stack; with ``--volumes`` its data, too."""
         self.compose("down", "--timeout", "20", *options)
+
+    def back_up(self, folder: Path) -> None:
+        """Copy the volumes of a stopped stack, as ``docs/how-to/operate.md`` shows."""
+        folder.mkdir()
+        for volume in BACKED_UP:
+            self._tar(volume, folder, "--create")
+
+    def restore(self, folder: Path) -> None:
+        """Fill the volumes of a stack that never ran."""
+        for volume in BACKED_UP:
+            self._tar(volume, folder, "--extract")
+
+    def _tar(self, volume: str, folder: Path, action: str) -> None:
+        mounts = [f"{self.project}_{volume}:/volume", f"{folder}:/backup"]
+        tar = ["tar", action, "--gzip", "--file", f"/backup/{volume}.tar.gz", "--directory", "/volume"]
+        self.engine.docker(
+            *(
+                "run",
+                "--rm",
+                "--network",
+                "none",
+                *(word for mount in mounts for word in ("--volume", mount)),
+            ),
+            *(STAND_IN, *tar, *(["."] if action == "--create" else [])),
+        )
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The services that ``up`` starts, without those left out."""
+        return tuple(sorted(set(self.compose("config", "--services").split()) - set(LEFT_OUT)))
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Addresses on loopback, and on the network of the containers, which this machine's users reach."""
+        published = {name.lower(): f"127.0.0.1:{self.variables[f'{name}_PORT']}" for name in PORTS}
+        ips = {
+            name: one["NetworkSettings"]["Networks"]["dmls"]["IPAddress"]
+            for name, one in self._containers().items()
+        }
+        inside = {name: f"{ips[service]}:{port}" for name, (service, port) in INSIDE.items()}
+        return published | inside
 
     def client(self) -> PlatformClient:
         """Return what tests do to a running platform, over the ports on loopback."""
@@ -163,9 +230,6 @@ class ComposeStack:
         file.write_text(json.dumps({"settings": settings, "environment": environment}))
         return PlatformClient(file)
 
-    def _all(self) -> list[str]:
-        return self.compose("config", "--services").split()
-
     def _containers(self) -> dict[str, dict[str, Any]]:
         label = "com.docker.compose"
         listed = self.engine.docker(
@@ -173,7 +237,7 @@ class ComposeStack:
         )
         found = json.loads(self.engine.docker("inspect", *listed.stdout.split()).stdout)
         return {
-            one["Config"]["Labels"][f"{label}.service"]: one["State"]
+            one["Config"]["Labels"][f"{label}.service"]: one
             for one in found
             if one["Config"]["Labels"].get(f"{label}.oneoff") != "True"
         }
@@ -216,8 +280,14 @@ def new_variables(docker_socket: str) -> dict[str, str]:
     )
 
 
-def make_stand_ins(engine: DockerEngine, folder: Path) -> None:
+def make_stand_ins(engine: DockerEngine, folder: Path, *, built: bool) -> None:
     """Make the image of the stand-ins, and the compose file that has services use it.
+
+    Args:
+        engine: that runs the stack.
+        folder: for the file and what it mounts.
+        built: whether the engine has the images of this repository's Dockerfiles; else the environment of
+            the tests is mounted in place of their packages.
 
     Raises:
         EngineMissingError: a Debian package is missing and cannot be installed.
@@ -236,7 +306,38 @@ def make_stand_ins(engine: DockerEngine, folder: Path) -> None:
         "triton": _triton(folder),
         "prometheus": _prometheus(folder),
     }
+    if not built:
+        names = [name for name, service in read_services().items() if "dmls-" in service["image"]]
+        services |= {name: _unbuilt(name) for name in names if name != "trainer"}
     (folder / "stand-ins.json").write_text(json.dumps({"version": "3.8", "services": services}))
+
+
+def read_services() -> dict[str, dict[str, Any]]:
+    """Return the services of ``docker-compose.yaml``, as they are written there."""
+    services: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())[
+        "services"
+    ]
+    return services
+
+
+def _unbuilt(name: str) -> dict[str, Any]:
+    """Return what an image of a Dockerfile gives a service; its packages are those of the tests."""
+    places = {ROOT, Path(sys.prefix), Path(sys.base_prefix)}
+    entrypoint = ROOT / "images/airflow/entrypoint.sh"
+    service = {
+        "image": STAND_IN,
+        "user": "10001:10001",
+        "working_dir": "/tmp",
+        "environment": {
+            "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+            "AIRFLOW_HOME": "/opt/airflow",
+            "HOME": "/tmp",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        "volumes": [f"{place}:{place}:ro" for place in sorted(places)],
+    }
+    return service | ({"entrypoint": [str(entrypoint)]} if name.startswith(("airflow-", "s3-")) else {})
 
 
 def _postgres(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,116 @@
+"""The compose stack: it trains and serves, restarts, and lives on from a backup in empty volumes.
+
+`make compose-check` runs this with the images of the Dockerfiles. In the suite, the environment of the tests
+is mounted in place of the packages of all images but the trainer's: building the others takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import data
+from tests.services.compose_stack import ComposeStack, make_stand_ins, new_variables
+from tests.services.docker_engine import DockerEngine, EngineMissingError
+from tests.services.platform_client import PlatformClient
+
+BUILT = bool(os.environ.get("DMLS_COMPOSE_BUILT"))
+"""Set by ``make compose-check``, which has built the images."""
+
+SPEC = data.IRIS.replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 1")
+JOB = ("lab", "iris")
+ROWS = [[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]]
+
+
+@pytest.fixture(scope="module")
+def folder(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that containers' users may enter."""
+    folder = tmp_path_factory.mktemp("compose")
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o755)
+    try:
+        make_stand_ins(docker_engine, folder, built=BUILT)
+    except (EngineMissingError, FileNotFoundError) as error:
+        pytest.skip(str(error))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stack(docker_engine: DockerEngine, trainer_image: str, folder: Path) -> Iterator[ComposeStack]:
+    variables = new_variables(docker_engine.host.removeprefix("unix://"))
+    stack = ComposeStack(docker_engine, folder, "dmls-test", variables=variables)
+    try:
+        stack.up()
+        yield stack
+    finally:
+        stack.down("--volumes")
+
+
+@pytest.fixture(scope="module")
+def answers(stack: ComposeStack) -> list[float]:
+    """Answers of a model that the stack has trained and deployed."""
+    client = stack.client()
+    client.drop(*JOB, SPEC, data.iris())
+    client.approve(*JOB)
+    client.wait_status(*JOB, "deployed")
+    return client.infer("lab.iris", ROWS)
+
+
+def assert_it_serves(client: PlatformClient, answers: list[float]) -> None:
+    assert client.infer("lab.iris", ROWS) == answers
+    assert client.status(*JOB)["state"] == "deployed"
+    assert client.champion("lab.iris")["version"] == "1"
+    assert [run["state"] for run in client.runs(*JOB)] == ["success"]
+
+
+@pytest.mark.timeout(1500)
+def test_a_dropped_spec_is_trained_in_a_container_and_served(stack: ComposeStack, answers: list[float]):
+    client = stack.client()
+    assert_it_serves(client, answers)
+    ran = client.run_file(*JOB, "runner.json")
+    assert (ran["runner"], ran["exit_code"]) == ("docker", 0)
+    body = client.get(f"runs/lab/iris/{client.status(*JOB)['run_key']}/model/model.sig")
+    assert body, "the trainer did not sign the model"
+    assert "lab/iris" in stack.compose("run", "--rm", "-T", "dmls", "jobs")
+
+
+def test_other_users_of_the_machine_can_only_predict(stack: ComposeStack, answers: list[float]):
+    at = {name.lower(): address for name, address in stack.addresses.items()}
+    addresses = at | {name: f"http://{at[name]}" for name in ("s3", "mlflow", "airflow")}
+    command = [sys.executable, "-m", "tests.support.other_user", json.dumps(addresses), "[]"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["succeeded"] == {}
+    assert len(found["refused"]) > 40
+    assert "tritonserver" in found["processes"]
+    secrets = {name: text for name, text in stack.variables.items() if len(text) == 64}
+    assert not [name for name, text in secrets.items() if text in found["processes"]]
+
+
+@pytest.mark.timeout(900)
+def test_it_survives_a_restart(stack: ComposeStack, answers: list[float]):
+    stack.compose("restart", "--timeout", "20")
+    stack.wait()
+    assert_it_serves(stack.client(), answers)
+
+
+@pytest.mark.timeout(1500)
+def test_a_backup_is_restored_into_an_empty_stack(stack: ComposeStack, answers: list[float], folder: Path):
+    stack.compose("stop", "--timeout", "20")
+    stack.back_up(folder / "backup")
+    stack.down("--volumes")
+    restored = ComposeStack(stack.engine, folder, "dmls-restored", variables=stack.variables)
+    try:
+        restored.compose("up", "--no-start", *restored.services)
+        restored.restore(folder / "backup")
+        restored.up()
+        assert_it_serves(restored.client(), answers)
+    finally:
+        restored.down("--volumes")
