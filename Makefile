@@ -17,7 +17,8 @@ BIN := $(VENV)/bin
 # (PYTHONDONTWRITEBYTECODE), each start of Airflow or MLflow would compile a thousand files again.
 export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup demo up down doctor test unit tier durations lint format lock docs sbom images clean distclean
+.PHONY: help setup demo up down doctor test unit tier durations chaos compose-check lint format lock docs sbom images clean \
+  distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -83,6 +84,10 @@ test: lint docs ## lint, build the docs, then run every test, on real services t
 durations: setup ## record how long each test takes, so that the longest start first
 	$(BIN)/pytest -n $(WORKERS) --store-durations
 
+MINUTES ?= 10
+chaos: setup ## faults on a platform of its own for MINUTES=10: kills, stops, a full disk, lost packets; a ledger shows what was lost
+	$(BIN)/python tests/bench/chaos.py --minutes $(MINUTES)
+
 docs: setup ## write the generated reference pages and build the site into build/site, without network
 	@for script in docs/*_reference.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/mkdocs build --quiet
@@ -92,6 +97,11 @@ sbom: setup ## write the packages of each image as CycloneDX documents into buil
 
 images: sbom ## build the trainer image (dmls-trainer:cpu) with the Docker engine at hand, and the SBOMs
 	docker build --target cpu --tag dmls-trainer:cpu --file images/trainer/Dockerfile .
+
+compose-check: setup ## build the images, start the compose stack from them, train, restart, restore a backup
+	docker build --network host --tag dmls-airflow --file images/airflow/Dockerfile .
+	docker build --network host --tag dmls-mlflow --file images/mlflow/Dockerfile .
+	DMLS_COMPOSE_BUILT=1 $(BIN)/pytest tests/e2e/test_compose_stack.py
 
 # Versions stay as they are unless UPGRADE=1, or UPGRADE_PACKAGE=name.
 compile = $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url \
