@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,28 @@ def test_a_service_has_no_capabilities_and_gains_no_privileges(name: str) -> Non
     assert set(service.get("cap_add", [])) == CAPABILITIES.get(name, set())
     assert not {"privileged", "pid", "ipc", "network_mode", "devices"} & service.keys()
     assert service.get("user", "10001:10001") == "10001:10001"
+
+
+def test_services_write_to_volumes_and_to_memory_alone() -> None:
+    """Triton's and Grafana's images were never seen to run so."""
+    writable = {name for name in RUN if not SERVICES[name].get("read_only")}
+    assert writable == {"triton", "grafana"}
+    for name in set(RUN) - writable:
+        service = SERVICES[name]
+        assert "/tmp" in [*service.get("tmpfs", []), *service.get("volumes", [])], name
+
+
+def test_images_of_registries_can_be_pinned_by_digest(tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\necho "${5%%:*}@sha256:0"\n')
+    docker.chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    done = subprocess.run(["sh", ROOT / "images/pin.sh"], env={"PATH": path}, capture_output=True, text=True)
+    lines = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    defaults = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", (ROOT / "docker-compose.yaml").read_text()))
+    images = {name: image for name, image in defaults.items() if not image.startswith("dmls-")}
+    assert len(images) == 6
+    assert lines == {name: f"{image.partition(':')[0]}@sha256:0" for name, image in images.items()}
 
 
 @pytest.mark.parametrize("secret", sorted(SECRETS))
