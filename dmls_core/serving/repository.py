@@ -385,7 +385,13 @@ class Repository:
         return ModelShape(model["n_features"], model["n_outputs"] if classifier else 1, classifier)
 
     def _sums(self, name: str, version: int) -> dict[str, str]:
-        return dict(self.read(name, version, VERSION_FILE)["sha256"])
+        about = self.read(name, version, VERSION_FILE)
+        sums = about.get("sha256")
+        if about.get("schema") != 1 or about.get("version") != version or not isinstance(sums, dict):
+            raise ServingError(
+                f"{VERSION_FILE} of version {version} of {name} is damaged; train the model again"
+            )
+        return sums
 
     def _folders(self, name: str) -> dict[int, set[str]]:
         with failing(f"list the versions of {name}"):

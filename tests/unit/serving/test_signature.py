@@ -174,6 +174,28 @@ def test_every_step_of_a_deployment_refuses_what_was_not_signed(signing, deploym
     assert repository.serving(NAME) == 1
 
 
+def test_no_single_changed_bit_of_a_stored_version_is_served(signing, deployment, repository, tmp_path):
+    """Nor of `dmls.json`, the record of its checksums, which no trainer signs."""
+    deployment.deploy(signed(tmp_path / "a"))
+    deployment.deploy(signed(tmp_path / "b", b"treeb"))
+    deployment.rollback(1)
+    random.seed(16)
+    paths = sorted(path for path in (repository.root / NAME / "2").rglob("*") if path.is_file())
+    assert "dmls.json" in {path.name for path in paths}
+    for _ in range(FLIPS):
+        path = random.choice(paths)
+        before = path.read_bytes()
+        place = random.randrange(8 * len(before))
+        changed = bytearray(before)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with pytest.raises(ServingError):
+            deployment.rollback(2)
+        path.write_bytes(before)
+    assert repository.serving(NAME) == 1
+    deployment.rollback(2)
+
+
 def forge(repository, version, checkpoint):
     """Change a version's checkpoint and its checksum, as an intruder in the repository would."""
     folder = repository.root / NAME / str(version)
