@@ -58,6 +58,9 @@ INSIDE = {
 HEALTHY_SECONDS = 600
 PORTS = ("AIRFLOW", "MLFLOW", "S3", "TRITON_HTTP", "TRITON_GRPC", "TRITON_METRICS", "PROMETHEUS")
 
+# Mounted into containers at the same paths, for programs of this environment.
+ENVIRONMENT = sorted({ROOT, Path(sys.prefix), Path(sys.base_prefix)})
+
 DOCKERFILE = f"""
 FROM {STAND_IN}-base
 RUN echo 'airflow:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \\
@@ -66,7 +69,9 @@ RUN echo 'airflow:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \\
     && echo 'postgres:x:999:' >> /etc/group \\
     && mkdir -p /var/lib/postgresql/data /data /prometheus /opt/airflow/logs /models /inference-log \\
     && chown -R 999:999 /var/lib/postgresql && chown 65534:65534 /prometheus \\
-    && chown -R 10001:10001 /opt/airflow /models /inference-log
+    && chown -R 10001:10001 /opt/airflow /models /inference-log \\
+    && for place in {" ".join(map(str, ENVIRONMENT))}; do \\
+         mkdir -p $place; while [ $place != / ]; do chmod a+x $place; place=$(dirname $place); done; done
 """
 
 POSTGRES = """#!/bin/sh
@@ -80,8 +85,7 @@ if [ "$(id -u)" = 0 ]; then
 fi
 if [ ! -s "$data/PG_VERSION" ]; then
     printf %s "$POSTGRES_PASSWORD" > /tmp/password
-    initdb --pgdata "$data" --username "$POSTGRES_USER" --pwfile /tmp/password --auth-host scram-sha-256 \\
-        --auth-local trust
+    initdb --pgdata "$data" --username "$POSTGRES_USER" --pwfile /tmp/password --auth trust
     rm /tmp/password
     echo 'host all all all scram-sha-256' >> "$data/pg_hba.conf"
     pg_ctl --pgdata "$data" --wait -o "-c listen_addresses='' -c unix_socket_directories=/tmp" start
@@ -195,7 +199,8 @@ class ComposeStack:
     @property
     def services(self) -> tuple[str, ...]:
         """The services that ``up`` starts, without those left out."""
-        return tuple(sorted(set(self.compose("config", "--services").split()) - set(LEFT_OUT)))
+        started = {name for name, service in read_services().items() if "profiles" not in service}
+        return tuple(sorted(started - set(LEFT_OUT)))
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -294,12 +299,12 @@ def make_stand_ins(engine: DockerEngine, folder: Path, *, built: bool) -> None:
     """
     if missing := missing_packages(TOOLS):
         apt_install(missing)
-    if engine.docker("image", "inspect", STAND_IN, check=False).returncode:
+    if engine.docker("image", "inspect", f"{STAND_IN}-base", check=False).returncode:
         make_python_image(engine.docker, f"{STAND_IN}-base", folder, more=TOOLS)
-        context = folder / "context"
-        context.mkdir()
-        (context / "Dockerfile").write_text(DOCKERFILE)
-        engine.docker("build", "--network", "none", "--tag", STAND_IN, str(context))
+    context = folder / "context"
+    context.mkdir(exist_ok=True)
+    (context / "Dockerfile").write_text(DOCKERFILE)
+    engine.docker("build", "--network", "none", "--tag", STAND_IN, str(context))
     services = {
         "postgres": _postgres(folder),
         "s3": _s3(),
@@ -322,7 +327,6 @@ def read_services() -> dict[str, dict[str, Any]]:
 
 def _unbuilt(name: str) -> dict[str, Any]:
     """Return what an image of a Dockerfile gives a service; its packages are those of the tests."""
-    places = {ROOT, Path(sys.prefix), Path(sys.base_prefix)}
     entrypoint = ROOT / "images/airflow/entrypoint.sh"
     service = {
         "image": STAND_IN,
@@ -335,7 +339,7 @@ def _unbuilt(name: str) -> dict[str, Any]:
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         },
-        "volumes": [f"{place}:{place}:ro" for place in sorted(places)],
+        "volumes": [f"{place}:{place}:ro" for place in ENVIRONMENT],
     }
     return service | ({"entrypoint": [str(entrypoint)]} if name.startswith(("airflow-", "s3-")) else {})
 
