@@ -52,7 +52,7 @@ from dmls_core.serving.options import (
     write_options,
     write_scaling_choice,
 )
-from dmls_core.serving.repository_files import RepositoryFiles, checksums, failing
+from dmls_core.serving.repository_files import RepositoryFiles, checksums, failing, recorded_checksums
 from dmls_core.serving.signature import SIGNATURE_FILE
 from dmls_core.serving.table_files import TableFiles
 from dmls_core.store import Store, open_store
@@ -385,13 +385,7 @@ class Repository:
         return ModelShape(model["n_features"], model["n_outputs"] if classifier else 1, classifier)
 
     def _sums(self, name: str, version: int) -> dict[str, str]:
-        about = self.read(name, version, VERSION_FILE)
-        sums = about.get("sha256")
-        if about.get("schema") != 1 or about.get("version") != version or not isinstance(sums, dict):
-            raise ServingError(
-                f"{VERSION_FILE} of version {version} of {name} is damaged; train the model again"
-            )
-        return sums
+        return recorded_checksums(self.read(name, version, VERSION_FILE), name, version)
 
     def _folders(self, name: str) -> dict[int, set[str]]:
         with failing(f"list the versions of {name}"):

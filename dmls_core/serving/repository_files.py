@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dmls_core.errors import ObjectMissingError, ServingError, StoreError
 from dmls_core.serving.model_config import CONFIG_FILE
@@ -28,6 +29,14 @@ def checksums(folder: Path, needed: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each file of a model by its name; the ``needed`` ones must be there."""
     names = {*needed, *(path.name for path in folder.iterdir())} - {*UNSIGNED}
     return {name: sha256(folder / name) for name in sorted(names)}
+
+
+def recorded_checksums(about: dict[str, Any], name: str, version: int) -> dict[str, str]:
+    """Return the checksums in a version's ``dmls.json``; raise ``ServingError`` if it is damaged."""
+    sums = about.get("sha256")
+    if (about.get("schema"), about.get("version")) != (1, version) or not isinstance(sums, dict):
+        raise ServingError(f"dmls.json of version {version} of {name} is damaged; train the model again")
+    return sums
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Faults on a whole platform for some minutes, and a ledger of what was lost, doubled or told wrongly.
+"""Faults on a whole platform for some minutes, and a ledger of what was lost, doubled or served wrongly.
 
 `make chaos MINUTES=10` starts an embedded platform of its own, submits small jobs all the time, some of them
 twice, and meanwhile kills and stops services, fills the disk of S3, and drops packets to a service, some or

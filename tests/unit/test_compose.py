@@ -99,5 +99,7 @@ def test_every_secret_has_a_rule() -> None:
     assert set(named) == set(SECRETS)
 
 
-def test_only_the_scheduler_reaches_the_docker_engine() -> None:
-    assert {name for name in SERVICES if "docker.sock" in str(SERVICES[name])} == {"airflow-scheduler"}
+def test_those_who_start_and_watch_trainers_reach_the_docker_engine_and_no_others() -> None:
+    found = {name for name in SERVICES if "docker.sock" in str(SERVICES[name])}
+    assert found == {"airflow-scheduler", "airflow-triggerer"}
+    assert found == {name for name in SERVICES if "DOCKER_GID" in str(SERVICES[name].get("group_add"))}
