@@ -110,7 +110,6 @@ def test_a_backup_is_restored_into_an_empty_stack(stack: ComposeStack, answers: 
     stack.down("--volumes")
     restored = ComposeStack(stack.engine, folder, "dmls-restored", variables=stack.variables)
     try:
-        restored.compose("up", "--no-start", *restored.services)
         restored.restore(folder / "backup")
         restored.up()
         assert_it_serves(restored.client(), answers)
