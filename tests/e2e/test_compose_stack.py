@@ -1,7 +1,7 @@
 """The compose stack: it trains and serves, restarts, and lives on from a backup in empty volumes.
 
-`make compose-check` runs this with the images of the Dockerfiles. In the suite, the environment of the tests
-is mounted in place of the packages of all images but the trainer's: building the others takes minutes.
+That takes more than four minutes, so `make compose-check` runs it, with the images of the Dockerfiles. The
+suite starts the services below Airflow, with the environment of the tests in place of images to build.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from tests.services.compose_stack import ComposeStack, make_stand_ins, new_varia
 from tests.services.docker_engine import DockerEngine, EngineMissingError
 from tests.services.platform_client import PlatformClient
 
-BUILT = bool(os.environ.get("DMLS_COMPOSE_BUILT"))
-"""Set by ``make compose-check``, which has built the images."""
+IMAGES = os.environ.get("DMLS_COMPOSE_CHECK", "")
+"""Set by ``make compose-check``: ``built``, or ``mounted`` for the environment of the tests instead."""
+
+BELOW_AIRFLOW = ("postgres", "s3", "s3-bucket", "mlflow", "triton", "prometheus")
+whole = pytest.mark.skipif(not IMAGES, reason="the whole stack takes minutes: make compose-check")
 
 SPEC = data.IRIS.replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 1")
 JOB = ("lab", "iris")
@@ -35,18 +38,22 @@ def folder(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
     for parent in (folder, folder.parent, folder.parent.parent):
         parent.chmod(0o755)
     try:
-        make_stand_ins(docker_engine, folder, built=BUILT)
+        make_stand_ins(docker_engine, folder, built=IMAGES == "built")
     except (EngineMissingError, FileNotFoundError) as error:
         pytest.skip(str(error))
     return folder
 
 
 @pytest.fixture(scope="module")
-def stack(docker_engine: DockerEngine, trainer_image: str, folder: Path) -> Iterator[ComposeStack]:
+def stack(
+    docker_engine: DockerEngine, folder: Path, request: pytest.FixtureRequest
+) -> Iterator[ComposeStack]:
     variables = new_variables(docker_engine.host.removeprefix("unix://"))
     stack = ComposeStack(docker_engine, folder, "dmls-test", variables=variables)
+    if IMAGES:
+        request.getfixturevalue("trainer_image")
     try:
-        stack.up()
+        stack.up(*(() if IMAGES else BELOW_AIRFLOW))
         yield stack
     finally:
         stack.down("--volumes")
@@ -69,6 +76,7 @@ def assert_it_serves(client: PlatformClient, answers: list[float]) -> None:
     assert [run["state"] for run in client.runs(*JOB)] == ["success"]
 
 
+@whole
 @pytest.mark.timeout(1500)
 def test_a_dropped_spec_is_trained_in_a_container_and_served(stack: ComposeStack, answers: list[float]):
     client = stack.client()
@@ -80,7 +88,9 @@ def test_a_dropped_spec_is_trained_in_a_container_and_served(stack: ComposeStack
     assert "lab/iris" in stack.compose("run", "--rm", "-T", "dmls", "jobs")
 
 
-def test_other_users_of_the_machine_can_only_predict(stack: ComposeStack, answers: list[float]):
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
+def test_other_users_of_the_machine_can_only_predict(stack: ComposeStack):
     at = {name.lower(): address for name, address in stack.addresses.items()}
     addresses = at | {name: f"http://{at[name]}" for name in ("s3", "mlflow", "airflow")}
     command = [sys.executable, "-m", "tests.support.other_user", json.dumps(addresses), "[]"]
@@ -94,6 +104,7 @@ def test_other_users_of_the_machine_can_only_predict(stack: ComposeStack, answer
     assert not [name for name, text in secrets.items() if text in found["processes"]]
 
 
+@whole
 @pytest.mark.timeout(900)
 def test_it_survives_a_restart(stack: ComposeStack, answers: list[float]):
     """As after a restart of the machine, when Docker starts what was running, in any order."""
@@ -103,6 +114,7 @@ def test_it_survives_a_restart(stack: ComposeStack, answers: list[float]):
     assert_it_serves(stack.client(), answers)
 
 
+@whole
 @pytest.mark.timeout(1500)
 def test_a_backup_is_restored_into_an_empty_stack(stack: ComposeStack, answers: list[float], folder: Path):
     stack.compose("stop", "--timeout", "20")

@@ -291,7 +291,7 @@ def make_stand_ins(engine: DockerEngine, folder: Path, *, built: bool) -> None:
     Args:
         engine: that runs the stack.
         folder: for the file and what it mounts.
-        built: whether the engine has the images of this repository's Dockerfiles; else the environment of
+        built: whether to build the images of Airflow and MLflow; else the environment of
             the tests is mounted in place of their packages.
 
     Raises:
@@ -311,7 +311,11 @@ def make_stand_ins(engine: DockerEngine, folder: Path, *, built: bool) -> None:
         "triton": _triton(folder),
         "prometheus": _prometheus(folder),
     }
-    if not built:
+    if built:
+        for name in ("airflow", "mlflow"):
+            file = f"images/{name}/Dockerfile"
+            engine.docker("build", "--network", "host", "--tag", f"dmls-{name}", "--file", file, str(ROOT))
+    else:
         names = [name for name, service in read_services().items() if "dmls-" in service["image"]]
         services |= {name: _unbuilt(name) for name in names if name != "trainer"}
     (folder / "stand-ins.json").write_text(json.dumps({"version": "3.8", "services": services}))
