@@ -235,6 +235,7 @@ def test_errors_name_the_failure_and_the_fix(
         message = "key-id-of-the-test was refused"
         raise ClientError({"Error": {"Code": code, "Message": message}}, "GetObject")
 
+    store.put("a/b.json", b"1")  # a missing object is missing, also for credentials that may not read it
     monkeypatch.setattr(store.client, "get_object", fail)
     with pytest.raises(StoreError) as caught:
         store.get("a/b.json")
