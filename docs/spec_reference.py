@@ -27,7 +27,8 @@ A spec is a TOML file called `spec.toml`. This is a complete one:
 {example}```
 
 A spec requires `model`, and `target` in `[columns]`. `model` is one of the [models](#models) below, or a list
-of models that compete. `n_trials` is the number of trials: {trials} by default, or fewer if the search space is
+of models that compete; `"auto-classifier"` and `"auto-regressor"` are DMLS's [choice](../explanation/search.md#several-models)
+of models. `n_trials` is the number of trials: {trials} by default, or fewer if the search space is
 smaller.
 
 Any other table is a hyperparameter of the model. It defines the search space:

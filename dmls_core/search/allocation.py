@@ -74,6 +74,17 @@ def next_turn(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn |
     return _leftover(entries, n_trials, better)
 
 
+def expected_trials(n_trials: int, taken: int, time_used: float) -> int:
+    """Return the number of trials that a search of ``n_trials`` will have, at its speed so far.
+
+    ``taken`` trials have used the share ``time_used`` of its timeout, 0 without one. Rungs of more trials
+    than there is time for would leave all the time to the first model.
+    """
+    if not taken or time_used <= 0:
+        return n_trials
+    return min(n_trials, max(taken + 1, math.ceil(taken / time_used)))
+
+
 def _leftover(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn | Literal["end"]:
     """Allocate the trials that the winner cannot use to the best of the other models."""
     room = n_trials - sum(entry.taken for entry in entries)

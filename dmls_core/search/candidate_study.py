@@ -128,6 +128,12 @@ class CandidateStudy:
         self._grid = candidate.strategy.sampler == "grid" or self.objective.exhaustive
         self._points = grid_points(self.objective.suggested, candidate.task.seed) if self._grid else iter(())
         self._known_points: list[dict[str, Scalar]] = []
+        suggested = self.objective.suggested
+        self._portfolio = [
+            params
+            for params in (candidate.task.model.portfolio if candidate.strategy.portfolio else ())
+            if suggested.searched and suggested.contains(params)
+        ]
         self._records: dict[int, TrialRecord] = {}
         self._identities: dict[int, str] = {}
         direction = candidate.task.direction
@@ -176,6 +182,8 @@ class CandidateStudy:
         if not given and self._grid:
             point = self._grid_point(position) or self._known_points[position % len(self._known_points)]
             given = self._distributions.encode(point)
+        elif not given and position < len(self._portfolio):
+            given = self._distributions.encode(self._portfolio[position])
         asked = self._ask(number, given)
         self.claims.mark(asked)
         return asked

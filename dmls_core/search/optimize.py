@@ -71,8 +71,9 @@ def optimize(
         if stop():
             study.stop()
             return
-        late = timeout is not None and time.monotonic() - started >= timeout
-        records, claim = study.claim(late=late, should_stop=should_stop)
+        # A timeout of 0 is over at once.
+        used = 0.0 if timeout is None else (time.monotonic() - started) / max(timeout, 1e-9)
+        records, claim = study.claim(late=used >= 1, should_stop=should_stop, time_used=used)
         on_records(records)
         if study.progress and (not isinstance(claim, Claim) or claim.promotion):
             on_progress(study.progress)

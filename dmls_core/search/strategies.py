@@ -21,10 +21,14 @@ Pruner = Literal["none", "halving"]
 
 @dataclass(frozen=True, slots=True)
 class SearchStrategy:
-    """A sampler, and a pruner: Optuna's successive halving, or none."""
+    """A sampler, and a pruner: Optuna's successive halving, or none.
+
+    With ``portfolio``, the first trials are those of the model's portfolio.
+    """
 
     sampler: Sampler
     pruner: Pruner = "none"
+    portfolio: bool = False
 
 
 FOREST_STRATEGIES: dict[Strategy, SearchStrategy] = {
@@ -38,7 +42,7 @@ FOREST_STRATEGIES: dict[Strategy, SearchStrategy] = {
 """Strategies of forests, whose objective prunes configurations itself, rung by rung."""
 
 STRATEGIES: dict[Strategy, SearchStrategy] = {
-    "auto": SearchStrategy("tpe", "halving"),
+    "auto": SearchStrategy("tpe", "halving", portfolio=True),
     "tpe": SearchStrategy("tpe", "halving"),
     "random": SearchStrategy("random", "halving"),
     "grid": SearchStrategy("grid"),

@@ -13,7 +13,7 @@ from typing import Literal
 
 import optuna
 
-from dmls_core.search.allocation import Entry, next_turn
+from dmls_core.search.allocation import Entry, expected_trials, next_turn
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, never_stop
 from dmls_core.search.candidate_study import (
     CandidateStudy,
@@ -107,14 +107,14 @@ class SearchStudy:
         return True
 
     def claim(
-        self, *, late: bool, should_stop: ShouldStop = never_stop
+        self, *, late: bool, should_stop: ShouldStop = never_stop, time_used: float = 0.0
     ) -> tuple[Mapping[int, TrialRecord], Claim | Literal["wait", "others", "end"]]:
         """Take the next trial or promotion; return it after the record of each number.
 
         Once every model has a trial, no trial starts if ``late`` (the time is up) or if ``should_stop``
         returns ``True`` for the ended trials. Instead of a claim, the result holds ``wait`` if the next claim
         depends on running trials; ``others`` if nothing is left to claim but other workers still run trials;
-        ``end`` if all trials have ended.
+        ``end`` if all trials have ended. ``time_used``: see ``expected_trials``.
         """
         with self._storage.locked(self._name):
             while True:
@@ -123,12 +123,17 @@ class SearchStudy:
                 except KeyError:
                     # Another worker has removed the study: the run is over.
                     return {}, "end"
-                found = self._next(records, late=late, should_stop=should_stop)
+                found = self._next(records, late=late, should_stop=should_stop, time_used=time_used)
                 if found is not None:
                     return records, found
 
     def _next(
-        self, records: Mapping[int, TrialRecord], *, late: bool, should_stop: ShouldStop
+        self,
+        records: Mapping[int, TrialRecord],
+        *,
+        late: bool,
+        should_stop: ShouldStop,
+        time_used: float,
     ) -> Claim | Literal["wait", "others", "end"] | None:
         """Return the next claim; ``None`` if the records have changed."""
         running = any(record.state == "running" for record in records.values())
@@ -141,7 +146,8 @@ class SearchStudy:
             if stale:
                 return self._take_over(stale, records)
             entries = [self._entry(study, records) for study in self._studies.values()]
-            found = next_turn(entries, self._n_trials, self._candidates[0].task.better)
+            expected = expected_trials(self._n_trials, sum(entry.taken for entry in entries), time_used)
+            found = next_turn(entries, expected, self._candidates[0].task.better)
             if not isinstance(found, str):
                 number = max(records, default=-1) + 1
                 return self._claim_trial(self._studies[found.model], number, records, None)

@@ -35,6 +35,18 @@ class Space:
         single = fixed(hyperparameters)
         return cls({k: v for k, v in hyperparameters.items() if k not in single}, single)
 
+    def contains(self, params: Mapping[str, Scalar]) -> bool:
+        """Return whether ``params`` has a legal value of each searched hyperparameter."""
+        return all(name in params and _legal(wanted, params[name]) for name, wanted in self.searched.items())
+
+
+def _legal(wanted: Hyperparameter, value: Scalar) -> bool:
+    if not isinstance(wanted, Range):
+        return value in wanted.values
+    if isinstance(value, str) or not wanted.min <= value <= wanted.max:
+        return False
+    return wanted.step is None or float((value - wanted.min) / wanted.step).is_integer()
+
 
 def grid_values(wanted: Hyperparameter) -> tuple[Scalar, ...]:
     """Return the values of one hyperparameter on a grid."""

@@ -23,6 +23,12 @@ Direction = Literal["maximize", "minimize"]
 NONE = "none"
 """Python's ``None`` in a spec."""
 
+AUTO = ("auto-classifier", "auto-regressor")
+"""Names of ``model`` that stand for the families of ``AUTO_FAMILIES``."""
+
+AUTO_FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest")
+"""Families that compete if a spec leaves the choice to DMLS; with fewer trials, only the first ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class HyperparameterDefinition:
@@ -80,6 +86,9 @@ class ModelDefinition:
         missing_values: whether it accepts NaN; otherwise missing values are imputed.
         search: the search space of a spec without hyperparameters: name -> the table of a spec, such as
             ``{"min": 50, "max": 500}`` or ``{"values": [...]}``.
+        portfolio: configurations that ``strategy = "auto"`` tries first, if they are within the spec's search
+            space; good on many data sets, the best one first. Each has all hyperparameters of ``search``
+            but those that one model covers, such as ``n_estimators`` of boosted trees.
         engines: devices on which an installed engine fits it, ``cpu`` or ``gpu``.
         default_metric: the metric of a spec that names none.
     """
@@ -92,6 +101,7 @@ class ModelDefinition:
     missing_values: bool
     search: Mapping[str, Mapping[str, object]]
     requirements: tuple[Requirement, ...] = ()
+    portfolio: tuple[Mapping[str, Scalar], ...] = ()
     engines: tuple[str, ...] = ()
     metrics: Mapping[str, MetricDefinition] = field(default_factory=dict)
     default_metric: str = ""

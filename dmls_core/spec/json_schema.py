@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dmls_core.settings import SpecLimits
-from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition
+from dmls_core.spec.definitions import AUTO, HyperparameterDefinition, ModelDefinition
 from dmls_core.spec.tables import RESERVED, TABLES, TAGS
 
 Schema = dict[str, Any]
@@ -66,7 +66,11 @@ def _model(catalogue: Mapping[str, ModelDefinition]) -> Schema:
         "minItems": 1,
         "uniqueItems": True,
     }
-    return {"anyOf": [one, several]}
+    auto = {
+        "enum": list(AUTO),
+        "description": "DMLS's choice of models, trained side by side; the best one wins.",
+    }
+    return {"anyOf": [one, several, auto]}
 
 
 def _model_table(model: ModelDefinition, limits: SpecLimits) -> Schema:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_core.settings import SpecLimits
-from dmls_core.spec.definitions import Choice, Hyperparameter, ModelDefinition
+from dmls_core.spec.definitions import AUTO, AUTO_FAMILIES, Choice, Hyperparameter, ModelDefinition
 from dmls_core.spec.hyperparameter_parser import read_hyperparameter
 from dmls_core.spec.issues import IssueCollector, closest
 from dmls_core.spec.positions import Path
@@ -20,17 +20,22 @@ Catalogue = Mapping[str, ModelDefinition]
 def read_models(
     top: dict[str, Any], catalogue: Catalogue, issues: IssueCollector, limits: SpecLimits
 ) -> tuple[ModelDefinition, ...]:
-    """Return the spec's models; an unknown name becomes the most similar one, so that the rest is checked."""
+    """Return the spec's models; an unknown name becomes the most similar one, so that the rest is checked.
+
+    A name of ``AUTO`` becomes the models that compete, the first ones if there are fewer trials.
+    """
     if "model" not in top:
         issues.add(
             ("model",),
             "is missing",
-            expected=", ".join(catalogue),
+            expected=", ".join((*AUTO, *catalogue)),
             hint='name the model in the first line: model = "random-forest-classifier"',
         )
         return ()
     value = top["model"]
-    names = value if isinstance(value, list) else [value]
+    names = (
+        value if isinstance(value, list) else _auto_models(value, top.get("n_trials"), catalogue) or [value]
+    )
     if not names:
         issues.add(("model",), "is empty", found=value, expected="at least one model")
     if len(names) > limits.models:
@@ -52,6 +57,15 @@ def read_models(
     return tuple(models.values())
 
 
+def _auto_models(name: object, n_trials: object, catalogue: Catalogue) -> list[str]:
+    """Return the models that a name of ``AUTO`` stands for; none for another name."""
+    if name not in AUTO:
+        return []
+    names = [f"{family}{str(name).removeprefix('auto')}" for family in AUTO_FAMILIES]
+    known = [one for one in names if one in catalogue]
+    return known[: max(1, n_trials)] if isinstance(n_trials, int) else known
+
+
 def _read_model(
     name: object, path: Path, catalogue: Catalogue, issues: IssueCollector
 ) -> ModelDefinition | None:
@@ -60,8 +74,10 @@ def _read_model(
     if not isinstance(name, str):
         issues.add(path, "must be the name of a model", found=name, expected=", ".join(catalogue))
         return None
-    message = "is not a known model"
-    issues.add(path, message, found=name, expected=", ".join(catalogue), word=name, names=catalogue)
+    message, names = "is not a known model", (*AUTO, *catalogue)
+    hint = f"write {AUTO[0]} to predict classes, {AUTO[1]} to predict numbers" if name == "auto" else ""
+    word = "" if hint else name
+    issues.add(path, message, found=name, expected=", ".join(names), hint=hint, word=word, names=names)
     return catalogue.get(closest(name, catalogue))
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dmls_core.models.engines import portfolios
 from dmls_core.models.engines.base import (
     Argument,
     Binned,
@@ -109,6 +110,7 @@ def _boosted(task: Task, description: str) -> ModelDefinition:
             "colsample_bytree": {"min": 0.5, "max": 1.0},
             "reg_lambda": {"min": 0.01, "max": 10.0, "log": True},
         },
+        portfolio=portfolios.LIGHTGBM,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dmls_core.models.cluster import ShardedMatrix
+from dmls_core.models.engines import portfolios
 from dmls_core.models.engines.base import (
     Argument,
     Array,
@@ -124,6 +125,7 @@ def _boosted(task: Task, description: str) -> ModelDefinition:
             "colsample_bytree": {"min": 0.5, "max": 1.0},
             "reg_lambda": {"min": 0.01, "max": 10.0, "log": True},
         },
+        portfolio=portfolios.XGBOOST,
     )
 
 
@@ -250,10 +252,8 @@ class XGBoostEngine(BoostingEngine):
             booster = fit_sharded((features, target, weights), arguments, threads)
             return FittedXGBoost(model, self, settings, booster, features.shape[1])
         threads = useful_threads(features, threads)
-        bins, stored = (
-            total_bins(features, self.categories, settings["max_bin"]),
-            isinstance(features, StoredMatrix),
-        )
+        bins = total_bins(features, self.categories, settings["max_bin"])
+        stored = isinstance(features, StoredMatrix)
         options, rounds = self._options(settings, bins, n_classes, seed, threads, stored=stored)
         kinds = feature_types(features, self.categories)
         try:

@@ -15,6 +15,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from dmls_core.errors import SpecError
 from dmls_core.models import CATALOGUE, METRICS, engine_class, for_engine, load_spec
 from dmls_core.models.catalogue import catalogue_form, suggest
+from dmls_core.search.task import Space
 from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Range, Scalar
 from dmls_core.spec.tables import RESERVED
 from dmls_core.spec.toml_io import toml_text
@@ -245,3 +246,14 @@ def test_the_form_has_every_model_and_is_plain_data():
     assert forest["metrics"][0]["name"] == forest["default_metric"] == "accuracy"
     depth = next(entry for entry in forest["hyperparameters"] if entry["name"] == "max_depth")
     assert (depth["kind"], depth["choices"], depth["suggested"]) == ("int", ["none"], {"min": 4, "max": 24})
+
+
+@pytest.mark.parametrize("name", BOOSTED)
+def test_a_portfolio_has_points_of_the_default_search_space(name: str) -> None:
+    model = CATALOGUE[name]
+    spec = load_spec(f'model = "{name}"\n[columns]\ntarget = "y"\n'.encode())
+    space = Space.of({key: one for key, one in spec.models[0].searched.items() if key != "n_estimators"})
+    assert model.portfolio
+    for point in model.portfolio:
+        assert point.keys() == space.searched.keys()
+        assert space.contains(point), point

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dmls_core.search.allocation import Entry, Turn, next_turn
+from dmls_core.search.allocation import Entry, Turn, expected_trials, next_turn
 
 
 def more(one: float, other: float) -> bool:
@@ -56,3 +56,14 @@ def test_the_trials_that_an_exhausted_winner_leaves_go_to_the_others():
     exhausted, open_one = Entry("a", (0.9,), closed=True), Entry("b", (0.1, 0.2))
     assert next_turn([exhausted, open_one], 8, more) == Turn("b", 7)
     assert next_turn([exhausted, replace(open_one, closed=True)], 8, more) == "end"
+
+
+def test_with_a_timeout_rungs_have_the_trials_that_there_is_time_for():
+    assert expected_trials(100, 0, 0.5) == 100
+    assert expected_trials(100, 3, 0.0) == 100
+    assert expected_trials(100, 3, 0.25) == 12
+    assert expected_trials(10, 3, 0.01) == 10
+    assert expected_trials(100, 3, 0.99) == 4
+    first = Entry("a", (0.1, 0.2, 0.3))
+    assert next_turn([first, Entry("b", ())], 100, more) == Turn("a", 25)
+    assert next_turn([first, Entry("b", ())], expected_trials(100, 3, 0.25), more) == Turn("b", 3)

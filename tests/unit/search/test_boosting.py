@@ -108,6 +108,32 @@ def test_each_score_is_that_of_boosters_really_fitted_so(family, classes):
         assert trial.surface.values[place] == pytest.approx(np.mean(scores), abs=1e-6)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_auto_first_tries_the_configurations_of_the_portfolio_that_the_space_contains(family):
+    space = Space(
+        {"learning_rate": Range(min=0.01, max=0.3, log=True), "reg_lambda": Range(min=0, max=9)}, {}
+    )
+    points = (
+        {"learning_rate": 0.2, "reg_lambda": 1},
+        {"learning_rate": 0.4, "reg_lambda": 1},
+        {"learning_rate": 0.1},
+    )
+    task = make_task(family)
+    task = replace(
+        task, model=replace(task.model, portfolio=(*points, {"learning_rate": 0.3, "reg_lambda": 7}))
+    )
+    whole, _ = run(task, n_trials=4, space=space)
+    assert [trial.params for trial in whole.trials[:2]] == [
+        points[0],
+        {"learning_rate": 0.3, "reg_lambda": 7},
+    ]
+    plain, _ = run(task, "tpe", 4, space)
+    assert points[0] not in [trial.params for trial in plain.trials]
+
+    resumed, _ = run(task, n_trials=4, space=space, done=whole.trials[:1])
+    assert timeless(resumed.trials) == timeless(whole.trials)
+
+
 @pytest.mark.parametrize("metric", ["log_loss", "roc_auc", "f1_macro", "rmse", "median_ae"])
 def test_any_metric_is_read_whichever_way_is_better(metric):
     regression = METRICS[metric].task == "regression"

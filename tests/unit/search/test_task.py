@@ -113,3 +113,13 @@ def test_folds_of_groups_share_none():
     assert all(not set(groups[fold.train]) & set(groups[fold.test]) for fold in made)
     assert sorted(np.concatenate([fold.test for fold in made])) == list(range(300))
     assert max(len(fold.test) for fold in made) < 90
+
+
+def test_a_space_contains_the_points_of_its_ranges_and_choices():
+    space = Space(
+        {"a": Range(min=1, max=9, step=2), "b": Range(min=0.1, max=1.0), "c": Choice(values=("x", 2))}, {}
+    )
+    assert space.contains({"a": 3, "b": 0.1, "c": "x", "d": 1})
+    for change in ({"a": 4}, {"a": 11}, {"b": 0.01}, {"b": "none"}, {"c": "y"}):
+        assert not space.contains({"a": 3, "b": 0.1, "c": "x", **change})
+    assert not space.contains({"a": 3, "b": 0.1})

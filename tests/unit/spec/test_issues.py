@@ -114,7 +114,7 @@ def test_an_issue_has_the_found_value_the_expected_one_and_a_hint() -> None:
     issue = raised.value.issues[1]
     assert issue.message == "is not a known model"
     assert issue.found == '"random-forest-clasifier"'
-    assert issue.expected.startswith("random-forest-classifier, random-forest-regressor")
+    assert issue.expected.startswith("auto-classifier, auto-regressor, random-forest-classifier")
     assert issue.hint == "did you mean random-forest-classifier?"
     assert str(issue) == (
         "spec.toml:3:1: model: is not a known model "

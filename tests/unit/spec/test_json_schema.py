@@ -30,6 +30,7 @@ def test_the_schema_is_valid() -> None:
     [
         IRIS,
         HEAD,
+        "model = 'auto-classifier'\n[columns]\ntarget='y'\n[lightgbm-classifier.num_leaves]\nvalue = 9",
         HEAD + "[max_depth]\nvalues = [3, 'none']",
         HEAD + "[max_features]\nvalues = ['sqrt', 0.5, 3]",
         HEAD + "[random-forest-classifier.max_depth]\nmin = 3\nmax = 9\nlog = true",

@@ -1,0 +1,37 @@
+"""auto-classifier and auto-regressor: names of a list of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dmls_core.errors import ValidationIssue
+from dmls_core.models import load_spec
+
+Issues = Callable[[str], list[ValidationIssue]]
+
+COLUMNS = '[columns]\ntarget = "y"\n'
+
+
+@pytest.mark.parametrize(
+    ("n_trials", "families"),
+    [
+        ("", ["lightgbm", "xgboost", "extra-trees", "random-forest"]),
+        ("n_trials = 2\n", ["lightgbm", "xgboost"]),
+        ("n_trials = 1\n", ["lightgbm"]),
+    ],
+)
+@pytest.mark.parametrize("task", ["classifier", "regressor"])
+def test_auto_stands_for_models_that_compete(task: str, n_trials: str, families: list[str]) -> None:
+    names = [f"{family}-{task}" for family in families]
+    automatic = load_spec(f'model = "auto-{task}"\n{n_trials}{COLUMNS}'.encode())
+    assert [model.name for model in automatic.models] == names
+    listed = load_spec(f"model = {names}\n{n_trials}{COLUMNS}".encode())
+    assert automatic.sha256 == listed.sha256
+
+
+def test_auto_needs_the_task(issues_of: Issues) -> None:
+    (issue,) = (issue for issue in issues_of('model = "auto"\n' + COLUMNS) if issue.key == "model")
+    assert "auto-classifier, auto-regressor" in issue.expected
+    assert issue.hint == "write auto-classifier to predict classes, auto-regressor to predict numbers"
