@@ -198,7 +198,7 @@ def compare(rows: list[Row], methods: list[str]) -> list[Row]:
                 "trials": f"{mean_of(rows, 'trials', method=method):.0f}",
                 "KB": f"{mean_of(rows, 'size', method=method) / 1e3:,.0f}",
                 "one row, ms": f"{1e3 * mean_of(rows, 'latency', method=method):.3f}",
-                "failed": sum(row["method"] == method and np.isinf(row["error"]) for row in rows),
+                "failed": int(sum(row["method"] == method and np.isinf(row["error"]) for row in rows)),
                 "_rank": ranks[:, at].mean(),
             }
         )
@@ -209,7 +209,12 @@ def compare(rows: list[Row], methods: list[str]) -> list[Row]:
 def mean_of(rows: list[Row], key: str, **wanted: str) -> float:
     """Return the mean of a figure of the rows with these values."""
     found = [row[key] for row in rows if all(row[one] == value for one, value in wanted.items())]
+    found = [value for value in found if not np.isnan(value)]
     return float(np.mean(found)) if found else float("nan")
+
+
+def _short(figure: float) -> str:
+    return f"{figure:.0f}" if 1_000 <= figure < np.inf else f"{figure:.4g}"
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
@@ -239,7 +244,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
                     rows.append(row or {"data": name, "seed": seed, "method": method, "metric": ""} | failed)
     each = [
         {"data": name, "metric": next(row["metric"] for row in rows if row["data"] == name and row["metric"])}
-        | {one: f"{mean_of(rows, 'error', data=name, method=one):.4g}" for one in methods}
+        | {one: _short(mean_of(rows, "error", data=name, method=one)) for one in methods}
         for name in names
     ]
     return {"methods": compare(rows, methods), "data sets": each}
