@@ -189,8 +189,8 @@ def test_parquet_that_is_damaged(store: Store) -> None:
 
 
 def test_a_format_that_the_name_does_not_tell(store: Store) -> None:
-    named = SPEC + b'[data]\npath = "iris.txt"\n'
-    drop(store, {"spec.toml": named, "iris.txt": CSV})
+    named = SPEC + b'[data]\npath = "iris.dat"\n'
+    drop(store, {"spec.toml": named, "iris.dat": CSV})
     assert "data.format" in page_after(store)
     drop(store, {"spec.toml": named + b'format = "csv"\n'})
     assert admit(store, "growth", "iris").state == "accepted"
