@@ -49,6 +49,8 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
     for panel in (ranks, times):
         panel.spines[["top", "right"]].set_visible(False)
     figure.savefig(out, metadata={"Date": None})
+    # Matplotlib ends lines with spaces.
+    out.write_text("".join(f"{line.rstrip()}\n" for line in out.read_text().splitlines()))
 
 
 if __name__ == "__main__":
