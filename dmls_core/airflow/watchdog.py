@@ -1,5 +1,7 @@
 """Write into ``_status`` what keeps an accepted version from running, and have a blocked version run.
 
+A failed run whose status still says that it runs is corrected.
+
 The page ``incoming/_status.md`` names the services that fail.
 
 It runs in the DAG processor, which reads the registry every few seconds and has Airflow's database.
@@ -16,6 +18,7 @@ from datetime import UTC, datetime
 from dmls_core.airflow import metadata
 from dmls_core.airflow.late_versions import LateVersion, LateVersions
 from dmls_core.airflow.service_health import Health, Probe, probe_all
+from dmls_core.airflow.unreported_failures import UnreportedFailures
 from dmls_core.errors import DmlsError
 from dmls_core.intake.status import escape
 from dmls_core.intake.status_store import add_note, read_status, remove_note
@@ -39,6 +42,7 @@ class Watchdog:
         self._probes = probes
         self._failing: list[tuple[str, str]] | None = None
         self._versions = LateVersions()
+        self._failures = UnreportedFailures()
         self._answered: set[tuple[str, str, int]] = set()
         self._notes: dict[JobKey, str] = {}
         self._due = 0.0
@@ -48,19 +52,23 @@ class Watchdog:
         if time.monotonic() < self._due:
             return
         try:
+            # The DAG processor has a session of its own in this thread.
+            with metadata.create_session(scoped=False) as session:
+                self._failures.observe(session)
             late = self._find_late(records)
             notes = {(found.record.team, found.record.name): found.reason for found in late}
             self._write({**notes, **{_job_of(key): _damaged(fault) for key, fault in faults.items()}})
             for found in late:
                 self._unblock(found)
             self._write_services()
+            with metadata.create_session(scoped=False) as session:
+                self._failures.correct(session, self._store)
         except Exception:
             # Jobs must get their DAGs even if a service that only this needs is down.
             log.exception("the watchdog could not look at all jobs; it looks again")
         self._due = time.monotonic() + WATCH_SECONDS
 
     def _find_late(self, records: Iterable[JobRecord]) -> list[LateVersion]:
-        # The DAG processor has a session of its own in this thread.
         with metadata.create_session(scoped=False) as session:
             open_ones = [
                 record
