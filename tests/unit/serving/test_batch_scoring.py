@@ -94,7 +94,7 @@ def test_the_options_of_the_job_apply_and_others_become_csv(score, store):
         ("a.parquet", parquet(length=[1.0], width=["?"]), r"^a.parquet: column 'width', row 1: '\?'"),
         ("a.parquet", parquet(length=[[1.0]], width=[2]), r"^a.parquet: length: holds no single values"),
         ("a.jsonl", b"{}\n[", r"^a.jsonl:2: the line is not a JSON object"),
-        ("a.txt", b"", r"^a.txt: this is not a file of rows \(name it .csv"),
+        ("a.dat", b"", r"^a.dat: this is not a file of rows \(name it .csv"),
         ("a.toml", b"connection = ", r"^a.toml: not TOML"),
         ("a.toml", b'connection = "a"\nsql = "b"', r"^a.toml: table: Field required.*\n.*sql: Extra inputs"),
     ],
