@@ -165,8 +165,8 @@ def test_files_that_cannot_be_opened(tmp_path):
         read_table([], Columns(target="y"), "classification")
     with pytest.raises(DataError, match="does not exist"):
         read_table([tmp_path / "a.csv"], Columns(target="y"), "classification")
-    (tmp_path / "data.txt").write_text("a,y\n1,0\n2,1\n")
+    (tmp_path / "data.dat").write_text("a,y\n1,0\n2,1\n")
     with pytest.raises(DataError, match=r"set \[data\] format"):
-        read_table([tmp_path / "data.txt"], Columns(target="y"), "classification")
-    table = read_table([tmp_path / "data.txt"], Columns(target="y"), "classification", data_format="csv")
+        read_table([tmp_path / "data.dat"], Columns(target="y"), "classification")
+    table = read_table([tmp_path / "data.dat"], Columns(target="y"), "classification", data_format="csv")
     assert table.n_rows == 2
