@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmls_core.data.compression import unpack_head
 from dmls_core.data.encodings import codec_of, detect_encoding
 from dmls_core.data.formats import COMPRESSED, format_of
 from dmls_core.errors import ValidationIssue
-from dmls_core.spec.values import Encoding
+
+if TYPE_CHECKING:
+    from dmls_core.spec.values import Encoding
 
 ROWS = 500
 """Rows that are looked at."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from typing import TYPE_CHECKING
 
-from dmls_core.spec.values import Encoding
+if TYPE_CHECKING:
+    from dmls_core.spec.values import Encoding
 
 _WESTERN: dict[str, Encoding] = {
     "cp1252": "windows-1252",
