@@ -111,7 +111,7 @@ def changed(path: Path, new: bytes) -> Path:
         (lambda p: workbook(p, {"One": []}), {"sheet": "One"}, "is empty", "set"),
         (lambda p: changed(p, p.read_bytes()[:3000]), {}, "cannot be read", "damaged"),
         (lambda p: changed(p, b""), {}, "not an Excel workbook", "csv"),
-        (lambda p: changed(p, b"<html><table>"), {}, "not an Excel workbook", "csv"),
+        (lambda p: changed(p, b"<html><table>"), {}, "not an Excel workbook", "HTML"),
         (lambda p: changed(p, b"\xd0\xcf\x11\xe0" + bytes(5000)), {}, "protected by a password", "without"),
         (lambda p: p, {"skip_rows": 9}, "no rows below skip_rows", ""),
     ],
