@@ -268,7 +268,7 @@ def describe_plan(plan: CapacityPlan) -> list[tuple[str, str]]:
     if not plan.runs:
         return [("history", "no run finished in the last weeks: there is nothing to plan with")]
     days = f"{plan.days:.0f} days" if plan.days >= 1.5 else "1 day"
-    lines = [("history", f"{plan.runs:,} finished runs in {days}")]
+    lines = [("history", f"{plan.runs:,} finished run{'s' if plan.runs > 1 else ''} in {days}")]
     if plan.jobs != 1 or plan.rows != 1:
         lines.append(("planned for", f"{plan.jobs:g} times the jobs, {plan.rows:g} times the rows"))
     for pool in plan.pools:
