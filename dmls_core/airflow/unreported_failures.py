@@ -1,6 +1,6 @@
 """Find runs that failed without a word in ``_status``, which still says that they run.
 
-A failing task writes the status once. If the store refuses that, or the process is killed, nobody else does.
+A failing task writes the status once. If the store refuses that, or the process is killed, it stays as it is.
 """
 
 from __future__ import annotations
