@@ -5,15 +5,19 @@ A failing task writes the status once. If the store refuses that, or the process
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from dmls_core.airflow import metadata
 from dmls_core.airflow.metadata import Session
+from dmls_core.errors import StoreError
 from dmls_core.intake import read_status, update_run_status
 from dmls_core.intake.status import Status
 from dmls_core.store import Store, layout
+
+log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 20.0
 """Time for a task to report its failure after its run has ended."""
@@ -35,16 +39,16 @@ class UnreportedFailures:
         self._running = running
 
     def correct(self, session: Session, store: Store) -> None:
-        """Write into the status of each job whose run failed that it did.
-
-        Raises:
-            StoreError: a status could not be read or written; the next call tries again.
-        """
+        """Write into the status of each job whose run failed that it did. Repeat what failed before."""
         due = time.monotonic() - GRACE_SECONDS
         for dag_id in [dag_id for dag_id, at in self._ended.items() if at <= due]:
-            if dag_id not in self._running:
-                self._correct(session, store, dag_id)
-            del self._ended[dag_id]
+            try:
+                if dag_id not in self._running:
+                    self._correct(session, store, dag_id)
+            except StoreError as error:
+                log.warning("cannot correct the status of %s: %s", dag_id, error)
+            else:
+                del self._ended[dag_id]
 
     def _correct(self, session: Session, store: Store, dag_id: str) -> None:
         team, job = layout.parse_dag_id(dag_id)

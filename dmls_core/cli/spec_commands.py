@@ -142,6 +142,8 @@ def plan(
         return
     if not spec or not data:
         raise typer.BadParameter("name a spec and its data files, or --platform")
+    if (jobs, rows) != (1.0, 1.0):
+        raise typer.BadParameter("--jobs and --rows plan a platform: add --platform")
     checked, _, _ = check_files(spec, data)
     from dmls_core.training.plan import plan_run
 

@@ -28,7 +28,7 @@ _SHARE = 0.5
 """Share of the rows that have the width of the table."""
 
 _GROUPED = 3
-"""Numbers with a mark of thousands, beside smaller ones without, that leave no doubt."""
+"""Numbers with a mark of thousands, among smaller ones without, that leave no doubt."""
 
 _NUMBER = re.compile(r"[+-]?[\d., '\u2019\u00a0\u202f]*\d[\d., '\u2019\u00a0\u202f]*(?:[eE][+-]?\d+)?")
 _YEARS = range(1800, 2200)

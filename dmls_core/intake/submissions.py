@@ -87,7 +87,7 @@ def is_nested(submission: Submission, found: ObjectInfo) -> bool:
 def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[_Named]:
     """Return the files that are data by their names: if some are read as they are, only those.
 
-    A ``.txt`` is data only beside no other data: it may be a note.
+    A ``.txt`` is data only if there is no other data: it may be a note.
     """
     files = list(files)
     for endings in (PLAIN_ENDINGS, CONVERTED_ENDINGS, PROSE_ENDINGS):

@@ -59,7 +59,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 def compare(arguments: argparse.Namespace, jobs: float, rows: float) -> Row:
-    """Return what the plan says beside what the simulator has."""
+    """Return what the plan says next to what the simulator has."""
     plans: list[CapacityPlan] = []
     pools: list[Pool] = []
     for seed in range(arguments.seeds):
