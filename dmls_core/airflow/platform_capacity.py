@@ -25,7 +25,7 @@ def plan_platform(session: Session, *, jobs: float = 1.0, rows: float = 1.0) -> 
     Raises:
         StoreError: the store does not answer.
     """
-    history = _history()
+    history, settings = _history(), airflow_settings()
     pools = metadata.pool_slots(session, ours=True)
     return plan_capacity(
         history.runs,
@@ -34,7 +34,8 @@ def plan_platform(session: Session, *, jobs: float = 1.0, rows: float = 1.0) -> 
         history.end,
         jobs=jobs,
         rows=rows,
-        hourly_price=airflow_settings().hourly_price,
+        hourly_price=settings.hourly_price,
+        gpu_hourly_price=settings.gpu_hourly_price,
     )
 
 

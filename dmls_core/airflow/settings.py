@@ -10,7 +10,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from dmls_core import extensions
 from dmls_core.errors import PlatformError
@@ -22,6 +30,8 @@ if TYPE_CHECKING:
 
 
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
+
+PRICE = r"^(\d+(\.\d+)? [A-Z]{3})?$"
 
 
 class AirflowSettings(BaseModel):
@@ -111,8 +121,13 @@ class AirflowSettings(BaseModel):
     )
     hourly_price: str = Field(
         "",
-        pattern=r"^(\d+(\.\d+)? [A-Z]{3})?$",
+        pattern=PRICE,
         description="Price of a trainer per hour, such as `0.40 EUR`; estimates of runs then show the cost.",
+    )
+    gpu_hourly_price: str = Field(
+        "",
+        pattern=PRICE,
+        description="Price per hour of a trainer with a GPU, in the same currency. Empty: `hourly_price`.",
     )
     poll_seconds: float = Field(3.0, gt=0, description="Seconds between two listings of `incoming/`.")
     shards: int = Field(32, ge=1, description="Number of generated DAG files.")
@@ -155,6 +170,14 @@ class AirflowSettings(BaseModel):
             hint = f"did you mean {close[0]!r}?" if close else f"installed: {', '.join(names)}"
             raise ValueError(f"no installed package registers this runner; {hint}")
         return name
+
+    @field_validator("gpu_hourly_price")
+    @classmethod
+    def _one_currency(cls, price: str, others: ValidationInfo) -> str:
+        currency = others.data.get("hourly_price", "")[-3:]
+        if price and currency and price[-3:] != currency:
+            raise ValueError(f"must be in the currency of hourly_price, {currency}")
+        return price
 
     @staticmethod
     def load_key() -> str:

@@ -91,7 +91,7 @@ class CapacityPlan:
         peak_bytes: largest peak memory of a trainer; 0 if no run recorded it.
         stored_bytes_per_day: growth of the store, unless old runs are deleted.
         triton_bytes: memory of each Triton server that serves all models.
-        cost_per_day: price of the trainers' time, or ``None`` without a price.
+        cost_per_day: price of the trainers' time on devices that have a price, or ``None`` without any.
     """
 
     days: float
@@ -115,6 +115,7 @@ def plan_capacity(
     jobs: float = 1.0,
     rows: float = 1.0,
     hourly_price: str = "",
+    gpu_hourly_price: str = "",
 ) -> CapacityPlan:
     """Return what the platform needs if there are ``jobs`` times as many jobs, with ``rows`` times the rows.
 
@@ -129,6 +130,7 @@ def plan_capacity(
         jobs: factor of the jobs.
         rows: factor of the rows.
         hourly_price: price of a trainer per hour, such as ``0.40 EUR``, or empty.
+        gpu_hourly_price: price of a trainer with a GPU; empty: the same.
     """
     begin = min((run.started for run in history), default=end - DAY)
     # Less than a day says nothing of the runs a day.
@@ -143,8 +145,9 @@ def plan_capacity(
         if count or own:
             arrivals = list(_arrivals(own, begin, period, jobs, rows, fixed))
             pools.append(_plan_pool(device, count, arrivals, days))
-    hours = sum(pool.slot_hours for pool in pools)
-    price, _, currency = hourly_price.partition(" ")
+    prices: dict[Device, str] = {"cpu": hourly_price, "gpu": gpu_hourly_price or hourly_price}
+    costs = [pool.slot_hours * float(prices[pool.device].split()[0]) for pool in pools if prices[pool.device]]
+    priced = hourly_price or gpu_hourly_price
     largest = max((run.peak_bytes for run in history), default=0)
     return CapacityPlan(
         days=days,
@@ -156,8 +159,8 @@ def plan_capacity(
         stored_bytes_per_day=jobs * sum(run.stored_bytes for run in history) / days,
         # Triton holds a model twice while its version changes.
         triton_bytes=int(jobs * sum(2 * size + ENDPOINT_BYTES for size in served_bytes)),
-        cost_per_day=hours * float(price) if price else None,
-        currency=currency,
+        cost_per_day=sum(costs) if priced else None,
+        currency=priced.partition(" ")[2],
     )
 
 

@@ -69,7 +69,8 @@ def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
         path.write_bytes(content)
         settings = airflow_settings()
         plan = sandbox.run(plan_file, toml, str(path), size, settings.memory, limits=LIMITS, file=file)
-    return Estimate(**plan, cost=cost(plan["seconds"], settings.hourly_price))
+    price = (plan.pop("gpu") and settings.gpu_hourly_price) or settings.hourly_price
+    return Estimate(**plan, cost=cost(plan["seconds"], price))
 
 
 def cost(seconds: float, hourly_price: str) -> str:
@@ -82,7 +83,7 @@ def cost(seconds: float, hourly_price: str) -> str:
 
 
 def plan_file(toml: str, path: str, size: int, memory: str) -> dict[str, Any]:
-    """Return an ``Estimate`` without its cost as JSON; called in the sandbox.
+    """Return an ``Estimate`` without its cost as JSON, and whether it is for a GPU; called in the sandbox.
 
     The file is the beginning of one of ``size`` bytes, and ``memory`` the platform's limit, such as ``4g``.
     """
@@ -99,4 +100,5 @@ def plan_file(toml: str, path: str, size: int, memory: str) -> dict[str, Any]:
         "memory_bytes": plan.memory_bytes,
         "sampled": factor > 1,
         "warnings": plan.warnings,
+        "gpu": spec.resources.engine == "gpu",
     }

@@ -88,6 +88,16 @@ def test_devices_memory_store_triton_and_cost():
     )
 
 
+@pytest.mark.parametrize(
+    ("prices", "expected"), [(("0.50 EUR", "2.50 EUR"), 12 + 60), (("", "2.50 EUR"), 60)]
+)
+def test_a_gpu_has_a_price_of_its_own(prices, expected):
+    runs = hourly(3600) + hourly(3600, job="shop/b", device="gpu")
+    slots = {"cpu": 2, "gpu": 2}
+    plan = plan_capacity(runs, [], slots, END, hourly_price=prices[0], gpu_hourly_price=prices[1])
+    assert (plan.cost_per_day, plan.currency) == (pytest.approx(expected), "EUR")
+
+
 def test_a_short_history_is_that_of_a_day():
     runs = [PastRun("shop/a", END - timedelta(minutes=5), 60, "cpu")]
     plan = plan_capacity(runs, [], {"cpu": 1}, END)

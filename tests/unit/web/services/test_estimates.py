@@ -27,3 +27,8 @@ def test_cost(seconds: float, price: str, expected: str) -> None:
 def test_a_price_without_a_currency_is_refused(price: str) -> None:
     with pytest.raises(ValidationError, match="hourly_price"):
         AirflowSettings(root="/tmp/store", hourly_price=price)
+
+
+def test_prices_have_one_currency() -> None:
+    with pytest.raises(ValidationError, match="must be in the currency of hourly_price, EUR"):
+        AirflowSettings(root="/tmp/store", hourly_price="0.40 EUR", gpu_hourly_price="2.50 USD")
