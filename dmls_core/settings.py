@@ -63,9 +63,13 @@ class Settings(Variables):
     root: str = _variable("", "URL of the store, such as `s3://bucket/prefix`, or a folder")
     mlflow_uri: str = _variable("", "URL of the MLflow server", name="MLFLOW_TRACKING_URI")
     triton_http: str = _variable(
-        "", "`host:port` of Triton's HTTP endpoint; commas separate the addresses of replicas"
+        "",
+        "`host:port` of Triton's HTTP endpoint, or `https://host:port` behind TLS; commas separate the "
+        "addresses of replicas",
     )
-    triton_grpc: str = _variable("", "`host:port` of Triton's gRPC endpoint; replicas in the same order")
+    triton_grpc: str = _variable(
+        "", "the same of Triton's gRPC endpoint, with `grpcs://`; replicas in the same order"
+    )
     triton_repository: str = _variable("", "Triton's model repository: a folder or `s3://bucket/prefix`")
     triton_key: str = _variable(
         "", "key that Triton requires for loading models; a secret. Without one, any client may load models"

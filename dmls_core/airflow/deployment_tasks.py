@@ -25,6 +25,7 @@ from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, ServingError, TrackingError
+from dmls_core.serving.addresses import parse_address, split_addresses
 from dmls_core.store import Registry, layout, write_served
 
 if TYPE_CHECKING:
@@ -275,10 +276,11 @@ def _make_champion(run: JobRun, version: int, _: int | None) -> None:
 def _report(run: JobRun, version: int) -> None:
     evaluated, tracked = run.result_of(TaskId.EVALUATE), run.result_of(TaskId.REGISTER)
     name = run.job.model_name
+    triton = parse_address(split_addresses(run.settings.triton_http)[0], "http")
     run.reporter.links |= {
         "mlflow": tracked["url"],
         "report": tracked["report"],
-        "model": f"http://{run.settings.triton_http.partition(',')[0]}/v2/models/{name}",
+        "model": f"{triton.url}/v2/models/{name}",
     }
     message = (
         f"deployed as {name} version {version}: {evaluated['metric']} {evaluated['score']:.4f} on rows "

@@ -19,6 +19,7 @@ import httpx
 from dmls_core.airflow import metadata
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import PlatformError, StoreError
+from dmls_core.serving.addresses import parse_address, split_addresses
 from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend, backend_of
 from dmls_core.store import Store, layout
 from dmls_core.store.probe import UNREACHABLE_HINT, UNWRITABLE_HINT, write_read_delete
@@ -116,7 +117,7 @@ def service_probes(settings: AirflowSettings, store: Store) -> dict[str, Probe]:
             "start MLflow again; until then, runs cannot register or deploy models",
         ),
     }
-    addresses = [part.strip() for part in settings.triton_http.split(",") if part.strip()]
+    addresses = split_addresses(settings.triton_http)
     for number, address in enumerate(addresses or [""], start=1):
         name = "Triton" if len(addresses) < 2 else f"Triton {number}"
         probes[name] = Probe(
@@ -145,18 +146,19 @@ def _probe_store(store: Store) -> str:
 
 
 def _probe_triton(address: str, store: Store) -> str:
-    server: dict[str, Any] = json.loads(_get(f"http://{address}/v2"))
-    _get(f"http://{address}/v2/health/ready")
-    backend = _find_fil_backend(address, store)
+    url = parse_address(address, "http").url
+    server: dict[str, Any] = json.loads(_get(f"{url}/v2"))
+    _get(f"{url}/v2/health/ready")
+    backend = _find_fil_backend(url, store)
     return f"{server.get('name')} {server.get('version')}{f', {DESCRIPTIONS[backend]}' if backend else ''}"
 
 
-def _find_fil_backend(address: str, store: Store) -> FilBackend | None:
-    """Return the FIL backend of a server, by one of its models: a server without one does not say."""
+def _find_fil_backend(server: str, store: Store) -> FilBackend | None:
+    """Return the FIL backend of the server at a URL, by a model: one without does not say."""
     for job in itertools.islice(store.list(layout.JOBS), ASKED_MODELS):
         team, name = job.key.removeprefix(layout.JOBS).removesuffix(".json").split("/")
         with suppress(httpx.HTTPStatusError):
-            url = f"http://{address}/v2/models/{layout.model_name(team, name)}/config"
+            url = f"{server}/v2/models/{layout.model_name(team, name)}/config"
             return backend_of(json.loads(_get(url)))
     return None
 

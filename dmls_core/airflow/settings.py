@@ -54,11 +54,13 @@ class AirflowSettings(BaseModel):
     mlflow_public_uri: str = Field("", description="MLflow server as a browser reaches it; empty: the same.")
     triton_http: str = Field(
         "",
-        description="`host:port` of Triton's HTTP endpoint as the workers reach it, or of all replicas, "
-        "separated by commas.",
+        description="`host:port` of Triton's HTTP endpoint as the workers reach it, or `https://host:port` "
+        "behind TLS; of all replicas, separated by commas.",
     )
     triton_grpc: str = Field(
-        "", description="`host:port` of Triton's gRPC endpoint, or of all replicas in the same order."
+        "",
+        description="The same of Triton's gRPC endpoint, with `grpcs://` behind TLS; replicas in the same "
+        "order.",
     )
     triton_repository: str = Field(
         "", description="Triton's model repository as the workers see it: a folder, or a URL in S3."

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DataError, NotFoundError, ServingError, ValidationIssue
-from dmls_core.serving.client import Protocol, TritonClient
+from dmls_core.serving.addresses import Protocol
+from dmls_core.serving.client import TritonClient
 from dmls_core.serving.model_config import MAX_BATCH_SIZE
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.resumable_file import Parts, written_in_parts

@@ -7,21 +7,19 @@ from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import PlatformError, ServingError
+from dmls_core.serving.addresses import Address, Protocol, parse_address, split_addresses
 
 OWN_REQUEST = "dmls.own"
 """Id of requests sent by this client: the inference log leaves them out, as they are not from users."""
 
 OF_CANDIDATE = "dmls.candidate."
 """Prefix of the id, before the version, of requests that a table endpoint hands to the candidate."""
-
-Protocol = Literal["http", "grpc"]
-PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
 
 # A restarted server must be found at once: by default gRPC waits up to minutes before it reconnects, in all
 # channels of a process to the same address. Messages may be as large as Triton accepts.
@@ -40,19 +38,22 @@ class TritonClient:
     def __init__(
         self, http: str, grpc: str, *, timeout: float = 60.0, load_timeout: float = 600.0, key: str = ""
     ) -> None:
-        """Bind to ``host:port`` of both endpoints; nothing is contacted yet.
+        """Bind to the addresses of both endpoints; nothing is contacted yet.
 
         A load may take ``load_timeout`` seconds, since Triton answers once the model is ready, any other
         request ``timeout`` seconds. ``key`` is that of a server that restricts who may load models.
 
         Raises:
-            PlatformError: an address is empty.
+            PlatformError: an address is empty, or none of Triton.
         """
         if not (http and grpc):
             raise PlatformError(
                 "Triton's addresses are not set: set DMLS_TRITON_HTTP and DMLS_TRITON_GRPC to host:port"
             )
-        self.addresses: dict[Protocol, str] = {"http": http, "grpc": grpc}
+        self.addresses: dict[Protocol, Address] = {
+            "http": parse_address(http, "http"),
+            "grpc": parse_address(grpc, "grpc"),
+        }
         self.timeout = timeout
         self.load_timeout = load_timeout
         self._key = key
@@ -60,7 +61,7 @@ class TritonClient:
 
     def again(self, timeout: float) -> Self:
         """Return another client of the same server, for another thread; ``timeout`` covers loads too."""
-        http, grpc = self.addresses["http"], self.addresses["grpc"]
+        http, grpc = self.addresses["http"].url, self.addresses["grpc"].url
         return type(self)(http, grpc, timeout=timeout, load_timeout=timeout, key=self._key)
 
     def __enter__(self) -> Self:
@@ -186,13 +187,15 @@ class TritonClient:
     @cached_property
     def _http(self) -> Any:  # noqa: ANN401  the library has no types
         return import_module("tritonclient.http").InferenceServerClient(
-            self.addresses["http"], connection_timeout=self.timeout, network_timeout=self.timeout
+            **self.addresses["http"].client_options(),
+            connection_timeout=self.timeout,
+            network_timeout=self.timeout,
         )
 
     @cached_property
     def _grpc(self) -> Any:  # noqa: ANN401
         return import_module("tritonclient.grpc").InferenceServerClient(
-            self.addresses["grpc"], channel_args=CHANNEL
+            **self.addresses["grpc"].client_options(), channel_args=CHANNEL
         )
 
     @contextmanager
@@ -201,7 +204,7 @@ class TritonClient:
         from geventhttpclient.response import HTTPParseError
         from tritonclient.utils import InferenceServerException
 
-        address = f"{protocol}://{self.addresses[protocol]}"
+        address = self.addresses[protocol].url
         try:
             yield
         except InferenceServerException as error:
@@ -232,7 +235,7 @@ def _down(address: str, reason: object) -> str:
 
 @contextmanager
 def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[TritonClient, ...]]:
-    """Yield a client for each server; addresses (``host:port``) are separated by commas, in the same order.
+    """Yield a client for each server; addresses are separated by commas, in the same order.
 
     ``key``: of servers that restrict who may load models.
 
@@ -249,11 +252,6 @@ def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[Tri
         yield tuple(
             stack.enter_context(TritonClient(*pair, key=key)) for pair in zip(*both, strict=True)
         ) or (TritonClient("", ""),)
-
-
-def split_addresses(text: str) -> list[str]:
-    """Return the addresses of a comma-separated list."""
-    return [address for part in text.split(",") if (address := part.strip())]
 
 
 def key_headers(key: str) -> dict[str, str] | None:

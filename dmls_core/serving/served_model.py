@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving.client import CHANNEL, key_headers, split_addresses
+from dmls_core.serving.addresses import parse_address, split_addresses
+from dmls_core.serving.client import CHANNEL, key_headers
 from dmls_core.serving.model_config import LABEL, MAX_BATCH_SIZE, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.shared_memory import SharedInputs
 from dmls_core.serving.tensors import Columns, like, read_columns
@@ -98,7 +99,9 @@ class ServedModel:
         self.model, self._address, self._timeout = model, address, timeout
         self._endpoint = table_name(model)
         self._triton = import_module("tritonclient.grpc")
-        self._client = self._triton.InferenceServerClient(address, channel_args=CHANNEL)
+        self._client = self._triton.InferenceServerClient(
+            **parse_address(address, "grpc").client_options(), channel_args=CHANNEL
+        )
         self._signature = self._read_signature()
         self._shared: SharedInputs | None = None
         if shared_memory:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving.client import OF_CANDIDATE, OWN_REQUEST, PROTOCOLS, Protocol, TritonClient
+from dmls_core.serving.addresses import PROTOCOLS, Protocol
+from dmls_core.serving.client import OF_CANDIDATE, OWN_REQUEST, TritonClient
 from dmls_core.serving.fil_backend import FilBackend, fil_backend
 from dmls_core.serving.model_config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.repository import Repository

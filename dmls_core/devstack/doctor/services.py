@@ -17,7 +17,7 @@ from dmls_core.devstack.postgres import STUDY
 from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError, PlatformError
-from dmls_core.serving.client import split_addresses
+from dmls_core.serving.addresses import parse_address, split_addresses
 from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, ProcessSettings, Settings
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
@@ -102,7 +102,7 @@ def _mlflow(settings: Settings) -> Check:
 
 
 def _triton(address: str) -> Check:
-    url = f"http://{address}"
+    url = parse_address(address, "http").url
     metadata = http_text(f"{url}/v2", seconds=SECONDS)
     if metadata is None or http_text(f"{url}/v2/health/ready", seconds=SECONDS) is None:
         return Check("triton", "broken", f"{url} is not ready", "see logs/triton.log")
@@ -200,13 +200,14 @@ def check_served_versions(settings: Settings) -> list[Check]:
         wanted = champions(settings.mlflow_uri)
         with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
             for client in servers:
+                address = str(client.addresses["http"])
                 for model, version in wanted.items():
                     if version is None:
                         continue
                     if (served := client.versions(model)) != (version,):
-                        found.append(_disagreement(client.addresses["http"], model, version, served))
+                        found.append(_disagreement(address, model, version, served))
                     elif not client.ready(table_name(model)):
-                        found.append(_no_table(client.addresses["http"], model, version))
+                        found.append(_no_table(address, model, version))
     except DmlsError as error:
         return [Check(SERVED, "broken", str(error), "fix MLflow and Triton first")]
     return found or [Check(SERVED, "ok", f"Triton serves the champion of each of {len(wanted)} models")]

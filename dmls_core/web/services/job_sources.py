@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from dmls_core.airflow.metadata import DagState, Session
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, StoreError
 from dmls_core.intake.status import Status
+from dmls_core.serving.addresses import parse_address
 from dmls_core.settings import TRITON_KEY_HEADER
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout
 from dmls_core.store.registry import Cache
@@ -240,13 +242,15 @@ class AirflowJobs:
 
 
 def served_versions(address: str, key: str) -> dict[str, int]:
-    """Return the newest ready version of each model in Triton at ``address`` (``host:port`` of HTTP)."""
+    """Return the newest ready version of each model in Triton; ``address`` is that of its HTTP endpoint."""
+    endpoint = parse_address(address, "http")
     response = httpx.post(
-        f"http://{address}/v2/repository/index",
+        f"{endpoint.url}/v2/repository/index",
         json={},
         headers={TRITON_KEY_HEADER: key},
         timeout=TRITON_SECONDS,
         trust_env=False,
+        verify=ssl.create_default_context() if endpoint.tls else False,
     )
     found: dict[str, int] = {}
     for entry in response.raise_for_status().json():

@@ -133,7 +133,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     ``base_url``. Raise ``DataError`` if a column is absent or unknown.
     """
     from dmls_core.serving import connect
-    from dmls_core.serving.client import split_addresses
+    from dmls_core.serving.addresses import split_addresses
     from dmls_core.serving.served_model import PREDICTION, PROBABILITY
 
     settings = airflow_settings()

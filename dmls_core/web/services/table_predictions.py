@@ -38,7 +38,7 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
         ServingError: Triton does not answer.
     """
     from dmls_core.serving import connect
-    from dmls_core.serving.client import split_addresses
+    from dmls_core.serving.addresses import split_addresses
 
     settings = airflow_settings()
     model = layout.model_name(team, name)
