@@ -10,18 +10,20 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from dmls_core.models.cluster import Cluster
 
 if TYPE_CHECKING:
-    from distributed import Future
+    from distributed import Future as DaskFuture
 
 Library = Literal["xgboost", "lightgbm"]
 
@@ -32,7 +34,7 @@ _T = TypeVar("_T")
 
 
 @contextmanager
-def all_reduce(cluster: Cluster, library: Library) -> Iterator[Sequence[Member | Future]]:
+def all_reduce(cluster: Cluster, library: Library) -> Iterator[Sequence[Member | DaskFuture]]:
     """Yield a member for each worker, as an argument of the functions to call there."""
     if library == "lightgbm":
         yield cluster.kept("lightgbm", connect_sockets)
@@ -83,20 +85,23 @@ class SocketMember(Member):
     def __init__(self, machines: Sequence[str], number: int) -> None:
         """Connect with the other workers; ``machines`` are the addresses of all, and it is one of them."""
         self.size = len(machines)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dmls-lightgbm")
-        self._thread.submit(_connect, machines, number).result()
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        # A daemon: the process ends without it.
+        Thread(target=_run, args=(self._calls,), name="dmls-lightgbm", daemon=True).start()
+        self.call(lambda: _connect(machines, number))
 
     def call(self, function: Callable[[], _T]) -> _T:
         """Call the function in the thread with the connections."""
-        return self._thread.submit(function).result()
+        result: Future[_T] = Future()
+        self._calls.put((function, result))
+        return result.result()
 
     def __del__(self) -> None:
         """Close the connections."""
-        self._thread.submit(_disconnect)
-        self._thread.shutdown(wait=False)
+        self._calls.put(None)
 
 
-def connect_sockets(cluster: Cluster) -> list[Future]:
+def connect_sockets(cluster: Cluster) -> list[DaskFuture]:
     """Connect LightGBM on all workers; return the ``SocketMember`` of each, which stays there."""
     workers = range(len(cluster.workers))
     ports = cluster.results([cluster.submit(worker, free_port) for worker in workers])
@@ -113,6 +118,18 @@ def free_port() -> int:
         listener.bind(("", 0))
         port: int = listener.getsockname()[1]
     return port
+
+
+def _run(calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
+    """Run the calls of a ``SocketMember`` in this thread, until it is deleted; then disconnect."""
+    while call := calls.get():
+        function, result = call
+        try:
+            result.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - the caller's to judge
+            result.set_exception(error)
+        del call, function, result  # they hold the rows
+    _disconnect()
 
 
 def _connect(machines: Sequence[str], number: int) -> None:
