@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import logging
 import os
 import signal
 import socket
@@ -119,8 +120,8 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
         except TimeoutError as error:
             there = len(client.scheduler_info()["workers"])
             raise PlatformError(
-                f"{there} of {nodes} nodes joined within {JOIN_SECONDS:.0f} s: the others were not started, or "
-                f"cannot reach {cluster.scheduler_address}"
+                f"{there} of {nodes} nodes joined within {JOIN_SECONDS:.0f} s: the others were not started, "
+                f"or cannot reach {cluster.scheduler_address}"
             ) from error
         finally:
             # Nodes that have joined keep the key in memory.
@@ -182,8 +183,8 @@ def _find_leader(store: Store, attempt: str) -> ClusterAddress:
                 return leader
         time.sleep(LOOK_SECONDS)
     raise PlatformError(
-        f"no trainer leads the attempt {attempt} after {LEADER_SECONDS:.0f} s: {store.url}/{layout.CLUSTER} is "
-        "missing or another attempt's"
+        f"no trainer leads the attempt {attempt} after {LEADER_SECONDS:.0f} s: {store.url}/{layout.CLUSTER} "
+        "is missing or another attempt's"
     )
 
 
@@ -205,6 +206,7 @@ async def _work(leader: ClusterAddress) -> None:
                 host=own_address(),
                 local_directory=os.environ.get("TMPDIR"),
                 death_timeout=CHECK_SECONDS * CHECKS,
+                silence_logs=logging.WARNING,
                 **NO_DASHBOARD,
             ) as nanny:
                 await _watch(nanny)
