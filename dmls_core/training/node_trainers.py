@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from dmls_core.errors import ObjectMissingError, PlatformError, StoreError
 from dmls_core.hardware import available_cpus, available_memory
@@ -38,8 +39,14 @@ LEADER_SECONDS = 3600.0
 LOOK_SECONDS = 2.0
 """Interval between two looks for the leader."""
 
-CHECK_SECONDS, CHECKS = 10.0, 6
-"""Interval between two questions to the leader, and the number without an answer after which it is lost."""
+CHECK_SECONDS = 5.0
+"""Interval between two questions to the leader, and seconds for an answer."""
+
+CHECKS = 6
+"""Failed connections in a row after which a leader is lost whose machine does not answer."""
+
+DEATH_SECONDS = 120.0
+"""Seconds for a worker to start."""
 
 NANNY = 96 << 20
 """Memory of the process that watches a node's worker."""
@@ -205,7 +212,7 @@ async def _work(leader: ClusterAddress) -> None:
                 security=leader.security(),
                 host=own_address(),
                 local_directory=os.environ.get("TMPDIR"),
-                death_timeout=CHECK_SECONDS * CHECKS,
+                death_timeout=DEATH_SECONDS,
                 silence_logs=logging.WARNING,
                 **NO_DASHBOARD,
             ) as nanny:
@@ -217,14 +224,30 @@ async def _work(leader: ClusterAddress) -> None:
 async def _watch(nanny: Nanny) -> None:
     """Wait for the end of the nanny or of the scheduler."""
     ended = asyncio.ensure_future(nanny.finished())
-    unanswered = 0
-    while unanswered < CHECKS:
+    lost = 0
+    while lost < CHECKS:
         done, _ = await asyncio.wait({ended}, timeout=CHECK_SECONDS)
         if done:
             return
         try:
             await asyncio.wait_for(nanny.scheduler.identity(), CHECK_SECONDS)
-            unanswered = 0
+            lost = 0
         except (OSError, TimeoutError):
-            unanswered += 1
+            lost = await _count_lost(nanny.scheduler_addr, lost)
     ended.cancel()
+
+
+async def _count_lost(address: str, lost: int) -> int:
+    """Return the failed connections in a row, all ``CHECKS`` if the leader has ended.
+
+    A leader that is busy does not answer, but its machine connects.
+    """
+    place = urlsplit(address)
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(place.hostname, place.port), CHECK_SECONDS)
+    except ConnectionRefusedError:
+        return CHECKS
+    except (OSError, TimeoutError):
+        return lost + 1
+    writer.close()
+    return 0

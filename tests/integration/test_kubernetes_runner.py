@@ -79,7 +79,7 @@ class TestKubernetesRunner(NodesJourney, RunnerSuite):
     def count(self, cluster) -> None:
         self.pods = cluster.pods
 
-    def members(self, settings) -> int:
+    def members(self, _settings: AirflowSettings) -> int:
         return sum("deletionTimestamp" not in pod["metadata"] for pod in self.pods.values())
 
     def test_nodes_are_pods_with_the_shape_of_the_trainers(self, led, cluster, runner):
@@ -102,7 +102,8 @@ class TestKubernetesRunner(NodesJourney, RunnerSuite):
         runner.stop(key)
         assert (cluster.pods, cluster.secrets) == ({}, {})
 
-    def test_a_cluster_that_refuses_the_trainer_keeps_no_nodes(self, with_nodes, launch, cluster):
+    @pytest.mark.usefixtures("with_nodes")
+    def test_a_cluster_that_refuses_the_trainer_keeps_no_nodes(self, launch, cluster):
         created, create = [], cluster.create
 
         def refuse_the_third(kind, body, namespace):

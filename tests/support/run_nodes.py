@@ -24,11 +24,11 @@ class NodesJourney:
         raise NotImplementedError
 
     @pytest.fixture
-    def with_nodes(self, launch, monkeypatch) -> None:
+    def with_nodes(self, monkeypatch) -> None:
         monkeypatch.setattr(runners, "SPEC", SPEC)
 
     @pytest.fixture
-    def led(self, with_nodes, launch, platform, runner) -> Iterator[Watch]:
+    def led(self, with_nodes: None, launch, platform, runner) -> Iterator[Watch]:  # noqa: ARG002
         """Start a trainer that hangs, and its nodes."""
         watch = Watch(launch("hang").start())
         wait_for(lambda: self.members(platform) == 3)
@@ -45,12 +45,14 @@ class NodesJourney:
         runner.stop(again.key)
         wait_for(lambda: self.members(platform) == 0)
 
-    def test_nodes_end_with_a_trainer_that_crashes(self, with_nodes, launch, platform):
+    @pytest.mark.usefixtures("with_nodes")
+    def test_nodes_end_with_a_trainer_that_crashes(self, launch, platform):
         with pytest.raises(RunnerError, match="exited with code 3"):
             launch("crash").run()
         assert self.members(platform) == 0
 
-    def test_nodes_of_a_task_that_is_gone_are_reaped(self, led, runner, platform, monkeypatch):
+    @pytest.mark.usefixtures("led")
+    def test_nodes_of_a_task_that_is_gone_are_reaped(self, runner, platform, monkeypatch):
         monkeypatch.setattr(runner, "min_age_seconds", -60)
         assert runner.reap(lambda *_: True) == []
         assert len(runner.reap(lambda *_: False)) == 3
