@@ -252,9 +252,8 @@ class XGBoostEngine(BoostingEngine):
             booster = fit_sharded((features, target, weights), arguments)
             booster.set_param({"nthread": threads})
             return FittedXGBoost(model, self, settings, booster, features.shape[1])
-        threads = useful_threads(features, threads)
+        threads, stored = useful_threads(features, threads), isinstance(features, StoredMatrix)
         bins = total_bins(features, self.categories, settings["max_bin"])
-        stored = isinstance(features, StoredMatrix)
         options, rounds = self._options(settings, bins, n_classes, seed, threads, stored=stored)
         kinds = feature_types(features, self.categories)
         try:
