@@ -15,6 +15,8 @@ import polars as pl
 import psutil
 import pytest
 
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.models.cluster import Cluster
 from dmls_core.store import open_store
 from dmls_core.training.node_trainers import ClusterAddress, write_cluster
 from tests.services.seaweed import S3Server
@@ -177,6 +179,31 @@ def score_alone(spec: Path, data: str, folder: Path) -> float:
     assert done.returncode == 0, done.stderr
     score: float = json.loads((out / "result.json").read_text())["score"]
     return score
+
+
+def test_a_call_that_waits_for_a_failed_one_for_ever_ends_with_its_worker(monkeypatch) -> None:
+    from distributed import Client, LocalCluster
+    from distributed.security import Security
+
+    monkeypatch.setattr("dmls_core.models.cluster.GRACE_SECONDS", 0.2)
+
+    def wait_or_fail(worker: int) -> None:
+        if worker:
+            time.sleep(600)
+        raise DataError(ValidationIssue("cannot be fitted"))
+
+    options = {"host": "127.0.0.1", "dashboard_address": None, "security": Security.temporary()}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as own, Client(own) as client:
+        cluster = Cluster(client, 2, "127.0.0.1", lambda _: None)
+        before = cluster.workers
+        with pytest.raises(DataError, match="cannot be fitted"):
+            cluster.retried(
+                lambda: cluster.results([cluster.submit(at, wait_or_fail, at) for at in range(2)])
+            )
+        assert cluster.generation == 2
+        assert before[0] in cluster.workers
+        assert before[1] not in cluster.workers
+        assert cluster.results([cluster.submit(at, abs, -at) for at in range(2)]) == [0, 1]
 
 
 LEADER = """import sys, time
