@@ -128,6 +128,12 @@ def _quota(folder: Path) -> float | None:
     return None if limit in {"max", "-1"} else int(limit) / int(period)
 
 
+def available_memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or a lower limit."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(machine, memory_limit() or machine)
+
+
 def memory_limit(
     cgroups: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
 ) -> int | None:

@@ -147,6 +147,16 @@ class ProcessSettings(Variables):
         "`[resources] nodes`. Certificates are Dask's own settings, such as "
         "`DASK_DISTRIBUTED__COMM__TLS__CA_FILE`; trainers get all `DASK_` variables",
     )
+    node_trainers: str = _variable(
+        "",
+        "key of a run's attempt whose nodes are trainers in containers or pods. The runners set it for all "
+        "of them",
+    )
+    node_host: str = _variable(
+        "",
+        "address by which the nodes of a run reach this trainer; by default that of its default route. The "
+        "runner `kubernetes` sets the pod's",
+    )
     platform_id: str = _variable("", "identifies the processes of an embedded platform, which sets it")
     service: str = _variable("", "name of a service of the embedded platform, which sets it")
     trainer_labels: str = _variable(
@@ -250,6 +260,8 @@ SIGNING_KEY = ProcessSettings.variable("signing_key")
 SIGNERS = ProcessSettings.variable("signers")
 CACHE_FOLDER = CacheSettings.variable("folder")
 DASK_SCHEDULER = ProcessSettings.variable("dask_scheduler")
+NODE_TRAINERS = ProcessSettings.variable("node_trainers")
+NODE_HOST = ProcessSettings.variable("node_host")
 
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""

@@ -17,7 +17,7 @@ from dmls_core.cli.job_commands import list_jobs, logs, show, submit
 from dmls_core.cli.key_commands import keys
 from dmls_core.cli.model_commands import canary, deploy, drift, export, predict, rollback, score, undeploy
 from dmls_core.cli.platform_commands import clean, demo, doctor, down, env, sign, up
-from dmls_core.cli.spec_commands import init, plan, schema, train, validate
+from dmls_core.cli.spec_commands import init, node, plan, schema, train, validate
 from dmls_core.errors import DmlsError, PlatformError
 
 app = typer.Typer(
@@ -31,7 +31,14 @@ app = typer.Typer(
 )
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor, "clean": clean},
-    "Specs": {"validate": validate, "schema": schema, "init": init, "plan": plan, "train": train},
+    "Specs": {
+        "validate": validate,
+        "schema": schema,
+        "init": init,
+        "plan": plan,
+        "train": train,
+        "node": node,
+    },
     "Jobs": {"submit": submit, "jobs": list_jobs, "show": show, "logs": logs},
     "Models": {
         "deploy": deploy,

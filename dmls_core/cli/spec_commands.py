@@ -320,6 +320,16 @@ def train(
     run_train(request, as_json=as_json)
 
 
+def node(
+    out: Annotated[str, typer.Argument(metavar="DIR", help="Output of the run: a folder or an s3:// URL.")],
+) -> None:
+    """Join a run as one of its nodes until it ends. The runners `docker` and `kubernetes` start it."""
+    load_settings()
+    from dmls_core.training.node_trainers import run_node
+
+    run_node(out)
+
+
 def parse_time(text: str | None) -> datetime | None:
     """Parse a time in ISO 8601, in UTC unless it has a time zone."""
     if text is None:

@@ -10,12 +10,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.errors import DmlsError, PlatformError
+from dmls_core.errors import PlatformError
 from dmls_core.stored_matrix import StoredMatrix
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ TRIES = 3
 
 RETURN_SECONDS = 60.0
 """Seconds to wait for a lost worker; after these the fit goes on with the others."""
+
+GRACE_SECONDS = 3.0
+"""Seconds for the calls on other nodes to end after one has failed, before their workers are restarted."""
+
+RESTART_SECONDS = 30.0
+"""Seconds for a worker to restart."""
 
 POLL_SECONDS = 0.5
 """Interval between two looks whether the workers of a running fit are there."""
@@ -91,6 +98,8 @@ class Cluster:
         self._client = client
         self._nodes = nodes
         self._note = note
+        self._calls: list[Future] = []
+        self._kept: dict[str, tuple[int, list[Future]]] = {}
         self._choose_workers()
 
     def retried(self, attempt: Callable[[], _T]) -> _T:
@@ -102,15 +111,15 @@ class Cluster:
         for _ in range(TRIES):
             try:
                 return attempt()
-            except DmlsError:
-                raise
             except Exception as error:
                 lost = self._lost()
+                if lost:
+                    log.debug("a fit failed because a node was lost", exc_info=error)
+                    self._note(f"{len(lost)} of {len(self.workers)} nodes lost: the fit starts again")
+                if self._end_calls(lost) or lost:
+                    self._choose_workers()
                 if not lost:
                     raise
-                log.debug("a fit failed because a node was lost", exc_info=error)
-                self._note(f"{len(lost)} of {len(self.workers)} nodes lost: the fit starts again")
-                self._choose_workers()
         raise PlatformError(
             f"nodes were lost in each of {TRIES} tries of a fit: each may need more memory than it has; "
             "raise [resources] memory or nodes"
@@ -140,6 +149,7 @@ class Cluster:
         """Wait for calls; raise the first error, or ``ConnectionError`` if a worker was lost."""
         from distributed import wait
 
+        self._calls = list(futures)
         while True:
             try:
                 wait(list(futures), timeout=POLL_SECONDS)
@@ -153,10 +163,37 @@ class Cluster:
                 if future.status in ("cancelled", "lost"):
                     raise ConnectionError("a node was lost")
             if ended:
+                self._calls = []
                 return
             # A call to a lost worker would wait for ever.
             if not set(self.workers) <= set(self._reported()):
                 raise ConnectionError("a node was lost")
+
+    def kept(self, name: str, make: Callable[[Cluster], list[Future]]) -> list[Future]:
+        """Return what ``make`` has made on the workers; make it again after they have changed."""
+        generation, found = self._kept.get(name, (0, []))
+        if generation != self.generation:
+            self._kept.pop(name, None)
+            found = make(self)
+            self._kept[name] = self.generation, found
+        return found
+
+    def _end_calls(self, lost: set[str]) -> bool:
+        """End calls that wait for another node for ever, as LightGBM's do, by a restart of their workers.
+
+        Return whether there were any.
+        """
+        from distributed import wait
+
+        calls, self._calls = self._calls, []
+        with suppress(TimeoutError):
+            wait([call for call in calls if call.status == "pending"], timeout=GRACE_SECONDS)
+        pending = {call.key for call in calls if call.status == "pending"}
+        processing = {worker: pending & set(keys) for worker, keys in self._client.processing().items()}
+        hung = [worker for worker in self.workers if worker not in lost and processing.get(worker)]
+        if hung:
+            self._client.restart_workers(hung, timeout=RESTART_SECONDS, raise_for_error=False)
+        return bool(hung)
 
     def _choose_workers(self) -> None:
         """Wait for all nodes; take those that are there in the end."""

@@ -137,6 +137,10 @@ class Store(ABC):
     def delete(self, key: str) -> None:
         """Delete an object; do nothing if it does not exist."""
 
+    def erase(self, key: str) -> None:
+        """Delete an object that holds a secret, with all earlier versions if the store keeps any."""
+        self.delete(key)
+
     def get(self, key: str) -> bytes:
         """Return the content of an object; raise ``ObjectMissingError`` if it does not exist."""
         return self.read(key)[0]

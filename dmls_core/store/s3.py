@@ -174,6 +174,18 @@ class S3Store(Store):
         with translated(f"delete {self._url(key)}"):
             self.client.delete_object(**self.at(key))
 
+    def erase(self, key: str) -> None:
+        """See ``Store.erase``; without versioning, the only version has the id ``null``."""
+        at = self.at(key)
+        pages = self.client.get_paginator("list_object_versions").paginate(
+            Bucket=at["Bucket"], Prefix=at["Key"]
+        )
+        with translated(f"erase {self._url(key)}"):
+            for page in pages:
+                for found in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+                    if found["Key"] == at["Key"]:
+                        self.client.delete_object(**at, VersionId=found["VersionId"])
+
     def trainer_environment(self) -> dict[str, str]:
         """See ``Store.trainer_environment``."""
         return environment(self._hook)

@@ -17,7 +17,14 @@ SESSION_SECONDS = (12 * 3600, 3600)
 """Durations to request: the longest there is, then the default of a role, which a role may not exceed."""
 
 READ = ["s3:GetObject"]
-WRITE = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+WRITE = [
+    "s3:GetObject",
+    "s3:PutObject",
+    "s3:DeleteObject",
+    "s3:DeleteObjectVersion",
+    "s3:AbortMultipartUpload",
+]
+LIST = ["s3:ListBucket", "s3:ListBucketVersions"]
 
 
 def session_environment(hook: Any, role: str, policy: str, name: str) -> dict[str, str]:
@@ -62,7 +69,7 @@ def session_policy(bucket: str, prefix: str, access: Access) -> str:
             {"Effect": "Allow", "Action": WRITE, "Resource": objects(access.write)},
             {
                 "Effect": "Allow",
-                "Action": ["s3:ListBucket"],
+                "Action": LIST,
                 "Resource": [arn],
                 "Condition": {"StringLike": {"s3:prefix": listed}},
             },

@@ -280,6 +280,13 @@ class StoreSuite:
         assert store.head("a/b") is None
         assert list(store.list("")) == []
 
+    def test_erase(self, store: Store) -> None:
+        store.erase("a/b")  # nothing to erase
+        for key, content in (("a/b", b"1"), ("a/b", b"2"), ("a/bc", b"3")):
+            store.put(key, content)
+        store.erase("a/b")
+        assert [info.key for info in store.list("")] == ["a/bc"]
+
     @pytest.mark.parametrize(
         "key",
         [

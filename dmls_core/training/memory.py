@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from dmls_core.data.memory import MIB, STORED_ROW, TableSize
 from dmls_core.data.validation import LARGE
-from dmls_core.hardware import available_cpus, memory_limit, parse_memory
+from dmls_core.hardware import available_cpus, available_memory, parse_memory
 from dmls_core.models import CATALOGUE, engine_class
 from dmls_core.models.engines import BoostingEngine
 from dmls_core.search.task import Space
@@ -151,8 +150,7 @@ def _largest(model: ModelSearch) -> dict[str, Scalar]:
 
 def run_memory(spec: Spec) -> int:
     """Return the bytes that a run may use on this machine: the lowest limit, ``[resources]`` included."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    available = min(machine, memory_limit() or machine)
+    available = available_memory()
     return min(available, parse_memory(spec.resources.memory)) if spec.resources.memory else available
 
 

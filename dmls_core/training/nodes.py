@@ -1,4 +1,4 @@
-"""Open the cluster of a run with several nodes: its own processes, or one whose address is known.
+"""Open the cluster of a run with several nodes: child processes, trainers that join, or one that is there.
 
 Dask's processes send pickled functions to each other: whoever can connect can run code. So all connections
 need TLS with certificates of both sides, those within one machine included.
@@ -19,6 +19,7 @@ from dmls_core.models.cluster import Cluster
 from dmls_core.settings import DASK_SCHEDULER, ProcessSettings
 from dmls_core.spec import Spec
 from dmls_core.training.memory import run_memory
+from dmls_core.training.node_trainers import lead_nodes
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -35,14 +36,19 @@ CONFIGURATION: dict[str, Any] = {
     "distributed.worker.daemon": True,
     "distributed.admin.tick.limit": "60s",
     "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
 """Dask's settings for the run's own processes. A node holds its rows in memory, or is ended: spilled rows
-would be in memory again during a fit. The rows stay where they were sent."""
+would be in memory again during a fit. The rows stay where they were sent. The web servers, which Dask always
+starts, have no pages."""
 
 
 @contextmanager
-def open_cluster(spec: Spec, note: Callable[[str], None]) -> Iterator[Cluster | None]:
+def open_cluster(spec: Spec, folder: str, note: Callable[[str], None]) -> Iterator[Cluster | None]:
     """Yield the cluster of a run with several nodes, and end its own processes; ``None`` with one node.
+
+    ``folder`` is the run's, by which nodes that are trainers find this one.
 
     Raises:
         EngineUnavailableError: Dask is not installed.
@@ -57,11 +63,19 @@ def open_cluster(spec: Spec, note: Callable[[str], None]) -> Iterator[Cluster | 
             f"[resources] nodes = {nodes} needs packages that are not installed here: {', '.join(missing)}; "
             "pip install 'dmls[dask]'"
         )
+    import dask
     from distributed.utils import get_ip
 
-    address = ProcessSettings.from_environment().dask_scheduler
+    settings = ProcessSettings.from_environment()
+    address, attempt = settings.dask_scheduler, settings.node_trainers
     with ExitStack() as stack:
-        client = _connect(address, stack) if address else _start(nodes, run_memory(spec), stack)
+        if address:
+            client = _connect(address, stack)
+        elif attempt:
+            stack.enter_context(dask.config.set(CONFIGURATION))
+            client = stack.enter_context(lead_nodes(nodes, folder, attempt, note))
+        else:
+            client = _start(nodes, run_memory(spec), stack)
         try:
             client.wait_for_workers(nodes, timeout=START_SECONDS)
         except TimeoutError as error:
@@ -69,7 +83,8 @@ def open_cluster(spec: Spec, note: Callable[[str], None]) -> Iterator[Cluster | 
                 f"the cluster has fewer than {nodes} workers after {START_SECONDS:.0f} s: "
                 f"{len(client.scheduler_info()['workers'])}"
             ) from error
-        note(f"training on {nodes} nodes of {address or 'this machine'}")
+        place = address or (f"{nodes} trainers" if attempt else "this machine")
+        note(f"training on {nodes} nodes of {place}")
         host = get_ip(urlsplit(client.scheduler.address).hostname or "127.0.0.1")
         yield Cluster(client, nodes, host, note)
 

@@ -63,7 +63,7 @@ def run_pipeline(
     The run finishes only after ``validation`` has succeeded.
     """
     spec = job.spec
-    with open_cluster(spec, progress.note) as cluster:
+    with open_cluster(spec, job.request.out, progress.note) as cluster:
         with progress.phase("load"):
             models = prepare_models(job, cluster, validated=validation.wait)
         if isinstance(models[0].data.test, StoredMatrix) and cluster is None:

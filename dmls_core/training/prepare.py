@@ -92,7 +92,7 @@ def prepare(
     else:
         encode_matrix(encoder, table, table.matrix)
         fitted, held_out = StoredMatrix(table.matrix, train), StoredMatrix(table.matrix, test)
-        if not fitter.external_memory:
+        if not reads_disk(fitter, spec):
             most = sampled_rows(spec, TableSize(table.n_rows, len(table.columns)), run_memory(spec))
             left_out, train = max(0, len(train) - most), draw_rows(train, most, spec.search.seed)
             fitted = read_rows(table.matrix, train)
@@ -120,6 +120,11 @@ def prepare(
         since=held.since,
         raw=raw,
     )
+
+
+def reads_disk(engine: Engine | type[Engine], spec: Spec) -> bool:
+    """Return whether an engine fits all rows of a matrix in a file, by itself or on nodes."""
+    return engine.external_memory or (spec.resources.nodes > 1 and engine.distributed)
 
 
 def sample_rows(data: Prepared) -> tuple[NDArray[np.float32], NDArray[Any], RowRoles]:
@@ -212,7 +217,7 @@ def prepare_models(
     for requested in job.models:
         model = requested.model
         engine = load_engine(requested.engine, model.name)
-        kind = model.missing_values, engine.native_categories, engine.external_memory and stored is not None
+        kind = model.missing_values, engine.native_categories, reads_disk(engine, spec) and stored is not None
         if kind not in prepared:
             folder = stored / str(len(prepared)) if stored else None
             build = partial(prepare, spec, model, paths, requested.engine, champion, folder)

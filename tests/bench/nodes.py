@@ -24,7 +24,7 @@ from tests.bench.larger_than_memory import write_data_set
 from tests.bench.plan_memory import DMLS
 from tests.bench.report import Row, run
 
-SPEC = """model = "xgboost-classifier"
+SPEC = """model = "{library}-classifier"
 n_trials = {trials}
 [columns]
 target = "y"
@@ -56,7 +56,9 @@ def _of_size(arguments: argparse.Namespace, rows: int, nodes: list[int]) -> list
 
 def _trained(arguments: argparse.Namespace, folder: Path, data: Path, rows: int, nodes: int) -> Row:
     spec, out = folder / f"spec-{nodes}.toml", folder / f"out-{nodes}"
-    spec.write_text(SPEC.format(trials=arguments.trials, rounds=arguments.rounds, nodes=nodes))
+    spec.write_text(
+        SPEC.format(library=arguments.library, trials=arguments.trials, rounds=arguments.rounds, nodes=nodes)
+    )
     begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     trainer = psutil.Popen(
         [DMLS, "train", str(spec), str(data), "--out", str(out)], stdout=subprocess.DEVNULL, stderr=sys.stderr
@@ -117,4 +119,5 @@ if __name__ == "__main__":
         ("--nodes", "1,2", "numbers of nodes"),
         ("--trials", 3, "trials of the search"),
         ("--rounds", 50, "boosting rounds"),
+        ("--library", "xgboost", "xgboost or lightgbm"),
     )

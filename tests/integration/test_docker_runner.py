@@ -31,6 +31,7 @@ from dmls_core.testing.runners import PROGRAM, RunnerSuite
 from tests.services.docker_engine import PYTHON_IMAGE, DockerEngine
 from tests.support.caches import CacheJourney
 from tests.support.gpus import GpuJourney, gpu_lines, smi_program
+from tests.support.run_nodes import NodesJourney
 from tests.support.suite_bucket import serve_suite_bucket, suite_connection
 
 GIB = 1 << 30
@@ -100,7 +101,7 @@ def simulate(docker_engine: DockerEngine, suite_image: str, monkeypatch: pytest.
             client.remove_container(found["Id"], force=True)
 
 
-class TestDockerRunner(CacheJourney, GpuJourney, RunnerSuite):
+class TestDockerRunner(CacheJourney, GpuJourney, NodesJourney, RunnerSuite):
     name = "docker"
     device_variable = "NVIDIA_VISIBLE_DEVICES"  # Docker itself sets it, for NVIDIA's hook
 
@@ -131,6 +132,31 @@ class TestDockerRunner(CacheJourney, GpuJourney, RunnerSuite):
         with docker.APIClient(base_url=settings.docker_url, version="auto") as client:
             labeled = {"label": f"{ROOT_LABEL}={settings.root}"}
             return [found["Id"] for found in client.containers(all=True, filters=labeled)]
+
+    def members(self, settings) -> int:
+        return len(self.trainers(settings))
+
+    def test_nodes_are_containers_as_locked_down_as_the_trainers(self, led, settings):
+        key = led.trigger.key
+        with docker.APIClient(base_url=settings.docker_url, version="auto") as client:
+            leader, *nodes = (
+                client.inspect_container(name) for name in (key, f"{key}-node1", f"{key}-node2")
+            )
+        arguments = leader["Args"]
+        for node in nodes:
+            assert node["Args"][-2:] == ["node", arguments[arguments.index("--out") + 1]]
+            assert node["Config"]["Labels"]["dmls.leader"] == key
+            variables = dict(text.split("=", 1) for text in node["Config"]["Env"])
+            assert variables["DMLS_NODE_TRAINERS"] == key
+            assert "DMLS_STUDY_URL" not in variables
+            for part in ("Image", "User"):
+                assert node["Config"][part] == leader["Config"][part]
+            own, its = (
+                {name: value for name, value in found["HostConfig"].items() if name != "Mounts"}
+                for found in (leader, node)
+            )
+            assert its == own
+            assert [mount["Destination"] for mount in node["Mounts"]] == ["/tmp"]
 
 
 @pytest.fixture

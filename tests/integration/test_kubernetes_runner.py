@@ -18,6 +18,7 @@ from dmls_core.errors import RunnerError
 from dmls_core.testing.runners import RunnerSuite
 from dmls_core.testing.trainer_program import Watch, wait_for
 from tests.services.kubernetes_api import Cluster, check_manifest, kubeconfig, serve
+from tests.support.run_nodes import NodesJourney
 from tests.support.suite_bucket import serve_suite_bucket, suite_connection
 
 ROOT = Path(__file__).parents[2]
@@ -67,12 +68,53 @@ def settings(s3, api, monkeypatch) -> AirflowSettings:
     )
 
 
-class TestKubernetesRunner(RunnerSuite):
+class TestKubernetesRunner(NodesJourney, RunnerSuite):
     name = "kubernetes"
 
     @pytest.fixture
     def settings(self, settings, program) -> AirflowSettings:
         return settings.model_copy(update={"image": str(program)})
+
+    @pytest.fixture(autouse=True)
+    def count(self, cluster) -> None:
+        self.pods = cluster.pods
+
+    def members(self, _settings: AirflowSettings) -> int:
+        return sum("deletionTimestamp" not in pod["metadata"] for pod in self.pods.values())
+
+    def test_nodes_are_pods_with_the_shape_of_the_trainers(self, led, cluster, runner):
+        key = led.trigger.key
+        leader, *nodes = (cluster.pods[pod_name(name)] for name in (key, f"{key}-node1", f"{key}-node2"))
+        (own,) = leader["spec"]["containers"]
+        for pod in nodes:
+            check_manifest({part: pod[part] for part in ("apiVersion", "kind", "metadata", "spec")})
+            (container,) = pod["spec"]["containers"]
+            assert container["args"] == ["node", own["args"][own["args"].index("--out") + 1]]
+            address = {"name": "DMLS_NODE_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+            assert container["env"] == own["env"] == [address]
+            for part in ("image", "resources", "securityContext", "volumeMounts"):
+                assert container[part] == own[part]
+            for part in ("securityContext", "automountServiceAccountToken", "tolerations", "nodeSelector"):
+                assert pod["spec"][part] == leader["spec"][part]
+            secret = cluster.secrets[pod["metadata"]["name"]]["stringData"]
+            assert secret["DMLS_NODE_TRAINERS"] == key
+            assert "DMLS_STUDY_URL" not in secret
+        runner.stop(key)
+        assert (cluster.pods, cluster.secrets) == ({}, {})
+
+    @pytest.mark.usefixtures("with_nodes")
+    def test_a_cluster_that_refuses_the_trainer_keeps_no_nodes(self, launch, cluster):
+        created, create = [], cluster.create
+
+        def refuse_the_third(kind, body, namespace):
+            created.append(kind)
+            cluster.quota_used = created.count("Pod") > 2
+            return create(kind, body, namespace)
+
+        cluster.create = refuse_the_third
+        with pytest.raises(RunnerError, match="exceeded quota: team"):
+            launch("hang").start()
+        assert cluster.pods == {}
 
     # -- what only a cluster has -----------------------------------------------------------------------
 

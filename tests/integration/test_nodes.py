@@ -13,6 +13,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import psutil
+import pytest
+
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.models.cluster import Cluster
+from dmls_core.store import open_store
+from dmls_core.training.node_trainers import ClusterAddress, write_cluster
+from tests.services.seaweed import S3Server
 
 ROWS = 30_000
 
@@ -103,6 +110,137 @@ def test_nodes_train_the_model_of_one_machine_and_recover_from_kills(tmp_path: P
     alone = json.loads((tmp_path / "out-1" / "result.json").read_text())
     error = np.sqrt(alone["score"] * (1 - alone["score"]) / result["data"]["holdout_rows"])
     assert abs(result["score"] - alone["score"]) < error
+
+
+def node_worker(node: subprocess.Popen[str]) -> psutil.Process | None:
+    return next(iter(workers_of(node)), None) if node.poll() is None else None
+
+
+def test_nodes_that_are_trainers_join_their_leader_and_recover_from_a_kill(
+    tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_data(tmp_path / "data.parquet")
+    spec, data = tmp_path / "spec.toml", str(tmp_path / "data.parquet")
+    lightgbm = SPEC.replace("xgboost", "lightgbm").replace("[max_depth]", "[max_bin]")
+    spec.write_text(lightgbm.replace("min = 3\nmax = 6", "values = [63, 255]").format(nodes=2))
+    bucket, client = s3_server.bucket(), s3_server.client()
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    out = f"s3://{bucket}/run"
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    store = open_store(out)
+    # What an attempt that was killed has left.
+    write_cluster(store, ClusterAddress("job.a.b.1", "tls://127.0.0.1:1", "certificate", "old-key"))
+    environment = os.environ | {"TMPDIR": str(tmp_path), "DMLS_NODE_HOST": "127.0.0.1"}
+    environment["DMLS_NODE_TRAINERS"] = "job.a.b.2"
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "dmls_core.cli", *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    nodes = [start("node", out), start("node", out)]
+    leader = start("train", str(spec), data, "--out", out)
+    try:
+        wait_until(lambda: list(store.list("trials/")), leader)
+        kept = client.list_object_versions(Bucket=bucket, Prefix="run/cluster.json")
+        assert kept.keys().isdisjoint({"Versions", "DeleteMarkers"})
+        killed = node_worker(nodes[0])
+        assert killed is not None
+        killed.kill()
+        _, errors = leader.communicate(timeout=300)
+        assert leader.returncode == 0, errors
+        assert "training on 2 nodes of 2 trainers" in errors
+        assert "1 of 2 nodes lost: the fit starts again" in errors
+        assert "nodes are left" not in errors
+        assert [node.wait(60) for node in nodes] == [0, 0]
+    finally:
+        for process in (leader, *nodes):
+            process.kill()
+            process.communicate()
+
+    result = json.loads(store.get("result.json"))
+    assert result["n_trials"] == 4
+    rows = result["data"]["holdout_rows"]
+    alone = score_alone(spec, data, tmp_path)
+    assert abs(result["score"] - alone) < np.sqrt(alone * (1 - alone) / rows)
+
+
+def score_alone(spec: Path, data: str, folder: Path) -> float:
+    """Return the score of the same search by one process."""
+    spec.write_text(spec.read_text().replace("nodes = 2", "nodes = 1"))
+    out = folder / "alone"
+    command = [sys.executable, "-m", "dmls_core.cli", "train", str(spec), data, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    score: float = json.loads((out / "result.json").read_text())["score"]
+    return score
+
+
+def test_a_call_that_waits_for_a_failed_one_for_ever_ends_with_its_worker(monkeypatch) -> None:
+    from distributed import Client, LocalCluster
+    from distributed.security import Security
+
+    monkeypatch.setattr("dmls_core.models.cluster.GRACE_SECONDS", 0.2)
+
+    def wait_or_fail(worker: int) -> None:
+        if worker:
+            time.sleep(600)
+        raise DataError(ValidationIssue("cannot be fitted"))
+
+    options = {"host": "127.0.0.1", "dashboard_address": None, "security": Security.temporary()}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as own, Client(own) as client:
+        cluster = Cluster(client, 2, "127.0.0.1", lambda _: None)
+        before = cluster.workers
+        with pytest.raises(DataError, match="cannot be fitted"):
+            cluster.retried(
+                lambda: cluster.results([cluster.submit(at, wait_or_fail, at) for at in range(2)])
+            )
+        assert cluster.generation == 2
+        assert before[0] in cluster.workers
+        assert before[1] not in cluster.workers
+        assert cluster.results([cluster.submit(at, abs, -at) for at in range(2)]) == [0, 1]
+
+
+LEADER = """import sys, time
+from dmls_core.training.node_trainers import lead_nodes
+with lead_nodes(1, sys.argv[1], "job.a.b.1", lambda line: None):
+    print("joined", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_node_ends_with_a_leader_that_is_killed(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    environment = os.environ | {"TMPDIR": str(tmp_path), "DMLS_NODE_HOST": "127.0.0.1"}
+    environment["DMLS_NODE_TRAINERS"] = "job.a.b.1"
+    node = subprocess.Popen([sys.executable, "-m", "dmls_core.cli", "node", out], env=environment)
+    leader = subprocess.Popen(
+        [sys.executable, "-c", LEADER, out], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert leader.stdout is not None
+        assert leader.stdout.readline() == "joined\n"
+        assert list((tmp_path / "out").iterdir()) == []  # the key is erased
+        children = psutil.Process(node.pid).children(recursive=True)
+        listening = {
+            found.laddr.ip
+            for process in (psutil.Process(leader.pid), psutil.Process(node.pid), *children)
+            for found in process.net_connections("inet")
+            if found.status == psutil.CONN_LISTEN
+        }
+        assert listening == {"127.0.0.1"}
+        leader.kill()
+        assert node.wait(120) == 0
+        assert not psutil.wait_procs(children, timeout=30)[1]
+    finally:
+        for process in (leader, node):
+            process.kill()
+            process.communicate()
 
 
 def test_nodes_of_a_cluster_that_is_there(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ the entry-point group ``dmls.runners``; ``runner`` of the bundle entry names it.
 """
 
 from dmls_core.airflow.runners.runner import LOST, IsActive, Runner, TrainerExit, in_thread, load_runner
-from dmls_core.airflow.runners.trainer import Trainer, earlier_tries, worker_environment
+from dmls_core.airflow.runners.trainer import Trainer, earlier_tries, node_trainers, worker_environment
 from dmls_core.airflow.runners.trainer_operator import TrainerOperator
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "earlier_tries",
     "in_thread",
     "load_runner",
+    "node_trainers",
     "worker_environment",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -26,7 +26,14 @@ from dmls_core.airflow.runners.docker_gpus import (
 )
 from dmls_core.airflow.runners.gpu_placement import GpuSurvey
 from dmls_core.airflow.runners.runner import LOST, IsActive, Runner, TrainerExit
-from dmls_core.airflow.runners.trainer import KEY_LABEL, ROOT_LABEL, Trainer, check_reachable
+from dmls_core.airflow.runners.trainer import (
+    KEY_LABEL,
+    LEADER_LABEL,
+    ROOT_LABEL,
+    Trainer,
+    check_reachable,
+    node_trainers,
+)
 from dmls_core.airflow.runners.trainer_operator import TrainerOperator
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import RunnerError
@@ -88,6 +95,8 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
         if trainer.engine == "gpu":
             self._request_gpu(trainer.gpu_memory)
         self._harden(trainer.memory, settings.cpus)
+        if trainer.nodes:
+            self._start_nodes_first(trainer)
         # DockerOperator cannot defer: without a stream of output and an end to wait for, it only starts.
         client: Any = self.cli
         client.attach = lambda **_: ()
@@ -98,6 +107,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
             self.log.info("The trainer runs already")
         except APIError as error:
             if self.container or error.status_code != CONFLICT:
+                remove_nodes(self.cli, trainer.key)
                 raise
             self.log.info("The trainer runs already")
 
@@ -127,10 +137,23 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
             create_on_gpu, client, client.create_container, survey, memory
         )
 
+    def _start_nodes_first(self, trainer: Trainer) -> None:
+        """Start the nodes' containers, with all options of the trainer's, before its own is created."""
+        client: Any = self.cli
+        create = client.create_container
+
+        def create_all(**options: Any) -> Any:
+            for node in node_trainers(trainer):
+                start_node(client, partial(create, **options), node)
+            return create(**options)
+
+        client.create_container = create_all
+
     def _remove_earlier_tries(self, trainer: Trainer) -> None:
         same = [f"{name}={trainer.labels[name]}" for name in SAME_TRAINER]
         for found in self.cli.containers(all=True, filters={"label": same}):
-            if found["Labels"].get(KEY_LABEL) != trainer.key:
+            labels = found["Labels"]
+            if trainer.key not in (labels.get(KEY_LABEL), labels.get(LEADER_LABEL)):
                 self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
                 remove(self.cli, found["Id"])
 
@@ -140,6 +163,7 @@ class DockerRunner(Runner):
 
     operator_class = DockerTrainerOperator
     sends_events = True
+    starts_nodes = "trainers"
 
     @property
     def service_errors(self) -> tuple[type[Exception], ...]:
@@ -189,12 +213,13 @@ class DockerRunner(Runner):
         return lines, max((stamp for stamp, _, _ in stamped), default=position)
 
     def stop(self, key: str) -> None:
-        """Stop and remove the container."""
+        """Stop and remove the container and those of its nodes."""
         with self.engine() as engine:
             for found in containers(engine, key):
                 with suppress(NotFound):
                     engine.stop(found["Id"], timeout=GRACE_SECONDS)
                 remove(engine, found["Id"])
+            remove_nodes(engine, key)
 
     def reap(self, is_active: IsActive) -> list[str]:
         """Remove orphaned containers from the engine."""
@@ -239,6 +264,27 @@ def inspect(engine: APIClient, key: str) -> dict[str, Any] | None:
             found: dict[str, Any] = engine.inspect_container(container["Id"])
             return found
     return None
+
+
+def start_node(engine: APIClient, create: Callable[..., dict[str, Any]], node: Trainer) -> None:
+    """Start a node's container, unless it runs already; ``create`` knows the options of its leader's."""
+    if (found := inspect(engine, node.key)) and found["State"]["Status"] in ("created", *EXITED):
+        remove(engine, found["Id"])
+    try:
+        container = create(
+            command=node.arguments, name=node.key, labels=node.labels, environment=node.environment
+        )
+    except APIError as error:
+        if error.status_code != CONFLICT:
+            raise
+        return
+    engine.start(container["Id"])
+
+
+def remove_nodes(engine: APIClient, key: str) -> None:
+    """Remove the containers of a trainer's nodes at once: they hold nothing that must be kept."""
+    for found in engine.containers(all=True, filters={"label": f"{LEADER_LABEL}={key}"}):
+        remove(engine, found["Id"])
 
 
 def remove(engine: APIClient, container: str) -> None:

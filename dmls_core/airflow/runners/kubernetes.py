@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import Context
 
 from dmls_core.airflow.runners.runner import LOST, IsActive, Runner, TrainerExit
-from dmls_core.airflow.runners.trainer import KEY_LABEL, Trainer, check_reachable
+from dmls_core.airflow.runners.trainer import KEY_LABEL, Trainer, check_reachable, node_trainers
 from dmls_core.airflow.runners.trainer_operator import TrainerOperator
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import RunnerError
@@ -45,13 +46,19 @@ class KubernetesTrainerOperator(TrainerOperator):
             raise RunnerError("the kubernetes runner needs a root in S3: a pod cannot see a folder")
         check_reachable(trainer.environment, "of the pod")
         pods = KubernetesRunner(settings).pods
-        pod = build_pod(trainer, settings, context)
+        nodes = node_trainers(trainer)
+        pod, *node_pods = (build_pod(each, settings, context) for each in (trainer, *nodes))
         try:
             for name in pods.other_tries(trainer.key):
                 self.log.warning("Deleting the pod %s of an earlier try", name)
                 pods.delete(name)
+            # The trainer last: once it exists, an interrupted start is complete.
+            for node, node_pod in zip(nodes, node_pods, strict=True):
+                pods.create(node_pod, node.environment)
             pods.create(pod, trainer.environment)
         except API_ERRORS as error:
+            with suppress(*API_ERRORS):
+                pods.delete_nodes(trainer.key)
             raise RunnerError(f"Kubernetes does not start the trainer's pod: {message_of(error)}") from error
         self.log.info("The trainer is the pod %s in the namespace %s", pod.metadata.name, pods.namespace)
 
@@ -61,6 +68,7 @@ class KubernetesRunner(Runner):
 
     operator_class = KubernetesTrainerOperator
     sends_events = True
+    starts_nodes = "trainers"
 
     @property
     def service_errors(self) -> tuple[type[Exception], ...]:
@@ -116,9 +124,10 @@ class KubernetesRunner(Runner):
         return [line for _, line in new], new[-1][0] if new else last
 
     def stop(self, key: str) -> None:
-        """Delete the pod and its secret."""
+        """Delete the pod and its secret, and those of its nodes."""
         from dmls_core.airflow.runners.pod_manifest import pod_name
 
+        self.pods.delete_nodes(key)
         self.pods.delete(pod_name(key))
 
     def reap(self, is_active: IsActive) -> list[str]:

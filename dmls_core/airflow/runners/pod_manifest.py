@@ -11,8 +11,9 @@ from airflow.sdk import Context
 from kubernetes.client import models as k8s
 
 from dmls_core.airflow.runners.runner import LOST, TrainerExit
-from dmls_core.airflow.runners.trainer import KEY_LABEL, ROOT_LABEL, Trainer, earlier_tries
+from dmls_core.airflow.runners.trainer import KEY_LABEL, LEADER_LABEL, ROOT_LABEL, Trainer, earlier_tries
 from dmls_core.airflow.settings import AirflowSettings
+from dmls_core.settings import NODE_HOST, NODE_TRAINERS
 
 CONTAINER = "base"
 """Name of the trainer's container, as ``KubernetesPodOperator`` calls it."""
@@ -27,6 +28,12 @@ SCRATCH = k8s.V1Volume(name="scratch", empty_dir=k8s.V1EmptyDirVolumeSource())
 """On the node's disk: files in it do not count as memory."""
 
 SCRATCH_MOUNT = k8s.V1VolumeMount(name="scratch", mount_path="/tmp")  # noqa: S108 - inside the container
+
+NODE_ADDRESS = k8s.V1EnvVar(
+    name=NODE_HOST,
+    value_from=k8s.V1EnvVarSource(field_ref=k8s.V1ObjectFieldSelector(field_path="status.podIP")),
+)
+"""The pod's address, by which the pods of one run reach each other."""
 
 TRIES_LABEL = "dmls.tries"
 """Label that the pods of all tries of a trainer share."""
@@ -55,7 +62,9 @@ def label_value(text: str) -> str:
 
 def pod_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the pod's labels for a trainer's labels."""
+    leader = {LEADER_LABEL: label_value(labels[LEADER_LABEL])} if LEADER_LABEL in labels else {}
     return {
+        **leader,
         "app.kubernetes.io/name": "dmls-trainer",
         KEY_LABEL: label_value(labels[KEY_LABEL]),
         ROOT_LABEL: label_value(labels[ROOT_LABEL]),
@@ -77,6 +86,7 @@ def build_pod(trainer: Trainer, settings: AirflowSettings, context: Context) -> 
         arguments=[literal(argument) for argument in trainer.arguments],
         labels=pod_labels(trainer.labels),
         annotations=trainer.labels,
+        env_vars=[NODE_ADDRESS] if NODE_TRAINERS in trainer.environment else None,
         env_from=[k8s.V1EnvFromSource(secret_ref=k8s.V1SecretEnvSource(name=name))],
         container_resources=resources(trainer, settings),
         volumes=[SCRATCH],

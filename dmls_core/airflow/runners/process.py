@@ -120,7 +120,7 @@ class ProcessRunner(Runner):
     """Watch trainers that are processes of this machine."""
 
     operator_class = ProcessTrainerOperator
-    starts_nodes = True
+    starts_nodes = "processes"
 
     def check(self) -> list[str]:
         """Check that the trainer's Python has the trainer's packages."""

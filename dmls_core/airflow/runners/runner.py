@@ -11,7 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from dmls_core import extensions
 from dmls_core.airflow.runners.gpu_placement import GpuSurvey
@@ -76,8 +76,9 @@ class Runner(ABC):
     sends_events: ClassVar[bool] = False
     """Whether ``changes`` reports the ends of trainers; if not, triggers ask every ``POLL_SECONDS``."""
 
-    starts_nodes: ClassVar[bool] = False
-    """Whether a trainer may start the nodes of ``[resources] nodes`` as its child processes."""
+    starts_nodes: ClassVar[Literal["", "processes", "trainers"]] = ""
+    """How the nodes of ``[resources] nodes`` start: the trainer starts child processes, or the operator
+    starts the trainers of ``node_trainers``, which ``stop`` and ``reap`` end, too. Empty: not at all."""
 
     min_age_seconds: float = 60.0
     """Age below which ``reap`` spares a trainer: Airflow may not show its task as running yet."""

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
@@ -22,6 +22,7 @@ from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE, for_engine
 from dmls_core.settings import (
     DASK_SCHEDULER,
+    NODE_TRAINERS,
     SIGNING_KEY,
     STUDY_VARIABLE,
     CacheSettings,
@@ -105,14 +106,19 @@ def study_environment(job: Job) -> dict[str, str]:
 
 
 def nodes_environment(job: Job, settings: AirflowSettings) -> dict[str, str]:
-    """Return a trainer's variables for its Dask cluster; raise ``SpecError`` if it can have none."""
+    """Return a trainer's variables for its nodes; raise ``SpecError`` if it can have none.
+
+    ``DMLS_NODE_TRAINERS`` is among them, still without the trainer's key, if the runner starts trainers as
+    nodes.
+    """
     if job.spec.resources.nodes == 1:
         return {}
     if address := ProcessSettings.from_environment().dask_scheduler:
         own = {name: text for name, text in os.environ.items() if name.startswith("DASK_")}
         return {DASK_SCHEDULER: address, **own}
-    if load_runner(settings).starts_nodes:
-        return {}
+    runner = load_runner(settings)
+    if runner.starts_nodes:
+        return {NODE_TRAINERS: ""} if runner.starts_nodes == "trainers" else {}
     raise SpecError(
         ValidationIssue(
             f"the runner {settings.runner!r} starts no nodes",
@@ -163,6 +169,9 @@ def study_url(connection: Connection) -> str:
 ROOT_LABEL = "dmls.root"
 """Label with the root of the platform that a trainer belongs to; several may share a Docker engine."""
 
+LEADER_LABEL = "dmls.leader"
+"""Label of a trainer that is a node of a run: the key of the trainer that leads it."""
+
 KEY_LABEL = "dmls.trainer"
 """Label with the trainer's key: its name to the runner, unique among all platforms."""
 
@@ -185,6 +194,7 @@ class Trainer:
         cache: name of its team's cache of matrices; empty without one.
         gpu_memory: bytes of GPU memory that it needs at most, estimated; 0 on the ``cpu`` engine.
         worker: its number among the trainers of the run; 0 is the leader.
+        nodes: number of trainers to start beside it, as ``node_trainers`` describes them.
         local: whether its store is a folder of this machine, which containers and other machines cannot see.
     """
 
@@ -197,6 +207,7 @@ class Trainer:
     local: bool = False
     gpu_memory: int = 0
     cache: str = ""
+    nodes: int = 0
 
     @property
     def key(self) -> str:
@@ -215,6 +226,9 @@ def make_trainer(
     environment = store_environment(job, store, settings.trainer_role)
     environment |= study_environment(job) | data_limits() | signing_key()
     environment |= nodes_environment(job, settings)
+    own_nodes = NODE_TRAINERS in environment
+    if own_nodes:
+        environment[NODE_TRAINERS] = labels[KEY_LABEL]
     if settings.cache:
         environment[CacheSettings.variable("bytes")] = str(parse_memory(settings.cache))
     store.delete(job.run_file(layout.leave(plan["worker"]) if plan["worker"] else layout.ERROR))
@@ -229,7 +243,29 @@ def make_trainer(
         gpu_memory=estimate_gpu_memory(job.data) if plan["engine"] == "gpu" else 0,
         # Two platforms on one machine may have teams of the same name.
         cache=f"dmls-cache-{_digest(settings.root, job.team)}" if settings.cache else "",
+        nodes=job.spec.resources.nodes if own_nodes else 0,
     )
+
+
+def node_trainers(trainer: Trainer) -> list[Trainer]:
+    """Return the nodes of a trainer with several: trainers that join it and end with it.
+
+    They have its image, memory and store, but neither the key that signs models nor the study.
+    """
+    folder = trainer.arguments[trainer.arguments.index("--out") + 1] if trainer.nodes else ""
+    secret = (SIGNING_KEY, STUDY_VARIABLE)
+    environment = {name: text for name, text in trainer.environment.items() if name not in secret}
+    return [
+        replace(
+            trainer,
+            arguments=["node", folder],
+            environment=environment,
+            labels=trainer.labels | {KEY_LABEL: f"{trainer.key}-node{number}", LEADER_LABEL: trainer.key},
+            nodes=0,
+            cache="",
+        )
+        for number in range(1, trainer.nodes + 1)
+    ]
 
 
 def store_environment(job: Job, store: Store, role: str) -> dict[str, str]:

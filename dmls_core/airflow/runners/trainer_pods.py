@@ -28,7 +28,7 @@ from dmls_core.airflow.runners.pod_manifest import (
     label_value,
     pod_name,
 )
-from dmls_core.airflow.runners.trainer import KEY_LABEL, ROOT_LABEL, earlier_tries
+from dmls_core.airflow.runners.trainer import KEY_LABEL, LEADER_LABEL, ROOT_LABEL, earlier_tries
 
 API_ERRORS = (ApiException, HTTPError, OSError)
 """What a call of the API raises if it is refused or not answered."""
@@ -78,10 +78,11 @@ class TrainerPods:
         return [(name, m.creation_timestamp.timestamp(), m.annotations or {}) for name, m in found.items()]
 
     def other_tries(self, key: str) -> list[str]:
-        """Return the names of the pods of a trainer's other tries."""
+        """Return the names of the pods of a trainer's other tries, nodes included."""
         selector = f"{TRIES_LABEL}={label_value(earlier_tries(key))}"
         found = self._api.list_namespaced_pod(self.namespace, label_selector=selector).items
-        return [pod.metadata.name for pod in found if pod.metadata.name != pod_name(key)]
+        others = [pod for pod in found if pod.metadata.labels.get(LEADER_LABEL) != label_value(key)]
+        return [pod.metadata.name for pod in others if pod.metadata.name != pod_name(key)]
 
     def changes(self) -> Iterator[str]:
         """Yield the keys of pods that changed, for some minutes."""
@@ -134,6 +135,14 @@ class TrainerPods:
         any(self._delete_pod(name, grace) for grace in (GRACE_SECONDS, 0))
         with _unless(NOT_FOUND):
             self._api.delete_namespaced_secret(name, self.namespace)
+
+    def delete_nodes(self, key: str) -> None:
+        """Delete the pods of a trainer's nodes at once: they hold nothing that must be kept."""
+        selector = f"{LEADER_LABEL}={label_value(key)}"
+        for pod in self._api.list_namespaced_pod(self.namespace, label_selector=selector).items:
+            self._delete_pod(pod.metadata.name, 0)
+            with _unless(NOT_FOUND):
+                self._api.delete_namespaced_secret(pod.metadata.name, self.namespace)
 
     def _delete_pod(self, name: str, grace: int) -> bool:
         """Delete a pod; return whether it is gone after its grace period."""

@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines import portfolios
 from dmls_core.models.engines.base import (
     Argument,
+    Array,
     Binned,
     BoostingEngine,
     Growing,
@@ -18,6 +20,8 @@ from dmls_core.models.engines.base import (
     useful_threads,
 )
 from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
+from dmls_core.models.engines.lightgbm_rows import NodeRows, dataset
+from dmls_core.models.engines.sharded import FitArguments, ShardedBins, fit_sharded
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
 
 if TYPE_CHECKING:
@@ -160,22 +164,22 @@ class FittedLightGBM(FittedBooster):
     ) -> None:
         self.model = model
         self._settings = settings
-        self._booster = booster
+        self.booster = booster
         self._threads = threads
 
     def answers(self, features: NDArray[np.float32], *, margins: bool) -> FloatArray:
         """Predict; see ``FittedBooster.answers``."""
         import numpy as np
 
-        return np.asarray(self._booster.predict(features, raw_score=margins, num_threads=self._threads))
+        return np.asarray(self.booster.predict(features, raw_score=margins, num_threads=self._threads))
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
-        return shares(self._booster.feature_importance("gain"))
+        return shares(self.booster.feature_importance("gain"))
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        text = self._booster.model_to_string(num_iteration=1)
+        text = self.booster.model_to_string(num_iteration=1)
         said = dict(_PARAMETER.findall(text[text.rindex("parameters:") :]))
         known = {ALIASES[name] for name in self._settings if name in ALIASES}
         own = {k: v for k, v in said.items() if v and k not in known and not UNRELATED.fullmatch(k)}
@@ -189,14 +193,14 @@ class FittedLightGBM(FittedBooster):
         """Return the model after its first rounds; see ``Fitted.first_rounds``."""
         import lightgbm
 
-        shorter = lightgbm.Booster(model_str=self._booster.model_to_string(num_iteration=rounds))
+        shorter = lightgbm.Booster(model_str=self.booster.model_to_string(num_iteration=rounds))
         return FittedLightGBM(self.model, {**self._settings, "n_estimators": rounds}, shorter, self._threads)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""
         import treelite
 
-        return treelite.frontend.from_lightgbm(self._booster)
+        return treelite.frontend.from_lightgbm(self.booster)
 
 
 def class_weights(target: NDArray[Any]) -> FloatArray:
@@ -228,6 +232,7 @@ class LightGBMEngine(BoostingEngine):
     arguments = {"max_depth": Argument(values={"none": -1})}  # noqa: RUF012
     native_categories = True
     sample_weights = True
+    distributed = True
 
     @classmethod
     def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
@@ -240,7 +245,7 @@ class LightGBMEngine(BoostingEngine):
         self,
         model: ModelDefinition,
         params: Mapping[str, Scalar],
-        features: NDArray[np.float32],
+        features: Array,
         target: NDArray[Any],
         *,
         n_classes: int,
@@ -252,11 +257,17 @@ class LightGBMEngine(BoostingEngine):
         import lightgbm
 
         settings = self.effective(model, params)
-        threads = useful_threads(features, threads)
-        options, rounds, balanced = _options(settings, n_classes, seed, threads)
+        balanced = settings.get("class_weight") == "balanced"
         weighing = _row_weights(target, weights, balanced=balanced)
+        if isinstance(features, ShardedMatrix):
+            arguments = self._sharded(model, params, n_classes, seed)
+            return FittedLightGBM(
+                model, settings, fit_sharded((features, target, weighing), arguments), threads
+            )
+        threads = useful_threads(features, threads)
+        options, rounds = _options(settings, n_classes, seed, threads, features)
         try:
-            data = self._dataset(features, target, weighing, options)
+            data = dataset(features, target, weighing, self.categories, options)
             booster = lightgbm.train(options, data, num_boost_round=rounds)
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(model, error) from error
@@ -271,57 +282,50 @@ class LightGBMEngine(BoostingEngine):
         self,
         model: ModelDefinition,
         params: Mapping[str, Scalar],
-        features: NDArray[np.float32],
+        features: Array,
         target: NDArray[Any],
-        scored: NDArray[np.float32],
+        scored: Array,
         *,
         n_classes: int,
         seed: int,
         threads: int,
         weights: NDArray[np.float64] | None = None,
-    ) -> BinnedLightGBM:
+    ) -> Binned:
         """Bin rows for many boosters; see ``BoostingEngine.bin``."""
         import lightgbm
 
+        balanced = self.binning(model, params)[1] == "balanced"
+        weighing = _row_weights(target, weights, balanced=balanced)
+        if isinstance(features, ShardedMatrix):
+            arguments = self._sharded(model, params, n_classes, seed)
+            return ShardedBins((features, target, weighing), scored, arguments)
         threads = useful_threads(features, threads)
 
         def options(params: Mapping[str, Scalar]) -> dict[str, Any]:
-            return _options(self.effective(model, params), n_classes, seed, threads)[0]
+            return _options(self.effective(model, params), n_classes, seed, threads, features)[0]
 
-        balanced = self.binning(model, params)[1] == "balanced"
-        weighing = _row_weights(target, weights, balanced=balanced)
         try:
-            data = self._dataset(features, target, weighing, options(params)).construct()
+            data = dataset(features, target, weighing, self.categories, options(params)).construct()
             rows = lightgbm.Dataset(scored, reference=data, params=options(params)).construct()
         except (ValueError, lightgbm.basic.LightGBMError) as error:
             raise refusal(model, error) from error
         return BinnedLightGBM(model, data, rows, options)
 
-    def _dataset(
-        self,
-        features: NDArray[np.float32],
-        target: NDArray[Any],
-        weights: FloatArray | None,
-        options: dict[str, Any],
-    ) -> lightgbm.Dataset:
-        import lightgbm
-
-        return lightgbm.Dataset(
-            features,
-            target,
-            weight=weights,
-            params=options,
-            categorical_feature=list(self.categories) or "auto",  # which is none for a matrix
-        )
+    def _sharded(
+        self, model: ModelDefinition, params: Mapping[str, Scalar], n_classes: int, seed: int
+    ) -> FitArguments:
+        """Return a fit's arguments for nodes; the weights of their rows contain those of the classes."""
+        own = {name: value for name, value in params.items() if name != "class_weight"}
+        return FitArguments("lightgbm", model.name, own, self.categories, n_classes, seed)
 
 
 def _options(
-    settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int
-) -> tuple[dict[str, Any], int, bool]:
-    """Return LightGBM's parameters, the number of rounds, and whether classes are balanced."""
+    settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int, features: Array
+) -> tuple[dict[str, Any], int]:
+    """Return LightGBM's parameters, and the number of rounds."""
     options: dict[str, Any] = LightGBMEngine.library_arguments(settings)
     rounds: int = options.pop("n_estimators")
-    balanced = options.pop("class_weight", None) == "balanced"
+    options.pop("class_weight", None)  # the weights of the rows contain it
     # Row-wise histograms: with the automatic choice, timing would decide how sums are rounded.
     options |= {"deterministic": True, "force_row_wise": True, "verbosity": -1}
     # Keep columns that cannot be split into leaves of min_child_samples rows: models with other values of it
@@ -334,7 +338,9 @@ def _options(
         options |= {"num_class": n_classes} if n_classes > 2 else {}
     else:
         options["objective"] = "regression"
-    return options, rounds, balanced
+    if isinstance(features, NodeRows):
+        options |= features.options
+    return options, rounds
 
 
 class BinnedLightGBM(Binned):

@@ -22,7 +22,7 @@ from dmls_core.models.engines.base import (
 )
 from dmls_core.models.engines.cuda import CudaEngine
 from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
-from dmls_core.models.engines.xgboost_cluster import FitArguments, ShardedXGBoost, fit_sharded
+from dmls_core.models.engines.sharded import FitArguments, ShardedBins, fit_sharded
 from dmls_core.models.engines.xgboost_matrices import (
     binned,
     feature_types,
@@ -248,12 +248,12 @@ class XGBoostEngine(BoostingEngine):
 
         settings = self.effective(model, params)
         if isinstance(features, ShardedMatrix):
-            arguments = FitArguments(model.name, dict(params), self.categories, n_classes, seed)
-            booster = fit_sharded((features, target, weights), arguments, threads)
+            arguments = FitArguments("xgboost", model.name, dict(params), self.categories, n_classes, seed)
+            booster = fit_sharded((features, target, weights), arguments)
+            booster.set_param({"nthread": threads})
             return FittedXGBoost(model, self, settings, booster, features.shape[1])
-        threads = useful_threads(features, threads)
+        threads, stored = useful_threads(features, threads), isinstance(features, StoredMatrix)
         bins = total_bins(features, self.categories, settings["max_bin"])
-        stored = isinstance(features, StoredMatrix)
         options, rounds = self._options(settings, bins, n_classes, seed, threads, stored=stored)
         kinds = feature_types(features, self.categories)
         try:
@@ -313,8 +313,8 @@ class XGBoostEngine(BoostingEngine):
         import xgboost
 
         if isinstance(features, ShardedMatrix):
-            arguments = FitArguments(model.name, dict(params), self.categories, n_classes, seed)
-            return ShardedXGBoost((features, target, weights), scored, arguments)
+            arguments = FitArguments("xgboost", model.name, dict(params), self.categories, n_classes, seed)
+            return ShardedBins((features, target, weights), scored, arguments)
         threads, stored = useful_threads(features, threads), isinstance(features, StoredMatrix)
         total = total_bins(features, self.categories, self.effective(model, params)["max_bin"])
 

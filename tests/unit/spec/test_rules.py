@@ -322,7 +322,10 @@ XGBOOST = "model = 'xgboost-classifier'\n" + COLUMNS
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (MODEL + COLUMNS + "[resources]\nnodes = 2", ["random-forest", "xgboost-classifier"]),
+        (
+            MODEL + COLUMNS + "[resources]\nnodes = 2",
+            ["random-forest", "lightgbm-classifier", "xgboost-classifier", "leave out nodes"],
+        ),
         (XGBOOST + "[resources]\nnodes = 2\nengine = 'gpu'", ["gpu engine", "cpu"]),
         (XGBOOST + "[search]\nworkers = 2\n[resources]\nnodes = 2", ["workers = 1"]),
         (XGBOOST + "[search]\nworkers = 'auto'\n[resources]\nnodes = 2", ["workers = 1"]),

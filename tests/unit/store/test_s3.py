@@ -57,6 +57,17 @@ def store(client: S3Client) -> S3Store:
     return S3Store(bucket, "some/prefix", client)
 
 
+def test_erase_deletes_all_versions_of_an_object_and_of_no_other(client: S3Client, store: S3Store):
+    client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
+    for key, content in (("run/key", b"old"), ("run/key", b"new"), ("run/key-2", b"other")):
+        store.put(key, content)
+    store.delete("run/key")
+    store.erase("run/key")
+    found = client.list_object_versions(Bucket=store.bucket)
+    assert [version["Key"] for version in found["Versions"]] == ["some/prefix/run/key-2"]
+    assert "DeleteMarkers" not in found
+
+
 class TestS3Store(StoreSuite):
     ROUNDS = 3
 

@@ -31,7 +31,7 @@ def spec_of(count: int, memory: str = "8 GiB"):
 
 
 def open_nodes(count: int) -> object:
-    with nodes.open_cluster(spec_of(count), note=lambda _: None) as cluster:
+    with nodes.open_cluster(spec_of(count), "unused", note=lambda _: None) as cluster:
         return cluster
 
 

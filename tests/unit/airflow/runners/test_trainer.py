@@ -12,12 +12,15 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import SkipDownstreamTasks
 
+from dmls_core.airflow.runners.docker import DockerRunner
 from dmls_core.airflow.runners.trainer import (
     KEY_LABEL,
+    LEADER_LABEL,
     check_reachable,
     choose_engine,
     earlier_tries,
     make_trainer,
+    node_trainers,
     nodes_environment,
     study_environment,
     study_url,
@@ -154,8 +157,11 @@ def test_nodes_need_a_runner_that_starts_them_or_a_cluster(job, monkeypatch: pyt
     one, two = job(1, "xgboost-classifier"), job(1, "xgboost-classifier", nodes=2)
     docker, process = (AirflowSettings(root="r", runner=name) for name in ("docker", "process"))
     assert nodes_environment(one, docker) == nodes_environment(two, process) == {}
-    with pytest.raises(SpecError, match=r"the runner 'docker' starts no nodes.*DMLS_DASK_SCHEDULER"):
-        nodes_environment(two, docker)
+    assert nodes_environment(two, docker) == {"DMLS_NODE_TRAINERS": ""}
+    with monkeypatch.context() as patch:
+        patch.setattr(DockerRunner, "starts_nodes", "")
+        with pytest.raises(SpecError, match=r"the runner 'docker' starts no nodes.*DMLS_DASK_SCHEDULER"):
+            nodes_environment(two, docker)
 
     certificate = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": "/etc/dask/ca.pem"}
     for name, text in {"DMLS_DASK_SCHEDULER": "tls://dask:8786", **certificate}.items():
@@ -164,6 +170,31 @@ def test_nodes_need_a_runner_that_starts_them_or_a_cluster(job, monkeypatch: pyt
     assert nodes_environment(two, docker) == nodes_environment(two, process) == expected
     assert nodes_environment(one, docker) == {}
     assert choose_engine(two.spec, gpus=1) == "cpu"
+
+
+def test_nodes_are_trainers_that_know_their_leader_and_fewer_secrets(job, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("DMLS_SIGNING_KEY", "signing-secret")
+    run, store = job(1, "lightgbm-classifier", nodes=3), open_store(str(tmp_path))
+    plan, settings = {"worker": 0, "engine": "cpu"}, AirflowSettings(root=store.url, runner="docker")
+    labels = trainer_labels(run, store.url, plan, context(try_number=2))
+    leader = make_trainer(run, store, settings, plan, labels)
+    nodes = node_trainers(leader)
+
+    assert [node.key for node in nodes] == [f"{leader.key}-node{number}" for number in (1, 2, 3)]
+    folder = leader.arguments[leader.arguments.index("--out") + 1]
+    for node in nodes:
+        assert node.arguments == ["node", folder]
+        assert (
+            node.environment["DMLS_NODE_TRAINERS"] == leader.environment["DMLS_NODE_TRAINERS"] == leader.key
+        )
+        assert node.labels[LEADER_LABEL] == leader.key
+        assert earlier_tries(node.key) == earlier_tries(leader.key)
+        assert (node.memory, node.nodes) == (leader.memory, 0)
+        assert "signing-secret" not in str(node)
+    assert leader.environment["DMLS_SIGNING_KEY"] == "signing-secret"
+    assert node_trainers(make_trainer(job(1, "xgboost-classifier"), store, settings, plan, labels)) == []
+    process = AirflowSettings(root=store.url, runner="process")
+    assert node_trainers(make_trainer(run, store, process, plan, labels)) == []
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_lightgbm_itself_confirms_what_was_set():
     params = {p: other_value(model.hyperparameters[p]) for p in names}
     _, fitted = fit("lightgbm-classifier", params)
 
-    text = fitted._booster.model_to_string()
+    text = fitted.booster.model_to_string()
     config = dict(_PARAMETER.findall(text[text.rindex("parameters:") :]))
     for parameter, value in params.items():
         found = config[ALIASES.get(parameter, parameter)]

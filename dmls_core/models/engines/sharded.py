@@ -1,38 +1,38 @@
-"""XGBoost on a cluster: each worker runs the engine on its own rows, and XGBoost's all-reduce joins them.
+"""Boosted trees on a cluster: each worker runs the engine on its own rows, and an all-reduce joins them.
 
 The functions at the end run on workers; their arguments and results are what Dask sends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.models.cluster import Cluster, ShardedMatrix, shard_ends
+from dmls_core.models.cluster import ShardedMatrix, shard_ends
+from dmls_core.models.engines.all_reduce import Library, Member, SocketMember, all_reduce
 from dmls_core.models.engines.base import Binned, Growing
+from dmls_core.models.engines.lightgbm_rows import NodeRows, sample_to_bin
 from dmls_core.spec.definitions import Scalar
 
 if TYPE_CHECKING:
-    import xgboost
     from distributed import Future
 
     from dmls_core.models.engines.base import FloatArray
 
-Rows = tuple[ShardedMatrix, NDArray[Any], NDArray[np.float64] | None]
+Rows = tuple[ShardedMatrix, NDArray[Any], NDArray[Any] | None]
 """Rows to fit on, with targets and weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitArguments:
-    """The arguments of ``Engine.fit`` that are the same on all workers, for a model of XGBoost."""
+    """The arguments of ``Engine.fit`` that are the same on all workers."""
 
+    library: Library
     model: str
     params: Mapping[str, Scalar]
     categories: tuple[int, ...]
@@ -40,34 +40,30 @@ class FitArguments:
     seed: int
 
 
-def fit_sharded(rows: Rows, arguments: FitArguments, threads: int) -> xgboost.Booster:
-    """Return a booster fitted on all rows, which predicts with ``threads``; see ``Engine.fit``."""
+def fit_sharded(rows: Rows, arguments: FitArguments) -> Any:  # noqa: ANN401 - the library's
+    """Return the library's booster, fitted on all rows; see ``Engine.fit``."""
     cluster = rows[0].cluster
 
-    def attempt() -> xgboost.Booster:
+    def attempt() -> Any:  # noqa: ANN401 - the library's
         shards = send_rows(rows)
-        with all_reduce(cluster) as addresses:
-            calls = [
-                cluster.submit(worker, fit_shard, shard, arguments, addresses)
-                for worker, shard in enumerate(shards)
-            ]
-            found: xgboost.Booster = cluster.results(calls)[0]
-        return found
+        samples = send_samples(rows[0], arguments)
+        with all_reduce(cluster, arguments.library) as members:
+            parts = zip(shards, samples, members, strict=True)
+            calls = [cluster.submit(worker, fit_shard, arguments, *part) for worker, part in enumerate(parts)]
+            return cluster.results(calls)[0]
 
-    booster = cluster.retried(attempt)
-    booster.set_param({"nthread": threads})
-    return booster
+    return cluster.retried(attempt)
 
 
-class ShardedXGBoost(Binned):
-    """Rows in XGBoost's bins on the workers of a cluster; see ``Binned``."""
+class ShardedBins(Binned):
+    """Rows in the library's bins on the workers of a cluster; see ``Binned``."""
 
     def __init__(self, rows: Rows, scored: ShardedMatrix, arguments: FitArguments) -> None:
         self.cluster = rows[0].cluster
+        self.arguments = arguments
         self.positions: NDArray[np.intp] = np.empty(0, np.intp)
         self._rows = rows
         self._scored = scored
-        self._arguments = arguments
         self._parts: list[Future] = []
         self._generation = 0
         self.cluster.retried(self.parts)
@@ -78,25 +74,26 @@ class ShardedXGBoost(Binned):
             self._parts = []
             shards = send_rows(self._rows)
             scored = send_rows((self._scored, None, None))
-            with all_reduce(self.cluster) as addresses:
+            samples = send_samples(self._rows[0], self.arguments)
+            with all_reduce(self.cluster, self.arguments.library) as members:
                 self._parts = [
-                    self.cluster.submit(worker, bin_shard, *pair, self._arguments, addresses)
-                    for worker, pair in enumerate(zip(shards, scored, strict=True))
+                    self.cluster.submit(worker, bin_shard, self.arguments, *part)
+                    for worker, part in enumerate(zip(shards, scored, samples, members, strict=True))
                 ]
                 self.cluster.wait(self._parts)
             self.positions = np.argsort(self._scored.rows, kind="stable")
             self._generation = self.cluster.generation
         return self._parts
 
-    def start(self, params: Mapping[str, Scalar]) -> GrowingShardedXGBoost:
+    def start(self, params: Mapping[str, Scalar]) -> GrowingShards:
         """Return a booster without trees; see ``Binned.start``."""
-        return GrowingShardedXGBoost(self, params)
+        return GrowingShards(self, params)
 
 
-class GrowingShardedXGBoost(Growing):
+class GrowingShards(Growing):
     """A booster that grows on each worker alike; see ``Growing``."""
 
-    def __init__(self, binned: ShardedXGBoost, params: Mapping[str, Scalar]) -> None:
+    def __init__(self, binned: ShardedBins, params: Mapping[str, Scalar]) -> None:
         self._binned = binned
         self._params = params
         self._bins: list[Future] = []
@@ -110,14 +107,14 @@ class GrowingShardedXGBoost(Growing):
             bins = self._binned.parts()
             if bins is not self._bins:
                 self._boosters = [
-                    cluster.submit(worker, start_shard, part, self._params)
+                    cluster.submit(worker, GrowingShard, part, self._params)
                     for worker, part in enumerate(bins)
                 ]
                 self._bins = bins
-            with all_reduce(cluster) as addresses:
+            with all_reduce(cluster, self._binned.arguments.library) as members:
                 calls = [
-                    cluster.submit(worker, grow_shard, booster, rounds, addresses)
-                    for worker, booster in enumerate(self._boosters)
+                    cluster.submit(worker, grow_shard, booster, rounds, member)
+                    for worker, (booster, member) in enumerate(zip(self._boosters, members, strict=True))
                 ]
                 return cluster.results(calls)
 
@@ -127,7 +124,7 @@ class GrowingShardedXGBoost(Growing):
         return found
 
 
-def send_rows(rows: tuple[ShardedMatrix, NDArray[Any] | None, NDArray[np.float64] | None]) -> list[Future]:
+def send_rows(rows: tuple[ShardedMatrix, NDArray[Any] | None, NDArray[Any] | None]) -> list[Future]:
     """Copy each worker's rows to its memory; return a ``Shard`` on each."""
     matrix, target, weights = rows
     cluster, columns = matrix.cluster, matrix.shape[1]
@@ -153,17 +150,14 @@ def send_rows(rows: tuple[ShardedMatrix, NDArray[Any] | None, NDArray[np.float64
     return shards
 
 
-@contextmanager
-def all_reduce(cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """Run the tracker by which the workers find each other; yield what they need to know."""
-    from xgboost.tracker import RabitTracker
-
-    tracker = RabitTracker(len(cluster.workers), host_ip=cluster.host, sortby="task")
-    tracker.start()
-    try:
-        yield tracker.worker_args()
-    finally:
-        tracker.free()
+def send_samples(matrix: ShardedMatrix, arguments: FitArguments) -> list[Future | None]:
+    """Copy the rows by which LightGBM finds the bins to each worker; XGBoost's all-reduce finds its own."""
+    cluster = matrix.cluster
+    count = len(cluster.workers)
+    if arguments.library == "xgboost":
+        return [None] * count
+    sample = sample_to_bin(matrix)
+    return [cluster.send(worker, [sample])[0] for worker in range(count)]
 
 
 @dataclass(slots=True)
@@ -200,21 +194,24 @@ def fill_shard(
         shard.weights[own] = weights
 
 
-@contextmanager
-def _joined(addresses: Mapping[str, Any]) -> Iterator[None]:
-    """Join the other workers' all-reduce."""
-    from distributed import get_worker
-    from xgboost import collective
-
-    # Ranks in the order of addresses: the same rows have the same rank in every fit.
-    context = collective.CommunicatorContext(dmlc_task_id=get_worker().address, **addresses)
-    with ExitStack() as stack:
-        with redirect_stdout(StringIO()):  # XGBoost prints each rank, whatever its verbosity
-            stack.enter_context(context)
-        yield
+def fit_shard(arguments: FitArguments, shard: Shard, sample: FloatArray | None, member: Member) -> Any:  # noqa: ANN401
+    """Fit a booster together with the other workers; return it."""
+    engine, rows, named = _engine_arguments(arguments, shard, sample, member)
+    return member.call(lambda: engine.fit(*rows, **named)).booster
 
 
-def _engine_arguments(shard: Shard, arguments: FitArguments) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def bin_shard(
+    arguments: FitArguments, shard: Shard, scored: Shard, sample: FloatArray | None, member: Member
+) -> Binned:
+    """Bin rows in the same bins as the other workers."""
+    engine, rows, named = _engine_arguments(arguments, shard, sample, member)
+    binned: Binned = member.call(lambda: engine.bin(*rows, scored.features, **named))
+    return binned
+
+
+def _engine_arguments(
+    arguments: FitArguments, shard: Shard, sample: FloatArray | None, member: Member
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     from distributed import get_worker
 
     from dmls_core.models.catalogue import CATALOGUE, load_engine
@@ -222,33 +219,28 @@ def _engine_arguments(shard: Shard, arguments: FitArguments) -> tuple[Any, tuple
     model = CATALOGUE[arguments.model]
     engine = load_engine("cpu", arguments.model)
     engine.categories = arguments.categories
+    features: Any = shard.features
+    if isinstance(member, SocketMember) and sample is not None:
+        features = NodeRows(features, sample, member.size)
     named: dict[str, Any] = {"n_classes": arguments.n_classes, "seed": arguments.seed}
     named |= {"threads": get_worker().state.nthreads, "weights": shard.weights}
-    return engine, (model, arguments.params, shard.features, shard.target), named
+    return engine, (model, arguments.params, features, shard.target), named
 
 
-def fit_shard(shard: Shard, arguments: FitArguments, addresses: Mapping[str, Any]) -> xgboost.Booster:
-    """Fit a booster together with the other workers; return it."""
-    engine, rows, named = _engine_arguments(shard, arguments)
-    with _joined(addresses):
-        booster: xgboost.Booster = engine.fit(*rows, **named).booster
-    return booster
+class GrowingShard(Growing):
+    """A worker's booster; it begins with the first rounds, when the other workers are there."""
+
+    def __init__(self, binned: Binned, params: Mapping[str, Scalar]) -> None:
+        self._binned = binned
+        self._params = params
+        self._growing: Growing | None = None
+
+    def grow(self, rounds: int) -> FloatArray:
+        """Grow and predict; see ``Growing.grow``."""
+        self._growing = self._growing or self._binned.start(self._params)
+        return self._growing.grow(rounds)
 
 
-def bin_shard(shard: Shard, scored: Shard, arguments: FitArguments, addresses: Mapping[str, Any]) -> Binned:
-    """Bin rows in the same bins as the other workers."""
-    engine, rows, named = _engine_arguments(shard, arguments)
-    with _joined(addresses):
-        binned: Binned = engine.bin(*rows, scored.features, **named)
-    return binned
-
-
-def start_shard(binned: Binned, params: Mapping[str, Scalar]) -> Growing:
-    """Return a booster without trees."""
-    return binned.start(params)
-
-
-def grow_shard(growing: Growing, rounds: int, addresses: Mapping[str, Any]) -> FloatArray:
+def grow_shard(growing: Growing, rounds: int, member: Member) -> FloatArray:
     """Grow the booster together with the other workers; predict this worker's rows."""
-    with _joined(addresses):
-        return growing.grow(rounds)
+    return member.call(lambda: growing.grow(rounds))
