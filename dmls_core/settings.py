@@ -211,6 +211,11 @@ class ServingLimits(Variables):
     prefix: ClassVar[str] = "DMLS_SERVING_"
 
     checkpoint_bytes: int = _variable(1 << 30, "size in bytes of the largest checkpoint that is deployed")
+    shared_bytes: int = _variable(
+        0,
+        "size in bytes of the largest checkpoint that the process of small models serves, up to 64 MB; "
+        "without it, every model has processes of its own. Set it for everything that deploys models",
+    )
 
 
 @dataclass(frozen=True, slots=True)

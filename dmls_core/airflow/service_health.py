@@ -157,7 +157,8 @@ def _find_fil_backend(address: str, store: Store) -> FilBackend | None:
         team, name = job.key.removeprefix(layout.JOBS).removesuffix(".json").split("/")
         with suppress(httpx.HTTPStatusError):
             url = f"http://{address}/v2/models/{layout.model_name(team, name)}/config"
-            return backend_of(json.loads(_get(url)))
+            if (backend := backend_of(json.loads(_get(url)))) != "shared":
+                return backend
     return None
 
 
