@@ -33,6 +33,8 @@ COLUMN = re.compile(r"(number|text)_([0-9]{1,5})")
 ALIVE = "dmls.alive"
 """Id of a request that asks whether this process runs."""
 
+UNNAMED = "this request names no version of a model: send it to the model's own name"
+
 ENCODER_FACTOR = 8
 """Bytes of an encoder in memory for each byte of its file, roughly."""
 
@@ -122,11 +124,10 @@ class TritonPythonModel:
 
     def _outputs(self, request: Any) -> list[Any]:  # noqa: ANN401
         inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-        wanted = {
-            match[1]: int(match[2])
-            for name in request.requested_output_names()
-            if (match := NUMBERED.fullmatch(name))
-        }
+        matches = [match for n in request.requested_output_names() if (match := NUMBERED.fullmatch(n))]
+        wanted = {match[1]: int(match[2]) for match in matches}
+        if len(wanted) < len(matches):
+            raise RequestError(UNNAMED)
         forest = [name for name in inputs if NUMBERED.fullmatch(name)]
         if "output" in wanted and len(wanted) == 1 and len(inputs) == len(forest) == 1:
             low, high = wanted["output"], int(forest[0].partition("_")[2])
@@ -198,7 +199,7 @@ def _table_slot(wanted: dict[str, int]) -> tuple[str, int]:
     for kind in ("probabilities", "value"):
         if set(wanted) == {kind, "version"}:
             return kind, wanted[kind]
-    raise RequestError("this request names no version of a model: send it to the model's own name")
+    raise RequestError(UNNAMED)
 
 
 def _module(path: Path) -> Any:  # noqa: ANN401
