@@ -128,14 +128,12 @@ def restart_process(client: TritonClient) -> bool:
     """
     if process_runs(client):
         return False
+    client.unload(SHARED)  # a load alone does nothing: Triton takes the model for loaded
     client.load(SHARED)
     if not process_runs(client):
-        client.unload(SHARED)
-        client.load(SHARED)
-        if not process_runs(client):
-            raise ServingError(
-                f"the shared process of Triton at {client.addresses['http']} does not start: see its log"
-            )
+        raise ServingError(
+            f"the shared process of Triton at {client.addresses['http']} does not start: see its log"
+        )
     return True
 
 

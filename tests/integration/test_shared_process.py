@@ -15,7 +15,7 @@ from dmls_core.serving import Deployment, Predictor, connect
 from dmls_core.serving.model_config import table_name
 from dmls_core.serving.reconcile import differences
 from dmls_core.serving.shared_config import SHARED
-from dmls_core.serving.shared_files import process_runs, restart_process
+from dmls_core.serving.shared_files import restart_process
 from dmls_core.serving.verification import GoldenRows
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import Served, post
@@ -112,16 +112,14 @@ def test_rows_of_another_width_sent_to_the_shared_model_are_refused(client, serv
 def test_a_killed_process_comes_back(server, client, served):
     classes, value = served
     rows = user_rows(4)
-    for _ in range(2):
-        (process,) = processes(server)
-        process.kill()
-        wait_until(lambda: not process_runs(client), 30)
-        with pytest.raises(ServingError):
-            client.infer(classes.name, classes.encoder.transform(rows))
-        assert restart_process(client)
-        assert not restart_process(client)
-        assert np.array_equal(classes.ask(rows)["probabilities"].astype(np.float32), classes.expected(rows))
-        assert np.array_equal(value.ask(rows)["value"].ravel().astype(np.float32), value.expected(rows))
+    (process,) = processes(server)
+    process.kill()
+    with pytest.raises(ServingError):
+        client.infer(classes.name, classes.encoder.transform(rows))
+    assert restart_process(client)
+    assert not restart_process(client)
+    assert np.array_equal(classes.ask(rows)["probabilities"].astype(np.float32), classes.expected(rows))
+    assert np.array_equal(value.ask(rows)["value"].ravel().astype(np.float32), value.expected(rows))
     deployment = partial(Deployment, server.repository, client)
     assert [differences(deployment(s.name), s.version) for s in served] == ["", ""]
 
@@ -134,5 +132,5 @@ def test_a_model_leaves_the_shared_process_and_returns(server, client, served, m
         monkeypatch.setenv("DMLS_SERVING_SHARED_BYTES", setting)
         with server.repository.lock(classes.name):
             deployment.serve(GoldenRows.read(server.repository, classes.name, 1), 1)
-        assert client.config(table_name(classes.name))["platform"] == ("ensemble" if setting else "")
+        assert client.config(table_name(classes.name)).get("platform", "") == ("ensemble" if setting else "")
         assert np.array_equal(classes.ask(rows)["probabilities"].astype(np.float32), classes.expected(rows))
