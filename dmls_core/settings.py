@@ -63,7 +63,9 @@ class Settings(Variables):
     root: str = _variable("", "URL of the store, such as `s3://bucket/prefix`, or a folder")
     mlflow_uri: str = _variable("", "URL of the MLflow server", name="MLFLOW_TRACKING_URI")
     triton_http: str = _variable(
-        "", "`host:port` of Triton's HTTP endpoint; commas separate the addresses of replicas"
+        "",
+        "`host:port` of Triton's HTTP endpoint; commas separate the addresses of replicas; "
+        "`dns:NAME:PORT` stands for all IPv4 addresses of a name",
     )
     triton_grpc: str = _variable("", "`host:port` of Triton's gRPC endpoint; replicas in the same order")
     triton_repository: str = _variable("", "Triton's model repository: a folder or `s3://bucket/prefix`")

@@ -19,6 +19,7 @@ import httpx
 from dmls_core.airflow import metadata
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import PlatformError, StoreError
+from dmls_core.serving.client import split_addresses
 from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend, backend_of
 from dmls_core.store import Store, layout
 from dmls_core.store.probe import UNREACHABLE_HINT, UNWRITABLE_HINT, write_read_delete
@@ -116,7 +117,10 @@ def service_probes(settings: AirflowSettings, store: Store) -> dict[str, Probe]:
             "start MLflow again; until then, runs cannot register or deploy models",
         ),
     }
-    addresses = [part.strip() for part in settings.triton_http.split(",") if part.strip()]
+    try:
+        addresses = split_addresses(settings.triton_http)
+    except PlatformError:
+        addresses = [settings.triton_http]  # its probe says what is wrong
     for number, address in enumerate(addresses or [""], start=1):
         name = "Triton" if len(addresses) < 2 else f"Triton {number}"
         probes[name] = Probe(
@@ -145,6 +149,7 @@ def _probe_store(store: Store) -> str:
 
 
 def _probe_triton(address: str, store: Store) -> str:
+    (address,) = split_addresses(address)
     server: dict[str, Any] = json.loads(_get(f"http://{address}/v2"))
     _get(f"http://{address}/v2/health/ready")
     backend = _find_fil_backend(address, store)

@@ -45,7 +45,7 @@ class AirflowSettings(BaseModel):
     triton_http: str = Field(
         "",
         description="`host:port` of Triton's HTTP endpoint as the workers reach it, or of all replicas, "
-        "separated by commas.",
+        "separated by commas; `dns:NAME:PORT` stands for all IPv4 addresses of a name.",
     )
     triton_grpc: str = Field(
         "", description="`host:port` of Triton's gRPC endpoint, or of all replicas in the same order."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -19,6 +20,9 @@ OWN_REQUEST = "dmls.own"
 
 OF_CANDIDATE = "dmls.candidate."
 """Prefix of the id, before the version, of requests that a table endpoint hands to the candidate."""
+
+DNS = "dns:"
+"""Prefix of an address that stands for all servers with a name."""
 
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
@@ -232,14 +236,16 @@ def _down(address: str, reason: object) -> str:
 
 @contextmanager
 def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[TritonClient, ...]]:
-    """Yield a client for each server; addresses (``host:port``) are separated by commas, in the same order.
+    """Yield a client for each server; see ``split_addresses``. Both lists are in the same order.
 
     ``key``: of servers that restrict who may load models.
 
     Raises:
-        PlatformError: no address is set, or the numbers of HTTP and gRPC addresses differ.
+        PlatformError: no address is set, a name cannot be resolved, or the numbers of HTTP and gRPC addresses
+            differ.
     """
-    both = split_addresses(http), split_addresses(grpc)
+    found: dict[str, list[str]] = {}  # a name is resolved once, so that both ports are of the same server
+    both = split_addresses(http, found), split_addresses(grpc, found)
     if len(both[0]) != len(both[1]):
         raise PlatformError(
             f"Triton has {len(both[0])} HTTP addresses ({http}) and {len(both[1])} gRPC addresses ({grpc}): "
@@ -251,9 +257,39 @@ def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[Tri
         ) or (TritonClient("", ""),)
 
 
-def split_addresses(text: str) -> list[str]:
-    """Return the addresses of a comma-separated list."""
-    return [address for part in text.split(",") if (address := part.strip())]
+def split_addresses(text: str, found: dict[str, list[str]] | None = None) -> list[str]:
+    """Return the addresses (``host:port``) of a comma-separated list.
+
+    ``dns:NAME:PORT`` stands for the IPv4 addresses that the name has at this moment, sorted. ``found`` holds
+    those of names that were resolved before.
+
+    Raises:
+        PlatformError: a name cannot be resolved.
+    """
+    found = {} if found is None else found
+    addresses = []
+    for part in text.split(","):
+        address = part.strip()
+        if not address.startswith(DNS):
+            addresses += [address] if address else []
+            continue
+        name, _, port = address.removeprefix(DNS).rpartition(":")
+        if not (name and port.isdecimal()):
+            raise PlatformError(f"{address} is no address: expected {DNS}NAME:PORT")
+        if name not in found:
+            found[name] = _resolve(name)
+        addresses += [f"{host}:{port}" for host in found[name]]
+    return addresses
+
+
+def _resolve(name: str) -> list[str]:
+    try:
+        answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as error:
+        raise PlatformError(
+            f"the name {name} of Triton's servers has no address ({error}): start one, or correct the name"
+        ) from error
+    return sorted({str(answer[4][0]) for answer in answers}, key=socket.inet_aton)
 
 
 def key_headers(key: str) -> dict[str, str] | None:
