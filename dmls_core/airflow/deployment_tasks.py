@@ -273,12 +273,14 @@ def _make_champion(run: JobRun, version: int, _: int | None) -> None:
 
 
 def _report(run: JobRun, version: int) -> None:
+    from dmls_core.serving.client import first_address
+
     evaluated, tracked = run.result_of(TaskId.EVALUATE), run.result_of(TaskId.REGISTER)
     name = run.job.model_name
     run.reporter.links |= {
         "mlflow": tracked["url"],
         "report": tracked["report"],
-        "model": f"http://{run.settings.triton_http.partition(',')[0]}/v2/models/{name}",
+        "model": f"http://{first_address(run.settings.triton_http)}/v2/models/{name}",
     }
     message = (
         f"deployed as {name} version {version}: {evaluated['metric']} {evaluated['score']:.4f} on rows "

@@ -282,6 +282,14 @@ def split_addresses(text: str, found: dict[str, list[str]] | None = None) -> lis
     return addresses
 
 
+def first_address(text: str) -> str:
+    """Return the first address of a list as ``split_addresses`` takes it, or an empty text.
+
+    A name that stands for several servers stays a name: connections to it are spread over them.
+    """
+    return text.partition(",")[0].strip().removeprefix(DNS)
+
+
 def _resolve(name: str) -> list[str]:
     try:
         answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
