@@ -26,7 +26,7 @@ def _variable(default: Any, description: str, *, name: str = "") -> Any:  # noqa
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """A group of environment variables; each field is one. Integers are positive."""
+    """A group of environment variables, one for each field. Integers are positive, or 0 by default."""
 
     prefix: ClassVar[str] = "DMLS_"
 
@@ -251,6 +251,7 @@ CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 API_KEY = ProcessSettings.variable("api_key")
 SIGNING_KEY = ProcessSettings.variable("signing_key")
 SIGNERS = ProcessSettings.variable("signers")
+SHARED_BYTES = ServingLimits.variable("shared_bytes")
 CACHE_FOLDER = CacheSettings.variable("folder")
 DASK_SCHEDULER = ProcessSettings.variable("dask_scheduler")
 
@@ -319,7 +320,7 @@ def load_settings() -> Settings:
 @cache
 def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Return the values of a group as pydantic-settings reads them, cached until a text changes."""
-    from pydantic import Field, PositiveInt, ValidationError, create_model
+    from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, create_model
     from pydantic_settings import BaseSettings, SettingsConfigDict
 
     class Environment(BaseSettings):
@@ -329,7 +330,7 @@ def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> d
     names = group.variables()
     declared: Any = {
         f.name: (
-            PositiveInt if types[f.name] is int else types[f.name],
+            (PositiveInt if f.default else NonNegativeInt) if types[f.name] is int else types[f.name],
             Field(f.default, validation_alias=names[f.name]),
         )
         for f in fields(group)
@@ -339,4 +340,5 @@ def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> d
     except ValidationError as error:
         wrong = error.errors()[0]
         variable, text = str(wrong["loc"][0]), str(wrong["input"])[:40]
-        raise PlatformError(f"{variable} must be a positive integer, not {text!r}") from None
+        number = "an integer from 0 on" if wrong["type"].endswith("than_equal") else "a positive integer"
+        raise PlatformError(f"{variable} must be {number}, not {text!r}") from None

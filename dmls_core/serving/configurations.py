@@ -45,9 +45,15 @@ class Configurations:
         files: RepositoryFiles,
         read: Callable[[str, int, str], dict[str, Any]],
         kind: InstanceKind,
+        *,
+        sharing: bool,
     ) -> None:
-        """Bind to a store; ``read`` returns the object in one of a version's JSON files."""
+        """Bind to a store; ``read`` returns the object in one of a version's JSON files.
+
+        Without ``sharing``, every model has processes of its own.
+        """
         self._store, self._files, self._read, self._kind = store, files, read, kind
+        self._sharing = sharing and isinstance(store, LocalStore)
         self.tables = TableFiles(store, files, read)
         self._shared = SharedFiles(store, files)
 
@@ -81,7 +87,7 @@ class Configurations:
     def may_share(self, name: str, version: int, options: ServingOptions) -> bool:
         """Return whether a version is small and simple enough for the shared process."""
         limit = min(ServingLimits.from_environment().shared_bytes, LARGEST_FILE)
-        if not limit or options.log_share or options.canary or not isinstance(self._store, LocalStore):
+        if not (self._sharing and limit) or options.log_share or options.canary:
             return False
         model = _model(name)
         checkpoint = self._store.head(f"{model}/{version}/{CHECKPOINT_FILE}")

@@ -78,11 +78,13 @@ class Repository:
     Methods that change a model are called with its ``lock`` held.
     """
 
-    def __init__(self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None) -> None:
+    def __init__(
+        self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None, sharing: bool = True
+    ) -> None:
         """Bind to a folder or ``s3://bucket/prefix``; nothing is read or written yet.
 
         ``kind`` is the instance kind in every forest's configuration. ``store`` has its own credentials; by
-        default it is opened from ``url``.
+        default it is opened from ``url``. ``sharing``: whether small models may share a process.
 
         Raises:
             PlatformError: ``url`` is neither.
@@ -99,7 +101,7 @@ class Repository:
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
         self._files = RepositoryFiles(self.store)
-        self._configurations = Configurations(self.store, self._files, self.read, kind)
+        self._configurations = Configurations(self.store, self._files, self.read, kind, sharing=sharing)
         self._leases: dict[str, Lease] = {}
 
     @property

@@ -12,6 +12,7 @@ from dmls_core.serving import choose_scaling
 from dmls_core.serving.fil_backend import backend_of
 from dmls_core.serving.model_config import configured_versions
 from dmls_core.serving.options import Canary, ServingOptions
+from dmls_core.serving.repository import Repository
 from dmls_core.serving.shared_config import COLUMNS, HIGH, LOW, Slot, fits, shared_config, table_front
 from dmls_core.serving.startup import models_to_load
 from tests.support.model_folder import toy_model_folder
@@ -161,3 +162,11 @@ def test_more_columns_than_the_shared_model_has_do_not_fit():
 
 def test_an_ensemble_is_not_taken_for_a_fil_backend():
     assert backend_of({"platform": "ensemble"}) == "shared"
+
+
+def test_an_exported_repository_needs_no_shared_process(tmp_path):
+    repository = Repository(str(tmp_path / "models"), sharing=False)
+    with repository.lock(NAME):
+        repository.serve(NAME, repository.add(NAME, toy_model_folder(tmp_path / "a")))
+    assert not is_ensemble(repository)
+    assert not (repository.root / "dmls-shared").exists()
