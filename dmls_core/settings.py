@@ -26,7 +26,7 @@ def _variable(default: Any, description: str, *, name: str = "") -> Any:  # noqa
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """A group of environment variables; each field is one. Integers are positive."""
+    """A group of environment variables, one for each field. Integers are positive, or 0 by default."""
 
     prefix: ClassVar[str] = "DMLS_"
 
@@ -65,7 +65,7 @@ class Settings(Variables):
     triton_http: str = _variable(
         "",
         "`host:port` of Triton's HTTP endpoint, or `https://host:port` behind TLS; commas separate the "
-        "addresses of replicas",
+        "addresses of replicas; `dns:NAME:PORT` stands for all IPv4 addresses of a name",
     )
     triton_grpc: str = _variable(
         "", "the same of Triton's gRPC endpoint, with `grpcs://`; replicas in the same order"
@@ -225,6 +225,11 @@ class ServingLimits(Variables):
     prefix: ClassVar[str] = "DMLS_SERVING_"
 
     checkpoint_bytes: int = _variable(1 << 30, "size in bytes of the largest checkpoint that is deployed")
+    shared_bytes: int = _variable(
+        0,
+        "size in bytes of the largest checkpoint that the process of small models serves, up to 64 MB; "
+        "without it, every model has processes of its own. Set it for everything that deploys models",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +263,7 @@ CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 API_KEY = ProcessSettings.variable("api_key")
 SIGNING_KEY = ProcessSettings.variable("signing_key")
 SIGNERS = ProcessSettings.variable("signers")
+SHARED_BYTES = ServingLimits.variable("shared_bytes")
 CACHE_FOLDER = CacheSettings.variable("folder")
 DASK_SCHEDULER = ProcessSettings.variable("dask_scheduler")
 NODE_TRAINERS = ProcessSettings.variable("node_trainers")
@@ -328,7 +334,7 @@ def load_settings() -> Settings:
 @cache
 def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Return the values of a group as pydantic-settings reads them, cached until a text changes."""
-    from pydantic import Field, PositiveInt, ValidationError, create_model
+    from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, create_model
     from pydantic_settings import BaseSettings, SettingsConfigDict
 
     class Environment(BaseSettings):
@@ -338,7 +344,7 @@ def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> d
     names = group.variables()
     declared: Any = {
         f.name: (
-            PositiveInt if types[f.name] is int else types[f.name],
+            (PositiveInt if f.default else NonNegativeInt) if types[f.name] is int else types[f.name],
             Field(f.default, validation_alias=names[f.name]),
         )
         for f in fields(group)
@@ -348,4 +354,5 @@ def _validated(group: type[Variables], _texts: tuple[tuple[str, str], ...]) -> d
     except ValidationError as error:
         wrong = error.errors()[0]
         variable, text = str(wrong["loc"][0]), str(wrong["input"])[:40]
-        raise PlatformError(f"{variable} must be a positive integer, not {text!r}") from None
+        number = "an integer from 0 on" if wrong["type"].endswith("than_equal") else "a positive integer"
+        raise PlatformError(f"{variable} must be {number}, not {text!r}") from None

@@ -1,5 +1,7 @@
 """The repair DAG: finishes or undoes the deployments of killed publishers, within a minute.
 
+It also starts the process that small models share again, if that ended.
+
 The monitor DAG has the same task for all models: it finds what a user changed in MLflow, or a server lost.
 """
 
@@ -26,9 +28,10 @@ class RepairOperator(BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Return one line for each repair; fail if a model could not be repaired.
 
-        Only the models of the triggering events are looked at, or all if there are none.
+        Shared processes that ended are started again. Only the models of the triggering events are looked
+        at, or all if no event started this run.
         """
-        from dmls_core.monitoring.reconcile import reconcile_all
+        from dmls_core.monitoring.reconcile import reconcile_all, restart_processes
         from dmls_core.serving import triton_servers
         from dmls_core.serving.locks import LEASE_SECONDS
         from dmls_core.tracking.registry import champion_in_triton, champions
@@ -39,6 +42,7 @@ class RepairOperator(BaseOperator):
                 "mlflow_uri, triton_http or triton_repository is not set in the bundle's settings"
             )
         interrupted = sorted(set(event_entries(context, "models")))
+        ended = event_entries(context, "processes")
 
         def look_up() -> dict[str, int | None]:
             if not interrupted:
@@ -47,14 +51,17 @@ class RepairOperator(BaseOperator):
 
         addresses = (settings.triton_http, settings.triton_grpc)
         with triton_servers(*addresses, key=settings.load_key()) as servers:
-            result = reconcile_all(
-                open_root(settings),
-                open_repository(settings),
-                servers,
-                look_up,
-                # The lock of a killed publisher expires.
-                timeout=LEASE_SECONDS if interrupted else 0.0,
-            )
+            repository = open_repository(settings)
+            result = restart_processes(repository, servers)
+            if interrupted or not ended:
+                result += reconcile_all(
+                    open_root(settings),
+                    repository,
+                    servers,
+                    look_up,
+                    # The lock of a killed publisher expires.
+                    timeout=LEASE_SECONDS if interrupted else 0.0,
+                )
         if result.failures:
             repaired = f"; repaired: {'; '.join(result.repaired)}" if result.repaired else ""
             raise AirflowFailException("not repaired: " + "; ".join(result.failures) + repaired)
@@ -72,7 +79,7 @@ def repair_dag() -> DAG:
         max_active_runs=1,
         is_paused_upon_creation=False,
         tags={"dmls"},
-        description="Finishes or undoes deployments that were interrupted",
+        description="Finishes or undoes interrupted deployments, restarts the shared process",
     ) as dag:
         RepairOperator(task_id="repair")
     return dag

@@ -117,7 +117,10 @@ def service_probes(settings: AirflowSettings, store: Store) -> dict[str, Probe]:
             "start MLflow again; until then, runs cannot register or deploy models",
         ),
     }
-    addresses = split_addresses(settings.triton_http)
+    try:
+        addresses = split_addresses(settings.triton_http)
+    except PlatformError:
+        addresses = [settings.triton_http]  # its probe says what is wrong
     for number, address in enumerate(addresses or [""], start=1):
         name = "Triton" if len(addresses) < 2 else f"Triton {number}"
         probes[name] = Probe(
@@ -146,6 +149,7 @@ def _probe_store(store: Store) -> str:
 
 
 def _probe_triton(address: str, store: Store) -> str:
+    (address,) = split_addresses(address)
     url = parse_address(address, "http").url
     server: dict[str, Any] = json.loads(_get(f"{url}/v2"))
     _get(f"{url}/v2/health/ready")
@@ -159,7 +163,8 @@ def _find_fil_backend(server: str, store: Store) -> FilBackend | None:
         team, name = job.key.removeprefix(layout.JOBS).removesuffix(".json").split("/")
         with suppress(httpx.HTTPStatusError):
             url = f"{server}/v2/models/{layout.model_name(team, name)}/config"
-            return backend_of(json.loads(_get(url)))
+            if (backend := backend_of(json.loads(_get(url)))) != "shared":
+                return backend
     return None
 
 

@@ -55,7 +55,8 @@ class AirflowSettings(BaseModel):
     triton_http: str = Field(
         "",
         description="`host:port` of Triton's HTTP endpoint as the workers reach it, or `https://host:port` "
-        "behind TLS; of all replicas, separated by commas.",
+        "behind TLS; of all replicas, separated by commas. `dns:NAME:PORT` stands for all IPv4 addresses of "
+        "a name.",
     )
     triton_grpc: str = Field(
         "",

@@ -9,13 +9,14 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
-from dmls_core.errors import StoreError
+from dmls_core.errors import ServingError, StoreError
 from dmls_core.intake import find_partitions, group_submissions, partitions_between, read_status
 from dmls_core.spec.partitions import parse_pattern
 from dmls_core.store import ObjectInfo, Store, check_key, layout
@@ -149,29 +150,43 @@ def unanswered(store: Store, listing: Iterable[ObjectInfo], known: set[str]) -> 
 
 
 class InterruptionTrigger(BaseEventTrigger):
-    """Fire when a publisher was killed while it changed what Triton serves.
+    """Fire when a publisher was killed while it changed what Triton serves, or a shared process ended.
 
     ``url`` is Triton's model repository. A change is regarded as interrupted once its record is older than
     ``PATIENCE``: a publisher that works that long keeps its lock, and the repair leaves the model to it.
+    The process that small models share is asked every ``PROCESS_SECONDS`` on every server.
     """
 
-    def __init__(self, url: str, aws_conn_id: str, poll_seconds: float) -> None:
+    def __init__(
+        self, url: str, aws_conn_id: str, poll_seconds: float, triton_http: str = "", triton_grpc: str = ""
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.url = url
         self.aws_conn_id = aws_conn_id
         self.poll_seconds = poll_seconds
+        self.triton_http, self.triton_grpc = triton_http, triton_grpc
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
-            {"url": self.url, "aws_conn_id": self.aws_conn_id, "poll_seconds": self.poll_seconds},
+            {
+                "url": self.url,
+                "aws_conn_id": self.aws_conn_id,
+                "poll_seconds": self.poll_seconds,
+                "triton_http": self.triton_http,
+                "triton_grpc": self.triton_grpc,
+            },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield ``{"models": [name, ...]}``; again for models that stay interrupted, less and less often."""
+        """Yield ``{"models": [name, ...]}``; again for models that stay interrupted, less and less often.
+
+        For processes that ended, yield ``{"processes": [address, ...]}``.
+        """
         from dmls_core.serving.intents import INTENTS, models_in  # imports NumPy
 
+        asked = 0.0
         waits: dict[str, tuple[float, float]] = {}  # model -> when it is due, and the wait after that
         while True:
             try:
@@ -184,16 +199,40 @@ class InterruptionTrigger(BaseEventTrigger):
                 if due:
                     log.info("publishers were interrupted: %s", due)
                     yield TriggerEvent({"models": due})  # type: ignore[no-untyped-call]
+                if now >= asked + PROCESS_SECONDS:
+                    asked = now
+                    if ended := await asyncio.to_thread(self._ended_processes, store):
+                        log.warning("the shared process ended at %s", ended)
+                        yield TriggerEvent({"processes": ended})  # type: ignore[no-untyped-call]
             except Exception:
                 # The watcher must survive an outage of the store.
                 log.exception("cannot list the changes in progress; trying again")
             await asyncio.sleep(self.poll_seconds)
+
+    def _ended_processes(self, store: Store) -> list[str]:
+        """Return the servers that answer, but whose shared process does not."""
+        from dmls_core.serving import triton_servers
+        from dmls_core.serving.shared_files import has_shared_process, process_runs
+
+        # From S3 no model shares a process.
+        if self.url.startswith("s3://") or not self.triton_http or not has_shared_process(store):
+            return []
+        ended = []
+        with triton_servers(self.triton_http, self.triton_grpc) as servers:
+            for client in servers:
+                with suppress(ServingError), client.again(PROCESS_TIMEOUT) as other:
+                    if not process_runs(other):
+                        ended.append(str(client.addresses["http"]))
+        return ended
 
 
 PATIENCE = 10.0
 """Seconds before a change in progress is looked at: a deployment changes what is served within a few."""
 
 LONGEST_WAIT = 600.0
+
+PROCESS_SECONDS, PROCESS_TIMEOUT = 20.0, 10.0
+"""Seconds between two questions to the shared processes, and until one must have answered."""
 
 
 class ScoringTrigger(SubmissionTrigger):
@@ -293,7 +332,13 @@ def submission_trigger() -> SubmissionTrigger:
 def interruption_trigger() -> InterruptionTrigger:
     """Return the trigger for this platform's model repository."""
     settings = airflow_settings()
-    return InterruptionTrigger(settings.triton_repository, settings.aws_conn_id, settings.poll_seconds)
+    return InterruptionTrigger(
+        settings.triton_repository,
+        settings.aws_conn_id,
+        settings.poll_seconds,
+        settings.triton_http,
+        settings.triton_grpc,
+    )
 
 
 def scoring_trigger() -> ScoringTrigger:

@@ -24,7 +24,15 @@ from dmls_core.devstack.signing import signing_environment
 from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import available_cpus, find_gpus
-from dmls_core.settings import CONNECTIONS, CORS_ORIGINS, ENVIRONMENT, METRICS_TOKEN, ProcessSettings
+from dmls_core.settings import (
+    CONNECTIONS,
+    CORS_ORIGINS,
+    ENVIRONMENT,
+    METRICS_TOKEN,
+    SHARED_BYTES,
+    ProcessSettings,
+    ServingLimits,
+)
 
 PORTS = ("airflow",)
 ADMIN = "admin"
@@ -148,6 +156,7 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         **signing_environment(context),
         **mlflow_login(context),
         CORS_ORIGINS: ProcessSettings.from_environment().cors_origins,
+        SHARED_BYTES: str(ServingLimits.from_environment().shared_bytes),
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
             {
                 "conn_type": "aws",

@@ -1,7 +1,11 @@
-"""Addresses of Triton's endpoints: ``host:port``, with ``https://`` or ``grpcs://`` before it for TLS."""
+"""Addresses of Triton's endpoints: ``host:port``, with ``https://`` or ``grpcs://`` before it for TLS.
+
+``dns:NAME:PORT`` stands for all servers with a name.
+"""
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Any, Literal, NamedTuple
 
@@ -9,6 +13,9 @@ from dmls_core.errors import PlatformError
 
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
+
+DNS = "dns:"
+"""Prefix of an address that stands for all servers with a name."""
 
 
 class Address(NamedTuple):
@@ -56,6 +63,44 @@ def parse_address(text: str, protocol: Protocol) -> Address:
     return Address(server.rstrip("/"), protocol, scheme == f"{protocol}s")
 
 
-def split_addresses(text: str) -> list[str]:
-    """Return the addresses of a comma-separated list."""
-    return [address for part in text.split(",") if (address := part.strip())]
+def split_addresses(text: str, found: dict[str, list[str]] | None = None) -> list[str]:
+    """Return the addresses of a comma-separated list.
+
+    ``dns:NAME:PORT`` stands for the IPv4 addresses that the name has at this moment, sorted. ``found`` holds
+    those of names that were resolved before.
+
+    Raises:
+        PlatformError: a name cannot be resolved.
+    """
+    found = {} if found is None else found
+    addresses = []
+    for part in text.split(","):
+        address = part.strip()
+        if not address.startswith(DNS):
+            addresses += [address] if address else []
+            continue
+        name, _, port = address.removeprefix(DNS).rpartition(":")
+        if not (name and port.isdecimal()):
+            raise PlatformError(f"{address} is no address: expected {DNS}NAME:PORT")
+        if name not in found:
+            found[name] = _resolve(name)
+        addresses += [f"{host}:{port}" for host in found[name]]
+    return addresses
+
+
+def first_address(text: str) -> str:
+    """Return the first address of a list as ``split_addresses`` takes it, or an empty text.
+
+    A name that stands for several servers stays a name: connections to it are spread over them.
+    """
+    return text.partition(",")[0].strip().removeprefix(DNS)
+
+
+def _resolve(name: str) -> list[str]:
+    try:
+        answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as error:
+        raise PlatformError(
+            f"the name {name} of Triton's servers has no address ({error}): start one, or correct the name"
+        ) from error
+    return sorted({str(answer[4][0]) for answer in answers}, key=socket.inet_aton)

@@ -57,7 +57,8 @@ def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
     """
     repository, model = deployment.repository, deployment.model
     with repository.lock(model):
-        if repository.staged(model) != version or not repository.has_table(model + CANDIDATE):
+        measurable = repository.has_table(model + CANDIDATE) and not repository.shares(model, version)
+        if repository.staged(model) != version or not measurable:
             return read_scaling_choice(repository.store, model, version)
         client = deployment.servers[0]
         golden = repository.read(model, version, "golden.json")

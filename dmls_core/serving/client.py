@@ -235,14 +235,16 @@ def _down(address: str, reason: object) -> str:
 
 @contextmanager
 def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[TritonClient, ...]]:
-    """Yield a client for each server; addresses are separated by commas, in the same order.
+    """Yield a client for each server; see ``split_addresses``. Both lists are in the same order.
 
     ``key``: of servers that restrict who may load models.
 
     Raises:
-        PlatformError: no address is set, or the numbers of HTTP and gRPC addresses differ.
+        PlatformError: no address is set, a name cannot be resolved, or the numbers of HTTP and gRPC addresses
+            differ.
     """
-    both = split_addresses(http), split_addresses(grpc)
+    found: dict[str, list[str]] = {}  # a name is resolved once, so that both ports are of the same server
+    both = split_addresses(http, found), split_addresses(grpc, found)
     if len(both[0]) != len(both[1]):
         raise PlatformError(
             f"Triton has {len(both[0])} HTTP addresses ({http}) and {len(both[1])} gRPC addresses ({grpc}): "

@@ -109,7 +109,7 @@ def _write_onnx(folder: Path, out: Path, model: str, version: int) -> float:
 
 def _write_repository(folder: Path, root: Path, model: str) -> None:
     """Write a repository with one version, number 1, as a deployment does."""
-    target = Repository(str(root))
+    target = Repository(str(root), sharing=False)
     with target.lock(model):
         target.serve(model, target.add(model, folder))
     shutil.rmtree(root / BOOKKEEPING)

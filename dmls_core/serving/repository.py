@@ -11,6 +11,7 @@
     <repository>/.dmls/<team>.<job>/options.json      serving options, for whichever version is served
     <repository>/.dmls/<team>.<job>/measured.json     the scaling chosen for each version
     <repository>/.dmls/<team>.<job>/lock              held by the publisher
+    <repository>/dmls-shared/                         the process that small models share, see shared_files.py
 
 Nothing is ever moved: every object appears as a whole, and Triton reads only versions that the configuration
 names.
@@ -27,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
-from dmls_core.serving.checkpoint_check import MODEL_JSON, check_model_json
+from dmls_core.serving.checkpoint_check import MODEL_JSON
+from dmls_core.serving.configurations import VERSION_FILE, Configurations
 from dmls_core.serving.locks import Lease, file_lock, lease
 from dmls_core.serving.model_config import (
     BOOKKEEPING,
@@ -37,11 +39,9 @@ from dmls_core.serving.model_config import (
     CONFIG_FILE,
     SIMPLEST,
     InstanceKind,
-    ModelShape,
     Scaling,
     check_model_name,
     configured_versions,
-    fil_config,
     table_name,
 )
 from dmls_core.serving.options import (
@@ -54,14 +54,12 @@ from dmls_core.serving.options import (
 )
 from dmls_core.serving.repository_files import RepositoryFiles, checksums, failing, recorded_checksums
 from dmls_core.serving.signature import SIGNATURE_FILE
-from dmls_core.serving.table_files import TableFiles
 from dmls_core.store import Store, open_store
 from dmls_core.store.local import LocalStore
 
 MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", MODEL_JSON)
 """Files of a version. Triton reads the checkpoint; verification and clients read the others."""
 
-VERSION_FILE = "dmls.json"
 REMEMBERED = 100
 """Verified versions that the record names, the latest ones; far fewer stay in the repository."""
 
@@ -80,11 +78,13 @@ class Repository:
     Methods that change a model are called with its ``lock`` held.
     """
 
-    def __init__(self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None) -> None:
+    def __init__(
+        self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None, sharing: bool = True
+    ) -> None:
         """Bind to a folder or ``s3://bucket/prefix``; nothing is read or written yet.
 
         ``kind`` is the instance kind in every forest's configuration. ``store`` has its own credentials; by
-        default it is opened from ``url``.
+        default it is opened from ``url``. ``sharing``: whether small models may share a process.
 
         Raises:
             PlatformError: ``url`` is neither.
@@ -101,7 +101,7 @@ class Repository:
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
         self._files = RepositoryFiles(self.store)
-        self._tables = TableFiles(self.store, self._files, self.read)
+        self._configurations = Configurations(self.store, self._files, self.read, kind, sharing=sharing)
         self._leases: dict[str, Lease] = {}
 
     @property
@@ -209,26 +209,36 @@ class Repository:
             expected = self._sums(name, version)[CHECKPOINT_FILE]
             key = f"{candidate}/{version}/{CHECKPOINT_FILE}"
             self._files.copy(folder / CHECKPOINT_FILE, key, expected)
-        choice = self._inherited_choice(name, version)
+        choice = None
+        if self.shares(name, version):
+            shared = ScalingChoice(reason="small models share one process")
+            write_scaling_choice(self.store, name, version, shared, self.versions(name))
+        else:
+            choice = self._inherited_choice(name, version)
         if choice is None:
             self.configure_candidate(name, version, SIMPLEST)
             return
         write_scaling_choice(self.store, name, version, choice, self.versions(name))
         with failing(f"configure the candidate of {name}"):
-            self._tables.add_encoder(name, version)
-            self._configure_forest(candidate, version, choice.scaling)
+            self._configurations.tables.add_encoder(name, version)
+            self._configurations.write_forest(candidate, version, choice.scaling)
 
     def configure_candidate(self, name: str, version: int, scaling: Scaling) -> None:
         """Write the configurations of a candidate and its table endpoint; Triton reads them when it loads."""
         self._check_lease(name)
         with failing(f"configure the candidate of {name}"):
-            self._tables.configure(name + CANDIDATE, [version], ServingOptions(), scaling)
-            self._configure_forest(name + CANDIDATE, version, scaling)
+            share = self.shares(name, version)
+            self._configurations.write(name + CANDIDATE, [version], ServingOptions(), scaling, share=share)
+
+    def shares(self, name: str, version: int) -> bool:
+        """Return whether a version is to be served by the process that small models share."""
+        with failing(f"read version {version} of {name}"):
+            return self._configurations.may_share(name, version, replace(self.options(name), canary=None))
 
     def has_table(self, name: str) -> bool:
         """Return whether a model has a table endpoint of its own; a candidate need not have one."""
         with failing(f"read the configuration of {name}"):
-            return self._tables.folder(name) is not None
+            return self._configurations.tables.folder(name) is not None
 
     def _inherited_choice(self, name: str, version: int) -> ScalingChoice | None:
         """Return the scaling of the served version if a candidate may take it over.
@@ -243,7 +253,7 @@ class Repository:
         with failing(f"read the versions of {name}"):
             files = [self.store.head(f"{name}/{v}/{CHECKPOINT_FILE}") for v in (served, version)]
             sizes = sorted(file.size for file in files if file)
-            fits = self._tables.fits(name, [version, served], options, choice.scaling)
+            fits = self._configurations.tables.fits(name, [version, served], options, choice.scaling)
         if not fits or sizes[-1] > SIMILAR_SIZE * sizes[0]:
             return None
         reason = f"as version {served}, with the same columns and a forest of similar size"
@@ -268,8 +278,7 @@ class Repository:
             expected = self._sums(name, version)[CHECKPOINT_FILE]
             key = f"{challenger}/{version}/{CHECKPOINT_FILE}"
             self._files.copy(folder / CHECKPOINT_FILE, key, expected)
-            config = fil_config(challenger, self._shape(name, version), versions=[version], kind=self.kind)
-            self._files.replace(f"{challenger}/{CONFIG_FILE}", config)
+            self._configurations.write_forest(challenger, version, SIMPLEST)
 
     def remove_challenger(self, name: str) -> None:
         """Remove the challenger's files."""
@@ -304,8 +313,8 @@ class Repository:
             others = (previous, options.canary and options.canary.version)
             numbers = [version, *(number for number in others if number in known)]
             scaling = read_scaling_choice(self.store, name, version).scaling
-            self._tables.configure(name, numbers, options, scaling)
-            self._configure_forest(name, version, scaling)
+            share = self._configurations.may_share(name, version, options)
+            self._configurations.write(name, numbers, options, scaling, share=share)
 
     def options(self, name: str) -> ServingOptions:
         """Return the model's serving options."""
@@ -364,25 +373,15 @@ class Repository:
         }
         gone = tuple(sorted(there - kept))
         with failing(f"remove old versions of {name}"):
-            code = self._tables.folder(name)
+            code = self._configurations.tables.folder(name)
             for version in gone:
                 # Without its dmls.json it is no version any more, even if the rest of this is interrupted.
                 self.store.delete(f"{name}/{version}/{VERSION_FILE}")
+                self._configurations.free(name, version)
                 self._files.remove(f"{name}/{version}")
                 if version != code:
                     self._files.remove(f"{table_name(name)}/{version}")
         return gone
-
-    def _configure_forest(self, name: str, version: int, scaling: Scaling) -> None:
-        shape = self._shape(name.removesuffix(CANDIDATE), version)
-        config = fil_config(name, shape, versions=[version], kind=self.kind, scaling=scaling)
-        self._files.replace(f"{name}/{CONFIG_FILE}", config)
-
-    def _shape(self, name: str, version: int) -> ModelShape:
-        place = f"{self.store.url}/{name}/{version}/{MODEL_JSON}"
-        model = check_model_json(self.read(name, version, MODEL_JSON), place)
-        classifier = model["task"] == "classification"
-        return ModelShape(model["n_features"], model["n_outputs"] if classifier else 1, classifier)
 
     def _sums(self, name: str, version: int) -> dict[str, str]:
         return recorded_checksums(self.read(name, version, VERSION_FILE), name, version)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving.addresses import parse_address, split_addresses
+from dmls_core.serving.addresses import first_address, parse_address
 from dmls_core.serving.client import CHANNEL, key_headers
 from dmls_core.serving.model_config import LABEL, MAX_BATCH_SIZE, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.shared_memory import SharedInputs
@@ -81,7 +81,7 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
             not a model's name.
         PlatformError: no address is given or set.
     """
-    address = grpc or split_addresses(_settings().require("triton_grpc"))[0]
+    address = grpc or first_address(_settings().require("triton_grpc"))
     return ServedModel(model, address, timeout=timeout, shared_memory=shared_memory)
 
 

@@ -58,7 +58,9 @@ def config(compose: list[str], variables: dict[str, str], *more: str) -> subproc
 
 
 @pytest.mark.parametrize(
-    "more", [[], ["docker-compose.gpu.yaml"], ["docker-compose.s3.yaml"]], ids=["cpu", "gpu", "s3"]
+    "more",
+    [[], ["docker-compose.gpu.yaml"], ["docker-compose.s3.yaml"], ["docker-compose.scale.yaml"]],
+    ids=["cpu", "gpu", "s3", "scale"],
 )
 def test_compose_accepts_the_stack(compose, more):
     done = config(compose, dict.fromkeys(required(), "1"), *more)
@@ -171,6 +173,24 @@ def test_with_a_repository_in_s3_triton_reads_what_airflow_writes(compose):
     assert ours - others == {"--model-repository=s3://http://s3:8333/dmls/models"}
     assert others - ours == {"--model-repository=/models"}
     assert "/inference-log" in str(services["triton"]["volumes"])
+
+
+def test_deployments_reach_all_servers_of_a_scaled_stack(compose):
+    ranges = {f"TRITON_{name}_PORT": f"80{i}0-80{i}3" for i, name in enumerate(("HTTP", "GRPC", "METRICS"))}
+    variables = dict.fromkeys(required(), "1") | {
+        "TRITON_HTTP": "dns:triton:8000",
+        "TRITON_GRPC": "dns:triton:8001",
+        **ranges,
+    }
+    done = config(compose, variables, "docker-compose.scale.yaml")
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    environment = services["airflow-scheduler"]["environment"]
+    (entry,) = json.loads(environment["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+    addresses = entry["kwargs"]["triton_http"], entry["kwargs"]["triton_grpc"]
+    assert addresses == ("dns:triton:8000", "dns:triton:8001")
+    assert services["triton"]["stop_grace_period"] == "40s"
+    assert "8000-8003" in json.dumps(services["triton"]["ports"])
 
 
 # -- images --------------------------------------------------------------------------------------------

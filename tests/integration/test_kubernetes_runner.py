@@ -254,8 +254,31 @@ def test_no_cluster_is_named_with_the_remedy(settings, monkeypatch, tmp_path):
 
 
 def test_the_manifests_of_the_guide_match_the_schemas():
-    blocks = (ROOT / "docs/how-to/kubernetes.md").read_text().split('```yaml title="role.yaml"\n')[1:]
-    manifests = [item for block in blocks for item in yaml.safe_load_all(block.partition("```")[0])]
-    assert [manifest["kind"] for manifest in manifests] == ["Role", "RoleBinding"]
+    manifests = manifests_of("role") + manifests_of("triton") + manifests_of("hpa")
+    assert [manifest["kind"] for manifest in manifests] == [
+        "Role",
+        "RoleBinding",
+        "Deployment",
+        "Service",
+        "Service",
+        "HorizontalPodAutoscaler",
+    ]
     for manifest in manifests:
         check_manifest(manifest)
+
+
+def test_the_autoscalers_of_the_guide_scale_its_deployment():
+    deployment, *services = manifests_of("triton")
+    (autoscaler,), (keda,) = manifests_of("hpa"), manifests_of("keda")
+    assert autoscaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert keda["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert all(service["spec"]["selector"] == labels for service in services)
+    ports = {port["name"] for port in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
+    assert {port["targetPort"] for service in services for port in service["spec"]["ports"]} <= ports
+
+
+def manifests_of(title):
+    text = (ROOT / "docs/how-to/kubernetes.md").read_text()
+    (block,) = text.split(f'```yaml title="{title}.yaml"\n')[1:]
+    return list(yaml.safe_load_all(block.partition("```")[0]))

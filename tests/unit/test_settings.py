@@ -16,6 +16,7 @@ from dmls_core.settings import (
     GROUPS,
     DataLimits,
     ProcessSettings,
+    ServingLimits,
     Settings,
     SpecLimits,
     load_settings,
@@ -140,3 +141,12 @@ print([name for name in ("pydantic", "pydantic_settings", "asyncio") if name in 
         env=environment | {"DMLS_ROOT": "s3://bucket"},
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_limit_that_is_off_by_default_may_be_0(monkeypatch: pytest.MonkeyPatch):
+    for text, expected in (("", 0), ("0", 0), ("2_000", 2000)):
+        monkeypatch.setenv("DMLS_SERVING_SHARED_BYTES", text)
+        assert ServingLimits.from_environment().shared_bytes == expected
+    monkeypatch.setenv("DMLS_SERVING_SHARED_BYTES", "-1")
+    with pytest.raises(PlatformError, match="must be an integer from 0 on, not '-1'"):
+        ServingLimits.from_environment()

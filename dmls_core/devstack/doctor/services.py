@@ -49,14 +49,19 @@ def service_checks(settings: Settings, *, embedded: bool = False) -> list[Callab
     return [
         lambda: _store(settings),
         lambda: [_mlflow(settings)],
-        lambda: (
-            [_triton(address) for address in split_addresses(settings.triton_http)]
-            or [_unset("triton", "triton_http")]
-        ),
+        lambda: _tritons(settings),
         lambda: check_served_versions(settings),
         check_signing,
         lambda: _airflow(settings, embedded=embedded),
     ]
+
+
+def _tritons(settings: Settings) -> list[Check]:
+    try:
+        addresses = split_addresses(settings.triton_http)
+    except PlatformError as error:
+        return [Check("triton", "broken", str(error), "correct the name, or start a server")]
+    return [_triton(address) for address in addresses] or [_unset("triton", "triton_http")]
 
 
 def _unset(name: str, setting: str) -> Check:

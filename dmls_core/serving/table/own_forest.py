@@ -59,6 +59,7 @@ class OwnForest:
         self._call("GTILGetOutputShape", self._model, one, self._config, *outputs)
         self._outputs = int(np.prod([shape[i] for i in range(n_dims.value)]))
         self._unproven = PROOF_ROWS
+        self._features = n_features
 
     def answers(self, n_rows: int) -> bool:
         """Return whether this forest may answer ``n_rows`` alone."""
@@ -73,7 +74,12 @@ class OwnForest:
         return np.array_equal(self.predict(rows, outputs.shape[1]), outputs)
 
     def predict(self, rows: Any, n_outputs: int) -> Any:  # noqa: ANN401 - arrays
-        """Return float32 predictions (n_rows, n_outputs) of float32 rows (n_rows, n_features)."""
+        """Return float32 predictions (n_rows, n_outputs) of float32 rows (n_rows, n_features).
+
+        Rows of another shape raise ValueError: Treelite would read beyond them.
+        """
+        if rows.shape[1:] != (self._features,) or rows.dtype != np.float32 or not rows.flags.c_contiguous:
+            raise ValueError(f"rows of shape {rows.shape}, expected {self._features} float32 features")
         found = np.zeros((len(rows), self._outputs), np.float32)
         self._call(
             "GTILPredict",

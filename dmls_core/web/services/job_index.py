@@ -291,8 +291,10 @@ class JobIndex:
             self._airflow.find_late(session, stored)
 
     def _read_triton(self) -> None:
+        from dmls_core.serving.addresses import first_address
+
         settings = airflow_settings()
-        if address := settings.triton_http.partition(",")[0].strip():
+        if address := first_address(settings.triton_http):
             self._served = served_versions(address, settings.load_key())
 
     def _read_registry(self, stored: StoredJobs) -> None:

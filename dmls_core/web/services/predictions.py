@@ -133,7 +133,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     ``base_url``. Raise ``DataError`` if a column is absent or unknown.
     """
     from dmls_core.serving import connect
-    from dmls_core.serving.addresses import split_addresses
+    from dmls_core.serving.addresses import first_address
     from dmls_core.serving.served_model import PREDICTION, PROBABILITY
 
     settings = airflow_settings()
@@ -144,7 +144,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     check_columns(row, encoder)
     columns = {name: [_value(row[name])] for name in encoder.feature_names}
     warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder, ranges)
-    with connect(model, grpc=split_addresses(settings.triton_grpc)[0], timeout=SECONDS) as served:
+    with connect(model, grpc=first_address(settings.triton_grpc), timeout=SECONDS) as served:
         started = time.perf_counter()
         response = served.predict(columns)
         seconds = time.perf_counter() - started

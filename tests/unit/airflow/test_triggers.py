@@ -10,6 +10,7 @@ import pytest
 
 from dmls_core.airflow import triggers
 from dmls_core.airflow.triggers import InterruptionTrigger, PartitionTrigger, SubmissionTrigger, unanswered
+from dmls_core.errors import ServingError
 from dmls_core.intake import find_submissions, write_status
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
@@ -170,3 +171,23 @@ def test_what_is_unanswered(root) -> None:
     assert len(known) == 1
     store.put("incoming/lab/iris/spec.toml", b"y")
     assert unanswered(store, store.list("incoming/"), known) == [("lab", "iris")]
+
+
+def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_not(root, monkeypatch) -> None:
+    monkeypatch.setattr(triggers, "PROCESS_SECONDS", 0.0)
+    open_store(str(root)).put("dmls-shared/config.pbtxt", b"x")
+    states = {"one": True, "two": False}
+
+    def process_runs(client) -> bool:
+        if client.addresses["http"] not in states:
+            raise ServingError("Triton does not answer")
+        return states[client.addresses["http"]]
+
+    monkeypatch.setattr("dmls_core.serving.shared_files.process_runs", process_runs)
+
+    async def first() -> object:
+        trigger = InterruptionTrigger(str(root), "", 0.05, "one,two,down", "a,b,c")
+        assert InterruptionTrigger(**trigger.serialize()[1]).serialize() == trigger.serialize()
+        return (await anext(trigger.run())).payload
+
+    assert run_coroutine(asyncio.wait_for(first(), timeout=60)) == {"processes": ["two"]}

@@ -8,8 +8,9 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from dmls_core.errors import ServingError
-from dmls_core.serving import TritonClient, client
+from dmls_core.errors import PlatformError, ServingError
+from dmls_core.serving import TritonClient, client, triton_servers
+from dmls_core.serving.addresses import split_addresses
 from tests.services.seaweed import free_ports
 
 
@@ -37,3 +38,31 @@ def test_a_server_that_is_back_is_found_by_the_next_request(monkeypatch):
             assert asking.ready("lab.a")
         finally:
             server.stop(None).wait()
+
+
+def test_a_name_stands_for_all_its_servers_in_the_same_order(monkeypatch):
+    asked = []
+
+    def resolve(name, port, family, kind):
+        asked.append(name)
+        hosts = ["10.0.0.20", "10.0.0.3", "10.0.0.20"]
+        return [(family, kind, 6, "", (host, 0)) for host in hosts]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    assert split_addresses(" one:1 ,, dns:triton:8000") == ["one:1", "10.0.0.3:8000", "10.0.0.20:8000"]
+    with triton_servers("dns:triton:8000", "dns:triton:8001") as servers:
+        assert [[str(address) for address in client.addresses.values()] for client in servers] == [
+            [f"10.0.0.{host}:8000", f"10.0.0.{host}:8001"] for host in (3, 20)
+        ]
+    assert asked == ["triton", "triton"], "once for each look"
+
+
+@pytest.mark.parametrize("address", ["dns:triton", "dns::8000", "dns:triton:http"])
+def test_a_name_without_its_port_is_an_error(address):
+    with pytest.raises(PlatformError, match=r"is no address: expected dns:NAME:PORT"):
+        split_addresses(address)
+
+
+def test_a_name_without_an_address_is_an_error():
+    with pytest.raises(PlatformError, match=r"the name triton\.invalid of Triton's servers has no address"):
+        split_addresses("dns:triton.invalid:8000")

@@ -1,0 +1,214 @@
+"""The model that many small models share: their table endpoints and their forests in one process.
+
+Triton's Python backend runs a copy of this file as ``model.py``. Requests come from the ensembles
+``<team>.<job>`` and ``<team>.<job>.table``, see ``shared_config.py``: the numbers in the names of their
+tensors are a version's slot. The repository has a record of each slot, with the version and the SHA-256 of
+its files. A version is read at its first request, and forgotten once others need the memory.
+
+Anyone who may send requests to Triton may also send them here directly. So every request is checked, and one
+that is wrong fails alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+from table_versions import Version, texts_of  # type: ignore[import-not-found]
+
+RECORDS = ".dmls/shared"
+MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}")
+ENCODER, CHECKPOINT = "encoder.json", "checkpoint.tl"
+NUMBERED = re.compile(r"(input|output|probabilities|value|version)_([0-9]{1,5})")
+COLUMN = re.compile(r"(number|text)_([0-9]{1,5})")
+ALIVE = "dmls.alive"
+"""Id of a request that asks whether this process runs."""
+
+UNNAMED = "this request names no version of a model: send it to the model's own name"
+
+ENCODER_FACTOR = 8
+"""Bytes of an encoder in memory for each byte of its file, roughly."""
+
+
+class RequestError(Exception):
+    """A request that cannot be answered; the message is for its sender."""
+
+
+class SharedVersion:
+    """A version in memory: its encoder and its forest."""
+
+    def __init__(self, version: Any, forest: Any, size: int) -> None:  # noqa: ANN401
+        self.version, self.forest, self.size = version, forest, size
+        encoder = version.encoder
+        self.n_features = len(encoder.column_names)
+        kinds = {feature.name: type(feature).__name__ for feature in encoder.features}
+        numbers = [name for name, kind in kinds.items() if kind == "NumberFeature"]
+        texts = [name for name in kinds if name not in numbers]
+        self.columns = {"number": numbers, "text": texts}
+        self.matrices = {
+            "numbers": numbers,
+            "texts": [name for name in texts if kinds[name] == "CategoryFeature"],
+            "dates": [name for name in texts if kinds[name] == "DateFeature"],
+        }
+
+    def table(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of a request by name; RequestError for an input that is not this model's."""
+        columns: dict[str, Any] = {}
+        for name, values in inputs.items():
+            if names := self.matrices.get(name):
+                if values.ndim != 2 or values.shape[1] != len(names):
+                    raise RequestError(f"{name} has shape {list(values.shape)}, expected [-1, {len(names)}]")
+                columns.update(zip(names, values.T, strict=True))
+                continue
+            found = COLUMN.fullmatch(name)
+            names = self.columns[found[1]] if found else []
+            if found is None or int(found[2]) >= len(names):
+                raise RequestError(f"the model has no input {name}")
+            columns[names[int(found[2])]] = values.reshape(-1)
+        if len({len(values) for values in columns.values()}) > 1:
+            raise RequestError("the columns have different numbers of rows")
+        return columns
+
+    def predict(self, rows: Any) -> Any:  # noqa: ANN401
+        """Return float32 predictions, (n_rows, n_outputs), of encoded rows, or raise RequestError."""
+        if rows.dtype != np.float32 or rows.ndim != 2 or rows.shape[1] != self.n_features:
+            raise RequestError(f"the rows have shape {list(rows.shape)}, expected [-1, {self.n_features}]")
+        return self.forest.predict(np.ascontiguousarray(rows), len(self.version.texts or "1"))
+
+
+class TritonPythonModel:
+    """The shared process of a repository."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Prepare to read versions; none is read yet."""
+        # Triton's own function takes three times as long. It is looked up there for each tensor.
+        pb_utils.deserialize_bytes_tensor = texts_of
+        parameters = json.loads(args["model_config"])["parameters"]
+        self.limit = int(parameters["memory_bytes"]["string_value"])
+        own = Path(args["model_repository"])
+        self.repository = own.parent
+        code = own / args["model_version"]
+        _module(code / "private_memory.py").make_memory_private()
+        self.code = _module(code / "encoder.py")
+        self.open_forest = _module(code / "own_forest.py").open_forest
+        if importlib.util.find_spec("treelite") is None:
+            raise pb_utils.TritonModelException(
+                "the Python of Triton has no treelite: install it there, or unset DMLS_SERVING_SHARED_BYTES"
+            )
+        self.versions: OrderedDict[tuple[int, int], tuple[Any, SharedVersion]] = OrderedDict()
+        self.size = 0
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Answer each request by itself: they are for different models, and a wrong one fails alone."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Any) -> Any:  # noqa: ANN401
+        if request.request_id() == ALIVE:
+            return pb_utils.InferenceResponse([pb_utils.Tensor("label", np.array([[b"alive"]], object))])
+        try:
+            return pb_utils.InferenceResponse(self._outputs(request))
+        except RequestError as error:
+            code, message = pb_utils.TritonError.INVALID_ARG, str(error)
+        except Exception as error:  # noqa: BLE001  it must not fail the requests for other models
+            code, message = pb_utils.TritonError.INTERNAL, repr(error)
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code))
+
+    def _outputs(self, request: Any) -> list[Any]:  # noqa: ANN401
+        inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        matches = [match for n in request.requested_output_names() if (match := NUMBERED.fullmatch(n))]
+        wanted = {match[1]: int(match[2]) for match in matches}
+        if len(wanted) < len(matches):
+            raise RequestError(UNNAMED)
+        forest = [name for name in inputs if NUMBERED.fullmatch(name)]
+        if "output" in wanted and len(wanted) == 1 and len(inputs) == len(forest) == 1:
+            low, high = wanted["output"], int(forest[0].partition("_")[2])
+            rows = inputs[forest[0]]
+            outputs = self._version(low, high).predict(rows)
+            # As the FIL backend, which drops dimensions of size 1.
+            outputs = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+            return [pb_utils.Tensor(f"output_{low}", np.ascontiguousarray(outputs))]
+        (kind, low), high = _table_slot(wanted), wanted.get("version", -1)
+        found = self._version(low, high)
+        if (kind == "value") != (found.version.labels is None):
+            raise RequestError(f"the model has no output {kind}")
+        encoded = found.version.encode(found.table(inputs))
+        if isinstance(encoded, str):
+            raise RequestError(encoded)
+        outputs = np.ascontiguousarray(found.predict(encoded))
+        tensors = [pb_utils.Tensor(f"{kind}_{low}", outputs)]
+        if kind == "probabilities":
+            labels = found.version.labels[outputs.argmax(axis=1)].reshape(-1, 1)
+            tensors.append(pb_utils.Tensor("label", labels))
+        number = np.full((len(outputs), 1), found.version.number, np.int64)
+        return [*tensors, pb_utils.Tensor(f"version_{high}", number)]
+
+    def _version(self, low: int, high: int) -> SharedVersion:
+        """Return the version of a slot, from memory if its record is unchanged."""
+        record = self.repository / RECORDS / str(low) / f"{high}.json"
+        try:
+            stat = record.stat()
+        except OSError:
+            self._forget((low, high))
+            raise RequestError(f"no model has the slot {low} {high}") from None
+        state = stat.st_mtime_ns, stat.st_ino, stat.st_size
+        known = self.versions.get((low, high))
+        if known and known[0] == state:
+            self.versions.move_to_end((low, high))
+            return known[1]
+        self._forget((low, high))
+        made = self._read(record)
+        self.versions[low, high] = state, made
+        self.size += made.size
+        while self.size > self.limit and len(self.versions) > 1:
+            self._forget(next(iter(self.versions)))
+        return made
+
+    def _forget(self, slot: tuple[int, int]) -> None:
+        if known := self.versions.pop(slot, None):
+            self.size -= known[1].size
+
+    def _read(self, record: Path) -> SharedVersion:
+        """Read a version's files, if they are those of its record."""
+        about = json.loads(record.read_bytes())
+        model, number = about["model"], about["version"]
+        if not (isinstance(number, int) and number > 0 and MODEL_NAME.fullmatch(model)):
+            raise RequestError(f"{record.name} is no record of a model")
+        folder = self.repository / model / str(number)
+        encoder, forest = (folder / ENCODER).read_bytes(), (folder / CHECKPOINT).read_bytes()
+        for name, content in ((ENCODER, encoder), (CHECKPOINT, forest)):
+            if hashlib.sha256(content).hexdigest() != about["sha256"][name]:
+                raise RequestError(f"{name} of {model} version {number} is damaged: deploy it again")
+        version = Version(self.code, number, json.loads(encoder))
+        opened = self.open_forest(folder / CHECKPOINT, len(version.encoder.column_names))
+        if opened is None:
+            raise RequestError(f"{CHECKPOINT} of {model} version {number} cannot be read")
+        return SharedVersion(version, opened, ENCODER_FACTOR * len(encoder) + len(forest))
+
+
+def _table_slot(wanted: dict[str, int]) -> tuple[str, int]:
+    """Return the output with the predictions and its number; RequestError: the outputs name no version."""
+    for kind in ("probabilities", "value"):
+        if set(wanted) == {kind, "version"}:
+            return kind, wanted[kind]
+    raise RequestError(UNNAMED)
+
+
+def _module(path: Path) -> Any:  # noqa: ANN401
+    package = sys.modules.setdefault("dmls_table", ModuleType("dmls_table"))
+    package.__path__ = [str(path.parent)]  # for relative imports
+    spec = importlib.util.spec_from_file_location(f"dmls_table.{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise pb_utils.TritonModelException(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look up their own module
+    spec.loader.exec_module(module)
+    return module
