@@ -42,6 +42,7 @@ class HyperparameterDefinition:
         share_high: largest legal float of a ``count``; every legal one is above 0.
         low_open: whether ``low`` itself is illegal.
         choices: legal words; if ``kind`` is ``choice``, its only legal values.
+        suggested: the table that a form suggests for a search, if it is not that of the model's ``search``.
     """
 
     name: str
@@ -53,6 +54,7 @@ class HyperparameterDefinition:
     share_high: float = 1.0
     low_open: bool = False
     choices: tuple[str, ...] = ()
+    suggested: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

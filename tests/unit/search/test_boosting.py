@@ -19,6 +19,7 @@ from dmls_core.models.engines.xgboost import XGBoostEngine
 from dmls_core.search.boosting import KEPT, BinnedFolds, BoostingObjective
 from dmls_core.search.learning_curve import SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
 from dmls_core.search.optimize import search
+from dmls_core.search.shrinkage import Shrinkage
 from dmls_core.search.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.search.trial import Trial
@@ -132,6 +133,37 @@ def test_auto_first_tries_the_configurations_of_the_portfolio_that_the_space_con
 
     resumed, _ = run(task, n_trials=4, space=space, done=whole.trials[:1])
     assert timeless(resumed.trials) == timeless(whole.trials)
+
+
+def test_a_portfolio_leaves_the_learning_rate_to_the_rule_in_a_space_that_searches_it():
+    task = make_task("lightgbm")
+    task = replace(task, model=replace(task.model, portfolio=({"num_leaves": 9}, {"num_leaves": 5})))
+    rates = Range(min=0.02, max=0.2)
+    found, _ = run(
+        task, n_trials=2, space=Space({"num_leaves": Range(min=4, max=9), "learning_rate": rates}, {})
+    )
+    assert [trial.params for trial in found.trials] == [
+        {"num_leaves": leaves, "learning_rate": Shrinkage.of(180).rate} for leaves in (9, 5)
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_trials_of_an_automatic_rate_learn_faster_than_the_model(family):
+    space = Space({"n_estimators": Range(min=40, max=80, step=20)}, {"learning_rate": "auto", "max_depth": 3})
+    task = make_task(family)
+    candidate = make_candidate("auto", task, space, 1)
+    _, outcome = search([candidate], 1)
+    rule = Shrinkage.of(180)
+    assert outcome.params["learning_rate"] == rule.rate
+
+    faster = rule.rate * rule.speedup
+    rounds = (40 // rule.speedup, 60 // rule.speedup, 80 // rule.speedup)
+    fixed = {"learning_rate": faster, "max_depth": 3}
+    exact = evaluate(task, {}, Space({"n_estimators": Choice(values=rounds)}, fixed))
+    (trial,) = outcome.trials
+    assert trial.surface.axes == {"n_estimators": (40, 60, 80)}
+    assert trial.surface.values == exact.surface.values
+    assert trial.params == {"n_estimators": exact.params["n_estimators"] * rule.speedup}
 
 
 @pytest.mark.parametrize("metric", ["log_loss", "roc_auc", "f1_macro", "rmse", "median_ae"])
