@@ -14,6 +14,7 @@ from dmls_core.errors import DataError
 from dmls_core.models.engines import Binned, BoostingEngine, Growing
 from dmls_core.search.learning_curve import (
     ROUNDS,
+    RUNGS,
     Curve,
     has_plateaued,
     loss_share,
@@ -71,10 +72,6 @@ class BinnedFolds:
         return self._kept[key]
 
 
-EARLY_STEPS = 2
-"""Steps on the first fold before its booster grows to the end."""
-
-
 class _StoppedError(Exception):
     """The search was stopped during a trial."""
 
@@ -82,7 +79,7 @@ class _StoppedError(Exception):
 class BoostingObjective(Objective):
     """Scores all values of ``n_estimators`` on growing boosters; see ``Objective``.
 
-    The first two steps score the first fold's booster after few and after more rounds. The next steps are the
+    The first ``RUNGS`` steps score the first fold's booster after few and after more rounds. The next steps are the
     first fold grown to the end, and each further fold. The first fold decides how far the others grow.
 
     With ``speedup``, boosters have this many times the learning rate of the model. All rounds are those of
@@ -110,7 +107,7 @@ class BoostingObjective(Objective):
         read = scored_rounds(task.model, space)
         curve = Curve(read, task)
         intermediate_values: list[float] = []
-        steps = EARLY_STEPS + len(task.folds)
+        steps = RUNGS + len(task.folds)
         engine = task.engine.device
         pruned = False
         try:

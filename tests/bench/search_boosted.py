@@ -43,9 +43,13 @@ def load(name: str, rows: int) -> tuple[np.ndarray, np.ndarray, int]:
         x, y = datasets.make_classification(
             rows, 54, n_informative=20, n_classes=7, flip_y=0.05, random_state=0
         )
+    elif name == "binary":
+        x, y = datasets.make_classification(rows, 30, n_informative=10, flip_y=0.05, random_state=0)
+    elif name == "friedman":
+        x, y = datasets.make_friedman1(rows, 20, noise=1.0, random_state=0)
     else:
         x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    classes = 0 if name == "diabetes" else len(np.unique(y))
+    classes = 0 if name in ("diabetes", "friedman") else len(np.unique(y))
     return x.astype(np.float32), y.astype(np.int32 if classes else np.float64), classes
 
 
@@ -152,6 +156,6 @@ if __name__ == "__main__":
         ("--families", "xgboost,lightgbm", "families of models"),
         ("--seeds", 3, "seeds, and with each another split"),
         ("--trials", 30, "trials of each search"),
-        ("--rows", 20_000, "rows of the synthetic data, 54 columns and 7 classes"),
+        ("--rows", 20_000, "rows of generated data: synthetic (54 columns, 7 classes), binary or friedman"),
         ("--threads", 2, "CPU threads"),
     )
