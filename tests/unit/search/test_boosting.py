@@ -17,7 +17,7 @@ from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.xgboost import XGBoostEngine
 from dmls_core.search.boosting import KEPT, BinnedFolds, BoostingObjective
-from dmls_core.search.learning_curve import SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
+from dmls_core.search.learning_curve import RUNGS, SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
 from dmls_core.search.optimize import search
 from dmls_core.search.shrinkage import Shrinkage
 from dmls_core.search.strategies import make_candidate
@@ -230,20 +230,24 @@ def test_a_pruned_trial_says_how_far_it_came():
 
     def should_prune(steps: int, score: float) -> bool:
         asked.append((steps, score))
-        return steps == 3
+        return steps == RUNGS + 1
 
     early = evaluate(make_task("xgboost"), PARAMS, should_prune=should_prune)
     whole = evaluate(make_task("xgboost"), PARAMS)
 
-    assert (early.state, early.steps) == ("pruned", 3)
-    assert early.value == pytest.approx(asked[2][1], abs=1e-5)
+    assert (early.state, early.steps) == ("pruned", RUNGS + 1)
+    assert early.value == pytest.approx(asked[RUNGS][1], abs=1e-5)
     grown = max(early.surface.axes["n_estimators"])
     assert early.message == f"pruned after {grown} rounds of the first fold"
-    assert early.intermediate_values == whole.intermediate_values[:3] == tuple(score for _, score in asked)
-    assert (whole.state, whole.steps) == ("complete", 2 + 3)
+    assert (
+        early.intermediate_values
+        == whole.intermediate_values[: RUNGS + 1]
+        == tuple(score for _, score in asked)
+    )
+    assert (whole.state, whole.steps) == ("complete", RUNGS + 3)
 
 
-def test_a_trial_is_compared_twice_before_the_first_fold_is_grown_to_the_end():
+def test_a_trial_is_compared_at_each_rung_before_the_first_fold_is_grown_to_the_end():
     task = make_task("xgboost")
     slow = PARAMS | {"learning_rate": 0.05}
     read = scored_rounds(task.model, SPACE)
@@ -326,10 +330,10 @@ def test_all_values_of_a_choice_are_read():
 
 def test_slow_learners_get_more_rounds_before_they_are_compared_and_stopped():
     assert rung_rounds(0.3, 500)[0] < rung_rounds(0.03, 500)[0] < rung_rounds(0.01, 500)[0]
-    assert rung_rounds(0.01, 500) == (159, 318)
-    assert rung_rounds(0.001, 300) == (100, 200)
-    assert rung_rounds(1.0, 2) == (1, 2)
-    assert rung_rounds(1.0, 1) == (1, 1)
+    assert rung_rounds(0.01, 500) == (159, 318, 500)
+    assert rung_rounds(0.001, 300) == (100, 200, 300)
+    assert rung_rounds(1.0, 2) == (1, 2, 2)
+    assert rung_rounds(1.0, 1) == (1, 1, 1)
     assert has_plateaued(60, 30, 0.3)
     assert not has_plateaued(60, 40, 0.01)
     assert not has_plateaued(400, 350, 0.3)
