@@ -1,8 +1,9 @@
 """The learning rate that a spec leaves to DMLS (``"auto"``): a rule sets it, and no trial varies it.
 
 Boosted trees with a lower rate need more rounds for nearly the same predictions. A search of both therefore
-compares configurations that differ in cost and hardly in score. For the same reason, trials grow boosters that
-learn ``speedup`` times as fast as the model: with that many times its rate, and in proportion fewer rounds.
+compares configurations that differ in cost and hardly in score. For the same reason, trials grow boosters
+that learn ``speedup`` times as fast as the model: with that many times its rate, and in proportion fewer
+rounds.
 """
 
 from __future__ import annotations

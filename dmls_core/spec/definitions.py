@@ -90,7 +90,8 @@ class ModelDefinition:
             ``{"min": 50, "max": 500}`` or ``{"values": [...]}``.
         portfolio: configurations that ``strategy = "auto"`` tries first, if they are within the spec's search
             space; good on many data sets, the best one first. Each has all hyperparameters of ``search``
-            but those that one model covers, such as ``n_estimators`` of boosted trees.
+            but those that one model covers, such as ``n_estimators`` of boosted trees, and a learning rate
+            that a rule sets.
         engines: devices on which an installed engine fits it, ``cpu`` or ``gpu``.
         default_metric: the metric of a spec that names none.
     """

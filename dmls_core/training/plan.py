@@ -247,12 +247,12 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) 
     weighted = spec.columns.weight is not None
     wanted = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
     engine, hyperparameters = choose_engine(wanted, model, search.hyperparameters, weighted=weighted)
-    space, _ = resolve(Space.of(hyperparameters), len(data.train))
+    space, speedup = resolve(Space.of(hyperparameters), len(data.train))
     fitter = load_engine(engine, model.name)
     if fitter.native_categories:
         fitter.categories = data.categories
     cost = estimate_largest_fit(fitter, model, space, data, spec.search.seed)
-    cost_of_search = _fits(fitter, spec, sizes_of(model, space))
+    cost_of_search = _fits(fitter, spec, sizes_of(model, space)) / speedup
     return ModelPlan(
         name=model.name,
         engine=engine,

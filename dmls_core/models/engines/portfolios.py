@@ -1,8 +1,8 @@
 """Portfolios of boosted trees: configurations that a search with ``strategy = "auto"`` tries first.
 
-``tests/bench/portfolio.py`` chose them, with the learning rate of ``search/shrinkage.py``. Each is good on data
-sets where those before it are not. LightGBM's first two changed places: a search of one trial is the first, and 61 %
-of the columns are too few if a data set has two.
+``tests/bench/portfolio.py`` chose them, with the learning rate of ``search/shrinkage.py``. Each is good on
+data sets where those before it are not. LightGBM's first two changed places: a search of one trial is the
+first, and with 61 % of two columns no tree combines them.
 """
 
 from __future__ import annotations
