@@ -79,8 +79,9 @@ class _StoppedError(Exception):
 class BoostingObjective(Objective):
     """Scores all values of ``n_estimators`` on growing boosters; see ``Objective``.
 
-    The first ``RUNGS`` steps score the first fold's booster after few and after more rounds. The next steps are
-    the first fold grown to the end, and each further fold. The first fold decides how far the others grow.
+    The first ``RUNGS`` steps score the first fold's booster after few and after more rounds. The next steps
+    are the first fold grown to the end, and each further fold. The first fold decides how far the others
+    grow.
 
     With ``speedup``, boosters have this many times the learning rate of the model. All rounds are those of
     the model: a booster has in proportion fewer. See ``shrinkage.py``.

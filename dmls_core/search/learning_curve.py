@@ -27,9 +27,9 @@ RUNGS = 3
 """Number of rungs before the first fold's booster grows to the end."""
 
 RUNG_GROWTH = 2.0
-"""Each has this many times the rounds of the one before. Two rungs take a tenth to a fifth fewer rounds in all
-than one rung at 6 and 0.7; the third takes 8 % off the CPU time. Rungs as early as 3 and 0.7 halved the rounds,
-and lost 0.009 of the cross-validated r2 of LightGBM on diabetes."""
+"""Each has this many times the rounds of the one before. Two rungs take a tenth to a fifth fewer rounds in
+all than one rung at 6 and 0.7; the third takes 8 % off the CPU time. Rungs as early as 3 and 0.7 halved the
+rounds, and lost 0.009 of the cross-validated r2 of LightGBM on diabetes."""
 
 EARLY = 3
 """The first rung is at a third of all rounds at the latest."""
