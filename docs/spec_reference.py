@@ -222,8 +222,9 @@ def _bound(value: float | None) -> str:
 def _remarks(one: HyperparameterDefinition, model: ModelDefinition) -> str:
     parts = [one.description]
     if one.name in model.search:
-        space = ", ".join(f"{key} = {_toml(value)}" for key, value in model.search[one.name].items())
-        parts.append(f"*Searched by default: {space}.*")
+        table = model.search[one.name]
+        space = ", ".join(f"{key} = {_toml(value)}" for key, value in table.items())
+        parts.append(f"*{'In the default space' if 'value' in table else 'Searched by default'}: {space}.*")
     if "gpu" in model.engines:
         argument = engine_class("gpu", model.name).arguments.get(one.name)
         if argument and argument.unsupported:

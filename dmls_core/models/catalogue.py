@@ -137,12 +137,12 @@ def catalogue_form() -> dict[str, Any]:
 def suggest(model: ModelDefinition, name: str) -> dict[str, Any]:
     """Return the table that a form suggests for searching a hyperparameter.
 
-    It is that of the model's default search space, if there is one; otherwise all choices, both booleans, or
-    legal numbers around the default.
+    It is that of its definition or of the model's default search space, if there is one; otherwise all
+    choices, both booleans, or legal numbers around the default.
     """
-    if name in model.search:
-        return dict(model.search[name])
     definition = model.hyperparameters[name]
+    if table := definition.suggested or model.search.get(name):
+        return dict(table)
     if definition.kind == "choice":
         return {"values": list(definition.choices)}
     if definition.kind == "bool":

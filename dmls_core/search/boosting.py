@@ -14,6 +14,7 @@ from dmls_core.errors import DataError
 from dmls_core.models.engines import Binned, BoostingEngine, Growing
 from dmls_core.search.learning_curve import (
     ROUNDS,
+    RUNGS,
     Curve,
     has_plateaued,
     loss_share,
@@ -21,6 +22,7 @@ from dmls_core.search.learning_curve import (
     scored_rounds,
 )
 from dmls_core.search.objective import Objective, ShouldPrune
+from dmls_core.search.shrinkage import LEARNING_RATE
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
@@ -70,10 +72,6 @@ class BinnedFolds:
         return self._kept[key]
 
 
-EARLY_STEPS = 2
-"""Steps on the first fold before its booster grows to the end."""
-
-
 class _StoppedError(Exception):
     """The search was stopped during a trial."""
 
@@ -81,12 +79,17 @@ class _StoppedError(Exception):
 class BoostingObjective(Objective):
     """Scores all values of ``n_estimators`` on growing boosters; see ``Objective``.
 
-    The first two steps score the first fold's booster after few and after more rounds. The next steps are the
-    first fold grown to the end, and each further fold. The first fold decides how far the others grow.
+    The first ``RUNGS`` steps score the first fold's booster after few and after more rounds. The next steps
+    are the first fold grown to the end, and each further fold. The first fold decides how far the others
+    grow.
+
+    With ``speedup``, boosters have this many times the learning rate of the model. All rounds are those of
+    the model: a booster has in proportion fewer. See ``shrinkage.py``.
     """
 
-    def __init__(self, task: SearchTask, space: Space) -> None:
+    def __init__(self, task: SearchTask, space: Space, speedup: int = 1) -> None:
         super().__init__(task, space)
+        self._speedup = speedup
         searched = {name: wanted for name, wanted in space.searched.items() if name != ROUNDS}
         self.suggested = Space(searched, space.fixed)
         self._binned = BinnedFolds(task)
@@ -105,7 +108,7 @@ class BoostingObjective(Objective):
         read = scored_rounds(task.model, space)
         curve = Curve(read, task)
         intermediate_values: list[float] = []
-        steps = EARLY_STEPS + len(task.folds)
+        steps = RUNGS + len(task.folds)
         engine = task.engine.device
         pruned = False
         try:
@@ -139,7 +142,7 @@ class BoostingObjective(Objective):
     ) -> Iterator[None]:
         """Grow and score step by step; ``curve`` collects the scores."""
         task = self.task
-        rate = float(task.engine.effective(task.model, settings)["learning_rate"])
+        rate = self._rate(settings)
         last = read[-1]
         targets = (*rung_rounds(rate, last), last)
         # A rung between two values of ``n_estimators`` is scored at the lower one: growing stops there.
@@ -163,7 +166,11 @@ class BoostingObjective(Objective):
             yield
 
     def _start(self, fold: int, settings: Mapping[str, Scalar]) -> Growing:
-        return self._binned.get(fold, settings).start(settings)
+        rate = min(1.0, self._speedup * self._rate(settings))
+        return self._binned.get(fold, settings).start({**settings, LEARNING_RATE: rate})
+
+    def _rate(self, settings: Mapping[str, Scalar]) -> float:
+        return float(self.task.engine.effective(self.task.model, settings)[LEARNING_RATE])
 
     def _score(
         self, fold: int, growing: Growing, rounds: int, curve: Curve, stop: Callable[[], bool]
@@ -171,6 +178,6 @@ class BoostingObjective(Objective):
         if stop():
             raise _StoppedError
         task, rows = self.task, self.task.folds[fold].test
-        prediction = growing.grow(rounds)
+        prediction = growing.grow(max(1, round(rounds / self._speedup)))
         share = loss_share(task.truth[rows], prediction, None if task.weights is None else task.weights[rows])
         curve.add(fold, rounds, task.score_rows(rows, prediction), share)

@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from dmls_core.search.forest.halving import Decision, Promotion, Rung
 from dmls_core.search.objective import HalvingObjective, ShouldPrune
 from dmls_core.search.samplers import Distributions, make_pruner, make_sampler, report
+from dmls_core.search.shrinkage import LEARNING_RATE, Shrinkage
 from dmls_core.search.storage import CLAIMED, NUMBER, TRIAL, StudyStorage, TrialClaims, running
 from dmls_core.search.strategies import ModelCandidate
 from dmls_core.search.task import grid_points
@@ -129,11 +130,11 @@ class CandidateStudy:
         self._points = grid_points(self.objective.suggested, candidate.task.seed) if self._grid else iter(())
         self._known_points: list[dict[str, Scalar]] = []
         suggested = self.objective.suggested
-        self._portfolio = [
-            params
-            for params in (candidate.task.model.portfolio if candidate.strategy.portfolio else ())
-            if suggested.searched and suggested.contains(params)
-        ]
+        # A portfolio leaves the learning rate to the rule. A spec may search it nevertheless.
+        rate = {LEARNING_RATE: Shrinkage.of(len(candidate.task.truth)).rate}
+        portfolio = candidate.task.model.portfolio if candidate.strategy.portfolio else ()
+        points = [{**rate, **params} for params in portfolio]
+        self._portfolio = [one for one in points if suggested.searched and suggested.contains(one)]
         self._records: dict[int, TrialRecord] = {}
         self._identities: dict[int, str] = {}
         direction = candidate.task.direction

@@ -9,6 +9,7 @@ from dmls_core.models.engines import BoostingEngine, ForestEngine
 from dmls_core.search.boosting import BoostingObjective
 from dmls_core.search.forest.objective import ForestObjective
 from dmls_core.search.objective import CrossValidation
+from dmls_core.search.shrinkage import resolve
 
 if TYPE_CHECKING:
     from dmls_core.search.objective import Objective
@@ -83,5 +84,7 @@ def make_candidate(strategy: Strategy, task: SearchTask, space: Space, n_trials:
     """
     if isinstance(task.engine, ForestEngine):
         return ModelCandidate(ForestObjective(task, space, n_trials), FOREST_STRATEGIES[strategy])
-    objective = BoostingObjective if isinstance(task.engine, BoostingEngine) else CrossValidation
-    return ModelCandidate(objective(task, space), STRATEGIES[strategy])
+    space, speedup = resolve(space, len(task.truth))
+    if isinstance(task.engine, BoostingEngine):
+        return ModelCandidate(BoostingObjective(task, space, speedup), STRATEGIES[strategy])
+    return ModelCandidate(CrossValidation(task, space), STRATEGIES[strategy])

@@ -42,6 +42,7 @@ class HyperparameterDefinition:
         share_high: largest legal float of a ``count``; every legal one is above 0.
         low_open: whether ``low`` itself is illegal.
         choices: legal words; if ``kind`` is ``choice``, its only legal values.
+        suggested: the table that a form suggests for a search, if it is not that of the model's ``search``.
     """
 
     name: str
@@ -53,6 +54,7 @@ class HyperparameterDefinition:
     share_high: float = 1.0
     low_open: bool = False
     choices: tuple[str, ...] = ()
+    suggested: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class ModelDefinition:
             ``{"min": 50, "max": 500}`` or ``{"values": [...]}``.
         portfolio: configurations that ``strategy = "auto"`` tries first, if they are within the spec's search
             space; good on many data sets, the best one first. Each has all hyperparameters of ``search``
-            but those that one model covers, such as ``n_estimators`` of boosted trees.
+            but those that one model covers, such as ``n_estimators`` of boosted trees, and a learning rate
+            that a rule sets.
         engines: devices on which an installed engine fits it, ``cpu`` or ``gpu``.
         default_metric: the metric of a spec that names none.
     """

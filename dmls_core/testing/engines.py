@@ -129,7 +129,9 @@ class EngineDefinitionSuite:
 
     def test_a_spec_without_hyperparameters_searches_the_default_space(self, model: ModelDefinition) -> None:
         (search,) = load_spec(f"model = '{model.name}'\n[columns]\ntarget = 'y'".encode()).models
-        assert set(search.searched) == set(model.search)
+        defaults = {name: Choice(values=(one.default,)) for name, one in model.hyperparameters.items()}
+        changed = {name for name, space in search.hyperparameters.items() if space != defaults[name]}
+        assert changed == set(model.search)
 
     def test_unsupported_hyperparameters_are_errors_of_the_spec(self, model: ModelDefinition) -> None:
         """A spec may fix them at their defaults, and nothing else."""

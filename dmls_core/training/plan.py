@@ -21,6 +21,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.models.engines.base import TREELITE
+from dmls_core.search.shrinkage import resolve
 from dmls_core.search.task import Space
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
@@ -246,12 +247,12 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) 
     weighted = spec.columns.weight is not None
     wanted = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
     engine, hyperparameters = choose_engine(wanted, model, search.hyperparameters, weighted=weighted)
-    space = Space.of(hyperparameters)
+    space, speedup = resolve(Space.of(hyperparameters), len(data.train))
     fitter = load_engine(engine, model.name)
     if fitter.native_categories:
         fitter.categories = data.categories
     cost = estimate_largest_fit(fitter, model, space, data, spec.search.seed)
-    cost_of_search = _fits(fitter, spec, sizes_of(model, space))
+    cost_of_search = _fits(fitter, spec, sizes_of(model, space)) / speedup
     return ModelPlan(
         name=model.name,
         engine=engine,

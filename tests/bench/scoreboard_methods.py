@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,12 +152,22 @@ def make_task(split: Split, family: str) -> tuple[Any, np.ndarray]:
 
 def space_of(model: Any) -> Any:
     """Return the default space of a model."""
+    from dmls_core.models import load_spec
     from dmls_core.search.task import Space
-    from dmls_core.spec.definitions import Choice, Range
 
-    return Space.of(
-        {name: (Choice if "values" in table else Range)(**table) for name, table in model.search.items()}
-    )
+    spaces = load_spec(f'model = "{model.name}"\n[columns]\ntarget = "y"'.encode()).models[0].hyperparameters
+    return Space.of({name: spaces[name] for name in model.search})
+
+
+def plain_space(model: Any) -> Any:
+    """Return the default space of a model for Optuna, which searches the learning rate."""
+    from dmls_core.models.catalogue import suggest
+    from dmls_core.spec.definitions import Range
+
+    ranges = {name: suggest(model, name) for name in model.search}
+    space = space_of(model)
+    space.searched.update({name: Range(**table) for name, table in ranges.items() if "min" in table})
+    return replace(space, fixed={k: v for k, v in space.fixed.items() if k not in space.searched})
 
 
 def _estimator(split: Split, family: str, params: dict[str, Any]) -> Any:
@@ -214,7 +224,7 @@ def plain(split: Split, family: str) -> Answer:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     x, rest = _rows(split, family)
     frame = hasattr(x, "iloc")
-    space = space_of(CATALOGUE[f"{family}-{'classifier' if split.classes else 'regressor'}"])
+    space = plain_space(CATALOGUE[f"{family}-{'classifier' if split.classes else 'regressor'}"])
     folds = list(
         (StratifiedKFold if split.classes else KFold)(3, shuffle=True, random_state=split.seed).split(
             x, split.y

@@ -1,5 +1,5 @@
 """Search of boosted trees: DMLS against plain Optuna (TPE, 3-fold cross-validation of the library's own
-scikit-learn interface), on the same space, the same rows and the same number of trials, side by side.
+scikit-learn interface), on the default space, the same rows and the same number of trials, side by side.
 
 Run it with ``python tests/bench/search_boosted.py``; both refit their best trial and score it on a fifth of
 the rows that neither search saw. Seconds are of the search alone, and of CPU time where the head says so.
@@ -29,9 +29,9 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies import make_candidate
-from dmls_core.search.task import SearchTask, Space, make_folds
-from dmls_core.spec import Choice, Range
+from dmls_core.search.task import SearchTask, make_folds
 from tests.bench.report import Row, run
+from tests.bench.scoreboard_methods import plain_space, space_of
 
 Found = tuple[float, float, float]
 """Seconds of the search, its CPU seconds, and the score of the refitted best trial on the holdout."""
@@ -43,18 +43,14 @@ def load(name: str, rows: int) -> tuple[np.ndarray, np.ndarray, int]:
         x, y = datasets.make_classification(
             rows, 54, n_informative=20, n_classes=7, flip_y=0.05, random_state=0
         )
+    elif name == "binary":
+        x, y = datasets.make_classification(rows, 30, n_informative=10, flip_y=0.05, random_state=0)
+    elif name == "friedman":
+        x, y = datasets.make_friedman1(rows, 20, noise=1.0, random_state=0)
     else:
         x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    classes = 0 if name == "diabetes" else len(np.unique(y))
+    classes = 0 if name in ("diabetes", "friedman") else len(np.unique(y))
     return x.astype(np.float32), y.astype(np.int32 if classes else np.float64), classes
-
-
-def space_of(model: Any) -> dict[str, Range | Choice]:
-    """Return the catalogue's default space."""
-    return {
-        name: Choice(values=tuple(wanted["values"])) if "values" in wanted else Range(**wanted)
-        for name, wanted in model.search.items()
-    }
 
 
 def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: int, threads: int) -> Found:
@@ -76,7 +72,7 @@ def ours(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: in
         threads=threads,
     )
     started, cpu = time.perf_counter(), time.process_time()
-    _, outcome = search([make_candidate("auto", task, Space.of(space_of(model)), trials)], trials)
+    _, outcome = search([make_candidate("auto", task, space_of(model), trials)], trials)
     spent = time.perf_counter() - started, time.process_time() - cpu
     options = {"n_classes": classes, "seed": seed, "threads": threads}
     fitted = engine.fit(model, outcome.params, x, y, **options)
@@ -87,7 +83,7 @@ def plain(model: Any, data: list[np.ndarray], classes: int, seed: int, trials: i
     """Search as Optuna's own examples do."""
     x, rest, y, truth = data
     folds = (StratifiedKFold if classes else KFold)(3, shuffle=True, random_state=seed)
-    space = space_of(model)
+    space = plain_space(model).searched
 
     def estimator(params: dict[str, Any]) -> Any:
         fixed: dict[str, Any] = {"random_state": seed, "n_jobs": threads}
@@ -160,6 +156,6 @@ if __name__ == "__main__":
         ("--families", "xgboost,lightgbm", "families of models"),
         ("--seeds", 3, "seeds, and with each another split"),
         ("--trials", 30, "trials of each search"),
-        ("--rows", 20_000, "rows of the synthetic data, 54 columns and 7 classes"),
+        ("--rows", 20_000, "rows of generated data: synthetic (54 columns, 7 classes), binary or friedman"),
         ("--threads", 2, "CPU threads"),
     )

@@ -20,6 +20,7 @@ from dmls_core.models.engines.base import (
     useful_threads,
 )
 from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
+from dmls_core.models.engines.learning_rate import AUTO, learning_rate
 from dmls_core.models.engines.lightgbm_rows import NodeRows, dataset
 from dmls_core.models.engines.sharded import FitArguments, ShardedBins, fit_sharded
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
 
 _SHARED = (
     HyperparameterDefinition("n_estimators", "int", 100, "Boosting rounds.", low=1, high=100_000),
-    HyperparameterDefinition(
-        "learning_rate", "float", 0.1, "Weight of each tree.", low=0.0, high=1.0, low_open=True
-    ),
+    learning_rate(0.1),
     HyperparameterDefinition("num_leaves", "int", 31, "Most leaves of a tree.", low=2, high=131_072),
     HyperparameterDefinition(
         "max_depth",
@@ -107,7 +106,7 @@ def _boosted(task: Task, description: str) -> ModelDefinition:
         missing_values=True,
         search={
             "n_estimators": {"min": 50, "max": 500},
-            "learning_rate": {"min": 0.01, "max": 0.3, "log": True},
+            "learning_rate": {"value": AUTO},
             "num_leaves": {"min": 8, "max": 128, "log": True},
             "min_child_samples": {"min": 5, "max": 100, "log": True},
             "subsample": {"min": 0.5, "max": 1.0},

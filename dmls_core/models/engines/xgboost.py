@@ -22,6 +22,7 @@ from dmls_core.models.engines.base import (
 )
 from dmls_core.models.engines.cuda import CudaEngine
 from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
+from dmls_core.models.engines.learning_rate import AUTO, learning_rate
 from dmls_core.models.engines.sharded import FitArguments, ShardedBins, fit_sharded
 from dmls_core.models.engines.xgboost_matrices import (
     binned,
@@ -48,9 +49,7 @@ def _share(name: str, description: str) -> HyperparameterDefinition:
 
 _SHARED = (
     HyperparameterDefinition("n_estimators", "int", 100, "Boosting rounds.", low=1, high=100_000),
-    HyperparameterDefinition(
-        "learning_rate", "float", 0.3, "Weight of each tree.", low=0.0, high=1.0, low_open=True
-    ),
+    learning_rate(0.3),
     HyperparameterDefinition(
         "max_depth",
         "int",
@@ -118,7 +117,7 @@ def _boosted(task: Task, description: str) -> ModelDefinition:
         missing_values=True,
         search={
             "n_estimators": {"min": 50, "max": 500},
-            "learning_rate": {"min": 0.01, "max": 0.3, "log": True},
+            "learning_rate": {"value": AUTO},
             "max_depth": {"min": 3, "max": 10},
             "min_child_weight": {"min": 0.5, "max": 20.0, "log": True},
             "subsample": {"min": 0.5, "max": 1.0},

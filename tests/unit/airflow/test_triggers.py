@@ -179,9 +179,10 @@ def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_no
     states = {"one": True, "two": False}
 
     def process_runs(client) -> bool:
-        if client.addresses["http"] not in states:
+        address = str(client.addresses["http"])
+        if address not in states:
             raise ServingError("Triton does not answer")
-        return states[client.addresses["http"]]
+        return states[address]
 
     monkeypatch.setattr("dmls_core.serving.shared_files.process_runs", process_runs)
 

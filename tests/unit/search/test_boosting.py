@@ -17,8 +17,9 @@ from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.xgboost import XGBoostEngine
 from dmls_core.search.boosting import KEPT, BinnedFolds, BoostingObjective
-from dmls_core.search.learning_curve import SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
+from dmls_core.search.learning_curve import RUNGS, SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
 from dmls_core.search.optimize import search
+from dmls_core.search.shrinkage import Shrinkage
 from dmls_core.search.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.search.trial import Trial
@@ -134,6 +135,37 @@ def test_auto_first_tries_the_configurations_of_the_portfolio_that_the_space_con
     assert timeless(resumed.trials) == timeless(whole.trials)
 
 
+def test_a_portfolio_leaves_the_learning_rate_to_the_rule_in_a_space_that_searches_it():
+    task = make_task("lightgbm")
+    task = replace(task, model=replace(task.model, portfolio=({"num_leaves": 9}, {"num_leaves": 5})))
+    rates = Range(min=0.02, max=0.2)
+    found, _ = run(
+        task, n_trials=2, space=Space({"num_leaves": Range(min=4, max=9), "learning_rate": rates}, {})
+    )
+    assert [trial.params for trial in found.trials] == [
+        {"num_leaves": leaves, "learning_rate": Shrinkage.of(180).rate} for leaves in (9, 5)
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_trials_of_an_automatic_rate_learn_faster_than_the_model(family):
+    space = Space({"n_estimators": Range(min=40, max=80, step=20)}, {"learning_rate": "auto", "max_depth": 3})
+    task = make_task(family)
+    candidate = make_candidate("auto", task, space, 1)
+    _, outcome = search([candidate], 1)
+    rule = Shrinkage.of(180)
+    assert outcome.params["learning_rate"] == rule.rate
+
+    faster = rule.rate * rule.speedup
+    rounds = (40 // rule.speedup, 60 // rule.speedup, 80 // rule.speedup)
+    fixed = {"learning_rate": faster, "max_depth": 3}
+    exact = evaluate(task, {}, Space({"n_estimators": Choice(values=rounds)}, fixed))
+    (trial,) = outcome.trials
+    assert trial.surface.axes == {"n_estimators": (40, 60, 80)}
+    assert trial.surface.values == exact.surface.values
+    assert trial.params == {"n_estimators": exact.params["n_estimators"] * rule.speedup}
+
+
 @pytest.mark.parametrize("metric", ["log_loss", "roc_auc", "f1_macro", "rmse", "median_ae"])
 def test_any_metric_is_read_whichever_way_is_better(metric):
     regression = METRICS[metric].task == "regression"
@@ -198,20 +230,24 @@ def test_a_pruned_trial_says_how_far_it_came():
 
     def should_prune(steps: int, score: float) -> bool:
         asked.append((steps, score))
-        return steps == 3
+        return steps == RUNGS + 1
 
     early = evaluate(make_task("xgboost"), PARAMS, should_prune=should_prune)
     whole = evaluate(make_task("xgboost"), PARAMS)
 
-    assert (early.state, early.steps) == ("pruned", 3)
-    assert early.value == pytest.approx(asked[2][1], abs=1e-5)
+    assert (early.state, early.steps) == ("pruned", RUNGS + 1)
+    assert early.value == pytest.approx(asked[RUNGS][1], abs=1e-5)
     grown = max(early.surface.axes["n_estimators"])
     assert early.message == f"pruned after {grown} rounds of the first fold"
-    assert early.intermediate_values == whole.intermediate_values[:3] == tuple(score for _, score in asked)
-    assert (whole.state, whole.steps) == ("complete", 2 + 3)
+    assert (
+        early.intermediate_values
+        == whole.intermediate_values[: RUNGS + 1]
+        == tuple(score for _, score in asked)
+    )
+    assert (whole.state, whole.steps) == ("complete", RUNGS + 3)
 
 
-def test_a_trial_is_compared_twice_before_the_first_fold_is_grown_to_the_end():
+def test_a_trial_is_compared_at_each_rung_before_the_first_fold_is_grown_to_the_end():
     task = make_task("xgboost")
     slow = PARAMS | {"learning_rate": 0.05}
     read = scored_rounds(task.model, SPACE)
@@ -294,10 +330,10 @@ def test_all_values_of_a_choice_are_read():
 
 def test_slow_learners_get_more_rounds_before_they_are_compared_and_stopped():
     assert rung_rounds(0.3, 500)[0] < rung_rounds(0.03, 500)[0] < rung_rounds(0.01, 500)[0]
-    assert rung_rounds(0.01, 500) == (159, 318)
-    assert rung_rounds(0.001, 300) == (100, 200)
-    assert rung_rounds(1.0, 2) == (1, 2)
-    assert rung_rounds(1.0, 1) == (1, 1)
+    assert rung_rounds(0.01, 500) == (159, 318, 500)
+    assert rung_rounds(0.001, 300) == (100, 200, 300)
+    assert rung_rounds(1.0, 2) == (1, 2, 2)
+    assert rung_rounds(1.0, 1) == (1, 1, 1)
     assert has_plateaued(60, 30, 0.3)
     assert not has_plateaued(60, 40, 0.01)
     assert not has_plateaued(400, 350, 0.3)

@@ -55,8 +55,9 @@ def test_regressors_have_other_defaults() -> None:
 def test_a_spec_without_hyperparameters_searches_the_catalogues_space() -> None:
     spec = load_spec(b'model = "lightgbm-classifier"\n[columns]\ntarget = "y"')
     (search,) = spec.models
-    assert search.hyperparameters["learning_rate"] == Range(min=0.01, max=0.3, log=True)
-    assert set(search.searched) == set(CATALOGUE["lightgbm-classifier"].search)
+    assert search.hyperparameters["num_leaves"] == Range(min=8, max=128, log=True)
+    assert search.fixed["learning_rate"] == "auto"
+    assert set(search.searched) == set(CATALOGUE["lightgbm-classifier"].search) - {"learning_rate"}
     assert spec.n_trials == 20
 
 

@@ -1,0 +1,53 @@
+"""The learning rate that a spec leaves to DMLS (``"auto"``): a rule sets it, and no trial varies it.
+
+Boosted trees with a lower rate need more rounds for nearly the same predictions. A search of both therefore
+compares configurations that differ in cost and hardly in score. For the same reason, trials grow boosters
+that learn ``speedup`` times as fast as the model: with that many times its rate, and in proportion fewer
+rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmls_core.models.engines.learning_rate import AUTO
+from dmls_core.search.task import Space
+from dmls_core.spec.definitions import Choice
+
+LEARNING_RATE = "learning_rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Shrinkage:
+    """The learning rate of a model, and how many times as fast the boosters of its trials learn."""
+
+    rate: float
+    speedup: int
+
+    @classmethod
+    def of(cls, rows: int) -> Shrinkage:
+        """Return those of a model that is fitted on ``rows``."""
+        return FEW_ROWS if rows < MANY else MANY_ROWS
+
+
+FEW_ROWS, MANY_ROWS = Shrinkage(0.05, 4), Shrinkage(0.1, 4)
+
+MANY = 10_000
+"""Rows from which a model needs more than its rounds at the lower rate."""
+
+
+def resolve(space: Space, rows: int) -> tuple[Space, int]:
+    """Return the space with a rate in place of ``"auto"``, and how many times as fast trials learn.
+
+    The latter is 1 unless the rate is ``"auto"`` alone: scores of rates that the spec lists are exact.
+    """
+    shrinkage = Shrinkage.of(rows)
+    if space.fixed.get(LEARNING_RATE) == AUTO:
+        return Space(space.searched, {**space.fixed, LEARNING_RATE: shrinkage.rate}), shrinkage.speedup
+    wanted = space.searched.get(LEARNING_RATE)
+    if not isinstance(wanted, Choice) or AUTO not in wanted.values:
+        return space, 1
+    rates = dict.fromkeys(shrinkage.rate if value == AUTO else value for value in wanted.values)
+    found = Space.of({LEARNING_RATE: Choice(values=tuple(rates))})
+    others = {name: one for name, one in space.searched.items() if name != LEARNING_RATE}
+    return Space({**others, **found.searched}, {**space.fixed, **found.fixed}), 1
