@@ -14,6 +14,7 @@ from typing import Any
 
 from dmls_core import sandbox
 from dmls_core.airflow.database_tables import open_rows
+from dmls_core.airflow.lake_sources import LakeReader, NeededRows, TableVersion
 from dmls_core.airflow.object_files import ObjectFiles, hive_columns
 from dmls_core.data.formats import format_of, naming_hint
 from dmls_core.data.snapshot import SnapshotWriter, write_snapshot
@@ -37,10 +38,16 @@ SNAPSHOT_LIMITS = sandbox.Limits(memory=4 << 30, seconds=3600, cpu_seconds=3600)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Rows of a source as a Parquet object; ``sha256`` is that of its content."""
+    """Rows of a source as a Parquet object.
+
+    Attributes:
+        sha256: hash of the content.
+        version: version or snapshot id of the lake table that the rows are from.
+    """
 
     data: DataObject
     sha256: str
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,8 @@ class SourceReader:
                     if files[0].size > limits.whole_bytes:
                         return Findings()
                     rows = self._join(files, target, every_column=True)
+                elif self.source.lake:
+                    rows = self._lake.copy(self._lake.find(), [], target, sample=True)
                 else:
                     rows = self._fetch(target, (BEGINNING, datetime.now(UTC)), batches=1)
                 document = self.spec.as_json()
@@ -122,33 +131,49 @@ class SourceReader:
         job: str,
         between: tuple[datetime, datetime],
         files: Sequence[ObjectInfo] | None = None,
+        *,
+        by_interval: bool = False,
+        backfill: bool = False,
     ) -> Snapshot:
         """Copy the rows of the source to the store, unless the store has the same rows already.
 
         ``between`` are the times of the run's interval, for the parameters of a query; ``files`` are those to
-        read, by default all.
+        read, by default all. ``by_interval`` says whether the run has an interval, so that it reads a lake
+        table as it was at its end, or its rows. Of a table that did not exist then, the newest version is
+        read, but not by a ``backfill``.
 
         Raises:
             DataError: the source cannot be read as the spec says, or has too many rows.
             PlatformError: the connection or the store does not answer.
         """
-        listing = ""
+        listing, version, rows_of_run = "", None, None
         if self.source.path:
             files = self.files() if files is None else files
             check_bytes(sum(file.size for file in files))
             listing = layout.source_files(self.team, job, self._identity(files))
-            if known := _known(store, listing):
-                return known
+        elif self.source.lake:
+            time = self.spec.columns.time
+            if by_interval and time:
+                rows_of_run = NeededRows(time, *between, self.spec.timezone)
+            version = self._version(between[1] if by_interval and not time else None, backfill=backfill)
+            facts = [version.identity, version.number, self._used, rows_of_run and rows_of_run.as_json()]
+            listing = layout.source_files(self.team, job, _hash([self.source.lake, *facts]))
+        if listing and (known := _known(store, listing)):
+            return replace(known, version=version.number if version else None)
         with tempfile.TemporaryDirectory(prefix="dmls-source-") as scratch:
             target = Path(scratch) / "rows.parquet"
-            rows = self._join(files, target) if files is not None else self._fetch(target, between)
+            if version:
+                rows = self._lake.copy(version, self._used, target, rows=rows_of_run)
+            else:
+                rows = self._join(files, target) if files is not None else self._fetch(target, between)
             if not rows:
                 raise DataError(self._no_rows())
             check_bytes(target.stat().st_size)
             sha256 = content_hash([target])
             key = layout.source_snapshot(self.team, job, sha256)
             info = find_snapshot(store, key) or store.upload(key, target)
-        snapshot = Snapshot(DataObject(key, info.etag, info.size), sha256)
+        number = version.number if version else None
+        snapshot = Snapshot(DataObject(key, info.etag, info.size), sha256, number)
         if listing:
             store.put(listing, json.dumps({"schema": 1, "sha256": sha256, "key": key}).encode())
         return snapshot
@@ -156,6 +181,27 @@ class SourceReader:
     @property
     def _files(self) -> ObjectFiles:
         return ObjectFiles(self.team, self.source.connection, str(self.source.path))
+
+    @property
+    def _lake(self) -> LakeReader:
+        return LakeReader(self.team, self.source)
+
+    def _version(self, as_of: datetime | None, *, backfill: bool) -> TableVersion:
+        """Return the version of a lake table that a run reads."""
+        try:
+            return self._lake.find(as_of)
+        except DataError:
+            if backfill or as_of is None:
+                raise
+            return self._lake.find()
+
+    @property
+    def _used(self) -> list[str]:
+        """The columns that the spec names, if it names the features; else none, for all."""
+        columns = self.spec.columns
+        others = (columns.target, columns.id, columns.time, columns.group, columns.weight)
+        used = [*columns.features, *(name for name in others if name)] if columns.features else []
+        return list(dict.fromkeys(used))
 
     def _fetch(self, target: Path, between: tuple[datetime, datetime], batches: int | None = None) -> int:
         """Write the rows of a database, or only some batches of them, and return their number."""
@@ -177,25 +223,19 @@ class SourceReader:
 
         If the spec names the features, the other columns are left out.
         """
-        found, paths, columns = self._files, [], self.spec.columns
+        found, paths = self._files, []
         for at, file in enumerate(files):
             path = target.parent / f"file-{at}" / file.key.rpartition("/")[2]
             path.parent.mkdir()
             found.download(file, path)
             paths.append(str(path))
-        others = (columns.target, columns.id, columns.time, columns.group, columns.weight)
-        used = (
-            [*columns.features, *(name for name in others if name)]
-            if columns.features and not every_column
-            else []
-        )
         try:
             rows: int = sandbox.run(
                 write_snapshot,
                 paths,
                 [hive_columns(file.key) for file in files],
                 self.spec.data.model_dump(mode="json"),
-                list(dict.fromkeys(used)),
+                [] if every_column else self._used,
                 str(target),
                 limits=SNAPSHOT_LIMITS,
                 file=files[0].key,
@@ -210,8 +250,7 @@ class SourceReader:
     def _identity(self, files: Sequence[ObjectInfo]) -> str:
         """Return a hash of what a snapshot of files depends on."""
         listed = [(file.key, file.etag, file.size) for file in files]
-        facts = [listed, self.spec.data.reading, self.spec.columns.model_dump(mode="json")]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return _hash([listed, self.spec.data.reading, self.spec.columns.model_dump(mode="json")])
 
     def _no_rows(self) -> ValidationIssue:
         hint = "check the condition of the query and the run's interval, or that the table has been filled"
@@ -236,6 +275,10 @@ def check_bytes(size: int) -> None:
 def check_source(team: str, spec: Spec) -> Findings:
     """Return what is found in the source of a team's spec; see ``SourceReader.check``."""
     return SourceReader(team, spec).check()
+
+
+def _hash(facts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def _known(store: Store, listing: str) -> Snapshot | None:

@@ -1,4 +1,4 @@
-"""Delta Lake tables at one version, by deltalake: the log says which files a version has, pyarrow reads them."""
+"""Delta Lake tables at one version: deltalake reads the log, pyarrow the files that it lists."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyarrow.fs import FileSystem
 
-_NO_VERSION = re.compile(r"end version \d+ not the same as the specified|invalid (table )?version", re.IGNORECASE)
+_NO_VERSION = re.compile(
+    r"end version \d+ not the same as the specified|invalid (table )?version", re.IGNORECASE
+)
 """What deltalake says if the log has no such version."""
+
+_MAPPING = "delta.columnMapping.mode"
 
 _PARTITION = "partition."
 """Precedes the names of partition columns in a list of files."""
@@ -47,13 +51,13 @@ def open_delta(
             f"version {newest} is the newest",
             "name a version that its history still has, or none for the newest",
         ) from error
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+    if (mapping := table.metadata().configuration.get(_MAPPING, "none")) != "none":
         raise DataError(
             ValidationIssue(
                 "the table maps its columns to other names in its files, which DMLS does not read",
-                hint="write a copy without delta.columnMapping.mode, or name its files in [data.source] path",
+                hint=f"write a copy without {_MAPPING}",
                 key="data.source.delta",
-                found=f"delta.columnMapping.mode = {table.metadata().configuration['delta.columnMapping.mode']}",
+                found=f"{_MAPPING} = {mapping}",
             )
         )
     return DeltaVersion(table, options)
@@ -153,7 +157,7 @@ class DeltaVersion:
     def _read(
         self, path: str, names: list[str], values: dict[str, Any], mask: list[bool] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file; a column that the file lacks was added to the table later, and is null."""
+        """Yield the rows of a file; a column that it lacks was added to the table later, and is null."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -184,4 +188,3 @@ class DeltaVersion:
         except FileNotFoundError:
             return False
         return True
-

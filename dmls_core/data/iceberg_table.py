@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
 
-CATALOG = "dmls"
-"""Name of the catalog in pyiceberg unless a property ``name`` says another one."""
-
 
 def open_iceberg(
     name: str, options: dict[str, str], version: int | None, as_of: datetime | None
@@ -64,7 +61,7 @@ def _load(name: str, options: dict[str, str]) -> Table:
             return StaticTable.from_metadata(name, options)
         # A catalog in a database is read only: pyiceberg would create its tables.
         properties = {"init_catalog_tables": "false"} | options
-        return load_catalog(properties.pop("name", CATALOG), **properties).load_table(name)
+        return load_catalog(properties.pop("name", None), **properties).load_table(name)
     except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
         raise no_table(name) from error
 
@@ -86,7 +83,7 @@ def _check_places(table: Table, addresses: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class IcebergSnapshot:
-    """An Iceberg table at one snapshot."""
+    """An Iceberg table at one snapshot, whose id is ``version``."""
 
     table: Table
     version: int
@@ -136,9 +133,14 @@ class IcebergSnapshot:
         if isinstance(self._columns.find_type(times.column), DateType):
             first, last = (moment.date().isoformat() for moment in (times.start, times.end))
             # Whole days have rows before the end.
-            return And(GreaterThanOrEqual(times.column, first), LessThanOrEqual(times.column, last))
+            return And(
+                GreaterThanOrEqual(term=times.column, value=first),
+                LessThanOrEqual(term=times.column, value=last),
+            )
         first, last = (moment.isoformat() for moment in (times.start, times.end))
-        return And(GreaterThanOrEqual(times.column, first), LessThan(times.column, last))
+        return And(
+            GreaterThanOrEqual(term=times.column, value=first), LessThan(term=times.column, value=last)
+        )
 
     def _read(
         self, task: FileScanTask, names: list[str], rows: BooleanExpression

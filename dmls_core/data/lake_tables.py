@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from zoneinfo import ZoneInfo
 
 from dmls_core.data.snapshot import check_rows
@@ -77,9 +77,15 @@ class TableFile:
 class LakeTable(Protocol):
     """A table at one version."""
 
-    version: int
-    identity: str
-    """Tells the table from another one that had the same address before."""
+    @property
+    def version(self) -> int:
+        """Return the version, or the id of the snapshot."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """Return what tells the table from another one that had the same address before."""
+        ...
 
     @property
     def schema(self) -> pa.Schema:
@@ -149,7 +155,7 @@ def copy_table(
     used: list[str],
     times: dict[str, Any] | None,
     target: str,
-    sample: bool = False,  # noqa: FBT001, FBT002 - the sandbox passes arguments by position
+    sample: bool = False,
 ) -> int:
     """Write the rows of a version to a Parquet file, and return their number.
 
@@ -206,7 +212,7 @@ class _Writer:
         self._most = DataLimits.from_environment().rows
         self._file = pq.ParquetWriter(target, schema, compression="zstd")
 
-    def __enter__(self) -> _Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -273,7 +279,7 @@ def brief(error: BaseException) -> str:
 
 @contextmanager
 def _reported(kind: str) -> Iterator[None]:
-    """Raise ``PlatformError`` for whatever a library raises, so that no traceback with secrets is logged."""
+    """Raise ``PlatformError`` for what a library raises: the sandbox logs other errors, secrets and all."""
     try:
         yield
     except DmlsError:
@@ -283,4 +289,4 @@ def _reported(kind: str) -> Iterator[None]:
             f"a package for {kind} tables is missing: install 'dmls[lake]' in Airflow's environment ({error})"
         ) from None
     except Exception as error:  # each store and catalog raises what its client does
-        raise PlatformError(brief(error)) from None
+        raise PlatformError(brief(error)) from error

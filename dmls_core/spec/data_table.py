@@ -62,7 +62,7 @@ class Source(Table):
         None,
         min_length=1,
         max_length=900,
-        description="An Iceberg table: its name in the catalog of the connection, or the address of its metadata.",
+        description="An Iceberg table: its name in the connection's catalog, or the address of its metadata.",
         examples=["sales.orders", "s3://lake/orders/metadata/v3.metadata.json"],
     )
     version: int | None = Field(

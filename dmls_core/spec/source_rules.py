@@ -33,9 +33,6 @@ def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
         kinds = f"{', '.join(_KINDS[:-1])} and {_KINDS[-1]}"
         found = " and ".join(given) or "none of them"
         issues.add(path, f"must have one of {kinds}", expected="one of them", hint=f"it has {found}")
-    for key, kind in _VERSIONS.items():
-        if getattr(source, key) is not None and getattr(source, kind) is None:
-            issues.add((*path, key), f"needs {kind}", found=str(getattr(source, key)), hint="remove it")
     if data.path is not None:
         hint = "remove it: the source has the data"
         issues.add(("data", "path"), "cannot be combined with [data.source]", found=data.path, hint=hint)
@@ -51,10 +48,7 @@ def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
         _check_query(source.query, issues)
     if source.path is not None:
         _check_path(source.path, issues)
-    if source.delta is not None:
-        _check_address(source.delta.removesuffix("/"), "delta", issues)
-    if source.iceberg is not None:
-        _check_iceberg(source.iceberg, issues)
+    _check_lake(source, issues)
 
 
 def _check_query(query: str, issues: IssueCollector) -> None:
@@ -68,6 +62,16 @@ def _check_query(query: str, issues: IssueCollector) -> None:
     if unknown:
         hint = r"write a colon that is no parameter as \:"
         issues.add(path, f"has the unknown parameter :{unknown[0]}", expected=":start and :end", hint=hint)
+
+
+def _check_lake(source: Source, issues: IssueCollector) -> None:
+    if source.delta is not None:
+        _check_address(source.delta.removesuffix("/"), "delta", issues)
+    if source.iceberg is not None:
+        _check_iceberg(source.iceberg, issues)
+    for key, kind in _VERSIONS.items():
+        if (number := getattr(source, key)) is not None and getattr(source, kind) is None:
+            issues.add(("data", "source", key), f"needs {kind}", found=str(number), hint="remove it")
 
 
 def _check_iceberg(table: str, issues: IssueCollector) -> None:
@@ -94,7 +98,9 @@ def _check_address(address: str, name: str, issues: IssueCollector) -> bool:
         issues.add(key, "cannot be a file on Airflow's machines", found=address, hint=hint)
     elif {"", ".", ".."} & set(parts) or "\\" in address or "::" in address or not address.isprintable():
         expected = "an address such as s3://bucket/folder/"
-        issues.add(key, "must be an address without empty or relative parts", found=address, expected=expected)
+        issues.add(
+            key, "must be an address without empty or relative parts", found=address, expected=expected
+        )
     elif any(character in parts[0] for character in "*?{}@"):
         issues.add(key, "must name one bucket", found=address, expected="no pattern in the bucket's name")
     else:
