@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException
@@ -52,10 +52,17 @@ class NeededRows:
 
 @dataclass(frozen=True)
 class LakeReader:
-    """Reads the lake table that a source names, in the sandbox."""
+    """Reads the lake table that a source names, in a sandbox that lasts until the reader is closed."""
 
     team: str
     source: Source
+    _worker: sandbox.Worker = field(default_factory=sandbox.Worker, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.close()
 
     @property
     def kind(self) -> str:
@@ -99,7 +106,7 @@ class LakeReader:
             memory=4 << 30, seconds=IntakeLimits.from_environment().source_seconds, cpu_seconds=3600
         )
         try:
-            return sandbox.run(
+            return self._worker.call(
                 function, self.kind, self.source.lake, self._options, *args, limits=limits, hint=_HINT
             )
         except UserError as error:

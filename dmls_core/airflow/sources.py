@@ -14,7 +14,7 @@ from typing import Any
 
 from dmls_core import sandbox
 from dmls_core.airflow.database_tables import open_rows
-from dmls_core.airflow.lake_sources import LakeReader, NeededRows, TableVersion
+from dmls_core.airflow.lake_sources import LakeReader, NeededRows
 from dmls_core.airflow.object_files import ObjectFiles, hive_columns
 from dmls_core.data.formats import format_of, naming_hint
 from dmls_core.data.snapshot import SnapshotWriter, write_snapshot
@@ -77,7 +77,8 @@ class SourceReader:
                         return Findings()
                     rows = self._join(files, target, every_column=True)
                 elif self.source.lake:
-                    rows = self._lake.copy(self._lake.find(), [], target, sample=True)
+                    with LakeReader(self.team, self.source) as table:
+                        rows = table.copy(table.find(), [], target, sample=True)
                 else:
                     rows = self._fetch(target, (BEGINNING, datetime.now(UTC)), batches=1)
                 document = self.spec.as_json()
@@ -146,54 +147,61 @@ class SourceReader:
             DataError: the source cannot be read as the spec says, or has too many rows.
             PlatformError: the connection or the store does not answer.
         """
-        listing, version, rows_of_run = "", None, None
-        if self.source.path:
+        with tempfile.TemporaryDirectory(prefix="dmls-source-") as scratch:
+            target = Path(scratch) / "rows.parquet"
+            if self.source.lake:
+                interval = between if by_interval else None
+                return self._of_lake(store, job, interval, target, backfill=backfill)
+            if self.source.path is None:
+                return self._upload(store, job, target, self._fetch(target, between))
             files = self.files() if files is None else files
             check_bytes(sum(file.size for file in files))
             listing = layout.source_files(self.team, job, self._identity(files))
-        elif self.source.lake:
-            time = self.spec.columns.time
-            if by_interval and time:
-                rows_of_run = NeededRows(time, *between, self.spec.timezone)
-            version = self._version(between[1] if by_interval and not time else None, backfill=backfill)
-            facts = [version.identity, version.number, self._used, rows_of_run and rows_of_run.as_json()]
-            listing = layout.source_files(self.team, job, _hash([self.source.lake, *facts]))
-        if listing and (known := _known(store, listing)):
-            return replace(known, version=version.number if version else None)
-        with tempfile.TemporaryDirectory(prefix="dmls-source-") as scratch:
-            target = Path(scratch) / "rows.parquet"
-            if version:
-                rows = self._lake.copy(version, self._used, target, rows=rows_of_run)
-            else:
-                rows = self._join(files, target) if files is not None else self._fetch(target, between)
-            if not rows:
-                raise DataError(self._no_rows())
-            check_bytes(target.stat().st_size)
-            sha256 = content_hash([target])
-            key = layout.source_snapshot(self.team, job, sha256)
-            info = find_snapshot(store, key) or store.upload(key, target)
-        number = version.number if version else None
-        snapshot = Snapshot(DataObject(key, info.etag, info.size), sha256, number)
+            if known := _known(store, listing):
+                return known
+            return self._upload(store, job, target, self._join(files, target), listing)
+
+    def _of_lake(
+        self,
+        store: Store,
+        job: str,
+        interval: tuple[datetime, datetime] | None,
+        target: Path,
+        *,
+        backfill: bool,
+    ) -> Snapshot:
+        """Copy a version of a lake table; see ``snapshot``."""
+        time, used = self.spec.columns.time, self._used
+        rows = NeededRows(time, *interval, self.spec.timezone) if interval and time else None
+        with LakeReader(self.team, self.source) as table:
+            try:
+                version = table.find(interval[1] if interval and not time else None)
+            except DataError:
+                if interval is None or backfill:
+                    raise
+                version = table.find()
+            facts = [self.source.lake, version.identity, version.number, used, rows and rows.as_json()]
+            listing = layout.source_files(self.team, job, _hash(facts))
+            found = _known(store, listing) or self._upload(
+                store, job, target, table.copy(version, used, target, rows=rows), listing
+            )
+        return replace(found, version=version.number)
+
+    def _upload(self, store: Store, job: str, target: Path, rows: int, listing: str = "") -> Snapshot:
+        """Store a copy; ``listing`` is the key of the record by which the same files are found again."""
+        if not rows:
+            raise DataError(self._no_rows())
+        check_bytes(target.stat().st_size)
+        sha256 = content_hash([target])
+        key = layout.source_snapshot(self.team, job, sha256)
+        info = find_snapshot(store, key) or store.upload(key, target)
         if listing:
             store.put(listing, json.dumps({"schema": 1, "sha256": sha256, "key": key}).encode())
-        return snapshot
+        return Snapshot(DataObject(key, info.etag, info.size), sha256)
 
     @property
     def _files(self) -> ObjectFiles:
         return ObjectFiles(self.team, self.source.connection, str(self.source.path))
-
-    @property
-    def _lake(self) -> LakeReader:
-        return LakeReader(self.team, self.source)
-
-    def _version(self, as_of: datetime | None, *, backfill: bool) -> TableVersion:
-        """Return the version of a lake table that a run reads."""
-        try:
-            return self._lake.find(as_of)
-        except DataError:
-            if backfill or as_of is None:
-                raise
-            return self._lake.find()
 
     @property
     def _used(self) -> list[str]:
