@@ -245,6 +245,7 @@ class SourceReader:
                 self.spec.data.model_dump(mode="json"),
                 [] if every_column else self._used,
                 str(target),
+                [file.key for file in files],
                 limits=SNAPSHOT_LIMITS,
                 file=files[0].key,
             )

@@ -134,7 +134,7 @@ class DeltaVersion:
         end: date = times.end
         operator = "<"
         if pa.types.is_date(self.schema.field(times.column).type):
-            start, end, operator = times.start.date(), times.end.date(), "<="
+            (start, end), operator = times.days, "<="
         uris = self.table.file_uris(
             file_pruning_predicate=[(times.column, ">=", start), (times.column, operator, end)]
         )

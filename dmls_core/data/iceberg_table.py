@@ -131,8 +131,7 @@ class IcebergSnapshot:
         from pyiceberg.types import DateType
 
         if isinstance(self._columns.find_type(times.column), DateType):
-            first, last = (moment.date().isoformat() for moment in (times.start, times.end))
-            # Whole days have rows before the end.
+            first, last = (day.isoformat() for day in times.days)
             return And(
                 GreaterThanOrEqual(term=times.column, value=first),
                 LessThanOrEqual(term=times.column, value=last),

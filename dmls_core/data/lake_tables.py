@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from zoneinfo import ZoneInfo
@@ -125,6 +125,11 @@ class TimeRange:
         zone = ZoneInfo(timezone)
         first, last = ((moment.astimezone(zone)).replace(tzinfo=None) for moment in (start, end))
         return cls(column, first - margin, last + margin)
+
+    @property
+    def days(self) -> tuple[date, date]:
+        """Return the first and the last day."""
+        return self.start.date(), (self.end - timedelta(microseconds=1)).date()
 
     def mask(self, batch: pa.RecordBatch) -> pa.Array:
         """Return which rows are in the range; null where there is no time."""
