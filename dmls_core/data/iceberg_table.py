@@ -59,6 +59,8 @@ def _load(name: str, options: dict[str, str]) -> Table:
     try:
         if "://" in name:
             return StaticTable.from_metadata(name, options)
+        if not {"uri", "type", "py-catalog-impl"} & options.keys():
+            raise PlatformError("its extra has no uri, the address of a catalog")
         # A catalog in a database is read only: pyiceberg would create its tables.
         properties = {"init_catalog_tables": "false"} | options
         return load_catalog(properties.pop("name", None), **properties).load_table(name)

@@ -277,9 +277,10 @@ def no_table(found: str) -> DataError:
 
 
 def brief(error: BaseException) -> str:
-    """Return the first line of an error's message."""
+    """Return an error's first line, and the last one, where deltalake has the cause."""
     text = _COLOURS.sub("", str(error)).strip() or type(error).__name__
-    return text.split("\n", 1)[0][:300]
+    first, *others = [line.strip(" \t↳") for line in text.split("\n") if line.strip(" \t↳")]
+    return ": ".join([first[:200], *(line[:200] for line in others[-1:])])
 
 
 @contextmanager

@@ -66,12 +66,11 @@ class Source(Table):
         examples=["sales.orders", "s3://lake/orders/metadata/v3.metadata.json"],
     )
     version: int | None = Field(
-        None, ge=0, lt=2**63, description="The version of the Delta Lake table; by default each run chooses."
+        None, ge=0, description="The version of the Delta Lake table; by default each run chooses."
     )
     snapshot: int | None = Field(
         None,
         ge=0,
-        lt=2**63,
         description="The id of the Iceberg table's snapshot; by default each run chooses.",
     )
 
