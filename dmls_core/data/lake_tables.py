@@ -84,7 +84,7 @@ class LakeTable(Protocol):
 
     @property
     def identity(self) -> str:
-        """Return what tells the table from another one that had the same address before."""
+        """Return what distinguishes the table from another one that had the same address before."""
         ...
 
     @property
