@@ -54,11 +54,10 @@ def open_iceberg(
 def _load(name: str, options: dict[str, str]) -> Table:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-    from pyiceberg.table import StaticTable
 
     try:
         if "://" in name:
-            return StaticTable.from_metadata(name, options)
+            return _of_metadata(name, options)
         if not {"uri", "type", "py-catalog-impl"} & options.keys():
             raise PlatformError("its extra has no uri, the address of a catalog")
         # A catalog in a database is read only: pyiceberg would create its tables.
@@ -66,6 +65,21 @@ def _load(name: str, options: dict[str, str]) -> Table:
         return load_catalog(properties.pop("name", None), **properties).load_table(name)
     except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
         raise no_table(name) from error
+
+
+def _of_metadata(address: str, options: dict[str, str]) -> Table:
+    """Open a table by its metadata, without the properties there, which ``StaticTable.from_metadata`` uses.
+
+    They can name a class to import, and an address that gets the credentials.
+    """
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.io import load_file_io
+    from pyiceberg.serializers import FromInputFile
+    from pyiceberg.table import StaticTable
+
+    files = load_file_io(options, address)
+    metadata = FromInputFile.table_metadata(files.new_input(address))
+    return StaticTable((address,), metadata, address, files, NoopCatalog("static"))
 
 
 def _check_places(table: Table, addresses: Sequence[str]) -> None:

@@ -192,6 +192,16 @@ def test_a_column_that_came_later_is_missing_in_earlier_versions_and_null_in_ear
     assert copied(tmp_path, "delta", delta, {}, 3)["colour"].null_count() == 12
 
 
+def test_metadata_at_an_address_cannot_choose_the_code_that_reads_its_files(tmp_path, catalog):
+    table = SqlCatalog(**catalog).load_table("sales.orders")
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["properties"]["py-io-impl"] = "none.such.Files"
+    path.write_text(json.dumps(metadata))
+    found = copied(tmp_path, "iceberg", table.metadata_location, {}, table.metadata.current_snapshot_id)
+    assert found.height == 12
+
+
 def test_metadata_cannot_name_files_of_the_worker():
     from types import SimpleNamespace
 
