@@ -110,7 +110,7 @@ agreeing = $(compile) --python-version 3.11 --constraint requirements/dev.txt
 
 lock: $(UV) ## resolve requirements/*.txt again; UPGRADE=1 takes the newest versions
 	$(compile) --python-version 3.11 requirements/uv.in --output-file requirements/uv.txt
-	$(compile) --python-version 3.11 pyproject.toml --extra airflow --extra kubernetes --extra trainer --extra dask --extra platform --extra onnx --extra dev \
+	$(compile) --python-version 3.11 pyproject.toml --extra airflow --extra kubernetes --extra lake --extra trainer --extra dask --extra platform --extra onnx --extra dev \
 	  --output-file requirements/dev.txt
 	$(agreeing) pyproject.toml --extra airflow --extra trainer --extra dask --extra platform --output-file requirements/platform.txt
 	$(agreeing) pyproject.toml requirements/airflow.in --extra airflow --output-file requirements/airflow.txt

@@ -87,7 +87,7 @@ def _table(name: str) -> str:
     if name == "data":
         source = schema["$defs"]["Source"]
         extra = (
-            "\nThe keys of `[data.source]`, one of `table`, `query` and `path` "
+            "\nThe keys of `[data.source]`, one of `table`, `query`, `path`, `delta` and `iceberg` "
             "([how to](../how-to/read-a-source.md)):\n\n" + _keys(source, schema)
         )
     if name == "search":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException
@@ -12,6 +14,9 @@ from dmls_core.errors import DataError, PlatformError, ValidationIssue
 
 _SECRET = re.compile(r"password|secret|token|key|credential|private", re.IGNORECASE)
 """Names of extra fields whose values no message contains."""
+
+_PASSWORD = re.compile(r"[\w+.-]+://[^/@]*?:([^/@]*)@")
+"""An address with a password."""
 
 
 def check_allowed(team: str, connection: str, key: str = "connection") -> None:
@@ -38,9 +43,14 @@ def connection_failure(connection: str, error: BaseException) -> PlatformError:
 def reason(connection: str, error: BaseException) -> str:
     """Return the first line of an error's message, without the secrets of the connection."""
     text = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
-    for secret in sorted(_secrets(connection), key=len, reverse=True):
+    return without_secrets(connection, text).split("\n", 1)[0][:300]
+
+
+def without_secrets(connection: str, text: str, options: Mapping[str, str] | None = None) -> str:
+    """Return a text without the secrets of a connection, and of options that were made of it."""
+    for secret in sorted(_secrets(connection) | _private(options or {}), key=len, reverse=True):
         text = text.replace(secret, "***")
-    return text.split("\n", 1)[0][:300]
+    return text
 
 
 def _secrets(connection: str) -> set[str]:
@@ -48,5 +58,12 @@ def _secrets(connection: str) -> set[str]:
         found = BaseHook.get_connection(connection)
     except (AirflowException, ValueError):
         return set()
-    extra = {value for name, value in found.extra_dejson.items() if _SECRET.search(name)}
-    return {secret for secret in (found.password, *extra) if isinstance(secret, str) and secret}
+    return _private(found.extra_dejson) | ({found.password} if found.password else set())
+
+
+def _private(options: Mapping[str, Any]) -> set[str]:
+    """Return the secret values of options, and the passwords in their addresses."""
+    texts = {name: value for name, value in options.items() if isinstance(value, str)}
+    secrets = {value for name, value in texts.items() if _SECRET.search(name)}
+    secrets |= {found[1] for value in texts.values() if (found := _PASSWORD.match(value))}
+    return secrets - {""}

@@ -149,7 +149,8 @@ class ValidateOperator(JobTask):
     def _choose(self, run: JobRun) -> RunInputs | None:
         """Return the run's inputs if they differ from the admitted data; wait for them if needed."""
         record, spec, intervals = run.job.record_of_run, run.job.spec, run.job.intervals
-        selector = InputSelector(run.store, record, spec, intervals) if intervals else None
+        backfill = run.job.backfill
+        selector = InputSelector(run.store, record, spec, intervals, backfill) if intervals else None
         interval = _interval(run, selector) if selector else None
         if selector and interval:
             return selector.select(interval) or self._wait(run, selector, interval)
@@ -194,6 +195,8 @@ class ValidateOperator(JobTask):
     def _keep(self, run: JobRun, inputs: RunInputs) -> None:
         for item in inputs.data:
             self.log.info("reading %s, ETag %s", item.key, item.etag)
+        if inputs.source_version is not None and run.job.spec.data.source:
+            self.log.info("of %s at version %s", run.job.spec.data.source.label, inputs.source_version)
         run.context["task_instance"].xcom_push(INPUTS, inputs.as_json())
         folder = layout.run_folder(run.job.team, run.job.name, inputs.run_key)
         document = {"schema": 1, **inputs.as_json(), "run_id": run.context["run_id"]}
@@ -286,6 +289,9 @@ class EvaluateOperator(JobTask):
         }
 
 
+SOURCE_VERSION_TAG = "dmls.source_version"
+"""Tag with the version or snapshot id of the lake table that the run has read."""
+
 CHANGES_TAG = "dmls.changes"
 """Tag with a user's changes for the run, as JSON."""
 
@@ -328,6 +334,8 @@ class RegisterOperator(JobTask):
 def interval_tags(job: Job) -> dict[str, str]:
     """Return tags for the run's interval, its data, and a user's changes."""
     tags = {CHANGES_TAG: json.dumps(dict(job.changes))[:5000]} if job.changed else {}
+    if job.inputs and job.inputs.source_version is not None:
+        tags[SOURCE_VERSION_TAG] = str(job.inputs.source_version)
     if job.interval is None:
         return tags
     start, end = job.interval

@@ -28,12 +28,14 @@ class RunInputs:
         data: sorted by key.
         interval: start and end, ISO 8601 in UTC; ``None`` for data without an interval.
         since: start of the window, ISO 8601 in UTC; ``None``: all rows up to the interval's end.
+        source_version: version or snapshot id of the lake table that the run reads.
     """
 
     run_key: str
     data: tuple[DataObject, ...]
     interval: tuple[str, str] | None
     since: str | None
+    source_version: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON, for ``from_json``."""
@@ -54,6 +56,7 @@ class InputSelector:
     record: JobRecord
     spec: Spec
     intervals: Intervals
+    backfill: bool = False
 
     @property
     def folder(self) -> str:
@@ -126,10 +129,17 @@ class InputSelector:
         from dmls_core.airflow.sources import BEGINNING, SourceReader
 
         reader = SourceReader(self.record.team, self.spec)
-        found = reader.snapshot(self.store, self.record.name, (since or BEGINNING, interval.end), files)
+        found = reader.snapshot(
+            self.store,
+            self.record.name,
+            (since or BEGINNING, interval.end),
+            files,
+            by_interval=True,
+            backfill=self.backfill,
+        )
         key = run_key(self.record.spec_sha256, [found.sha256], (interval.start, interval.end))
         ends = (_iso(interval.start), _iso(interval.end))
-        return RunInputs(key, (found.data,), ends, None if since is None else _iso(since))
+        return RunInputs(key, (found.data,), ends, None if since is None else _iso(since), found.version)
 
     def _interval_of(self, partition: Partition) -> DataInterval:
         """Return the interval within which the partition's own time ends."""
@@ -145,7 +155,8 @@ def select_without_interval(store: Store, record: JobRecord, spec: Spec) -> RunI
 
         until = datetime.now(UTC)
         found = SourceReader(record.team, spec).snapshot(store, record.name, (BEGINNING, until))
-        return RunInputs(run_key(record.spec_sha256, [found.sha256]), (found.data,), None, None)
+        key = run_key(record.spec_sha256, [found.sha256])
+        return RunInputs(key, (found.data,), None, None, found.version)
     if record.data:
         check_unchanged(store, record.data)
     data = tuple(record.data or current_data(store, record, spec))

@@ -14,6 +14,7 @@ from typing import Any
 
 from dmls_core import sandbox
 from dmls_core.airflow.database_tables import open_rows
+from dmls_core.airflow.lake_sources import LakeReader, NeededRows
 from dmls_core.airflow.object_files import ObjectFiles, hive_columns
 from dmls_core.data.formats import format_of, naming_hint
 from dmls_core.data.snapshot import SnapshotWriter, write_snapshot
@@ -37,10 +38,16 @@ SNAPSHOT_LIMITS = sandbox.Limits(memory=4 << 30, seconds=3600, cpu_seconds=3600)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Rows of a source as a Parquet object; ``sha256`` is that of its content."""
+    """Rows of a source as a Parquet object.
+
+    Attributes:
+        sha256: hash of the content.
+        version: version or snapshot id of the lake table that the rows are from.
+    """
 
     data: DataObject
     sha256: str
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,9 @@ class SourceReader:
                     if files[0].size > limits.whole_bytes:
                         return Findings()
                     rows = self._join(files, target, every_column=True)
+                elif self.source.lake:
+                    with LakeReader(self.team, self.source) as table:
+                        rows = table.copy(table.find(), [], target, sample=True)
                 else:
                     rows = self._fetch(target, (BEGINNING, datetime.now(UTC)), batches=1)
                 document = self.spec.as_json()
@@ -122,40 +132,84 @@ class SourceReader:
         job: str,
         between: tuple[datetime, datetime],
         files: Sequence[ObjectInfo] | None = None,
+        *,
+        by_interval: bool = False,
+        backfill: bool = False,
     ) -> Snapshot:
         """Copy the rows of the source to the store, unless the store has the same rows already.
 
         ``between`` are the times of the run's interval, for the parameters of a query; ``files`` are those to
-        read, by default all.
+        read, by default all. ``by_interval`` says whether the run has an interval, so that it reads a lake
+        table as it was at its end, or its rows. Of a table that did not exist then, the newest version is
+        read, but not by a ``backfill``.
 
         Raises:
             DataError: the source cannot be read as the spec says, or has too many rows.
             PlatformError: the connection or the store does not answer.
         """
-        listing = ""
-        if self.source.path:
+        with tempfile.TemporaryDirectory(prefix="dmls-source-") as scratch:
+            target = Path(scratch) / "rows.parquet"
+            if self.source.lake:
+                interval = between if by_interval else None
+                return self._of_lake(store, job, interval, target, backfill=backfill)
+            if self.source.path is None:
+                return self._upload(store, job, target, self._fetch(target, between))
             files = self.files() if files is None else files
             check_bytes(sum(file.size for file in files))
             listing = layout.source_files(self.team, job, self._identity(files))
             if known := _known(store, listing):
                 return known
-        with tempfile.TemporaryDirectory(prefix="dmls-source-") as scratch:
-            target = Path(scratch) / "rows.parquet"
-            rows = self._join(files, target) if files is not None else self._fetch(target, between)
-            if not rows:
-                raise DataError(self._no_rows())
-            check_bytes(target.stat().st_size)
-            sha256 = content_hash([target])
-            key = layout.source_snapshot(self.team, job, sha256)
-            info = find_snapshot(store, key) or store.upload(key, target)
-        snapshot = Snapshot(DataObject(key, info.etag, info.size), sha256)
+            return self._upload(store, job, target, self._join(files, target), listing)
+
+    def _of_lake(
+        self,
+        store: Store,
+        job: str,
+        interval: tuple[datetime, datetime] | None,
+        target: Path,
+        *,
+        backfill: bool,
+    ) -> Snapshot:
+        """Copy a version of a lake table; see ``snapshot``."""
+        time, used = self.spec.columns.time, self._used
+        rows = NeededRows(time, *interval, self.spec.timezone) if interval and time else None
+        with LakeReader(self.team, self.source) as table:
+            try:
+                version = table.find(interval[1] if interval and not time else None)
+            except DataError:
+                if interval is None or backfill:
+                    raise
+                version = table.find()
+            facts = [self.source.lake, version.identity, version.number, used, rows and rows.as_json()]
+            listing = layout.source_files(self.team, job, _hash(facts))
+            found = _known(store, listing) or self._upload(
+                store, job, target, table.copy(version, used, target, rows=rows), listing
+            )
+        return replace(found, version=version.number)
+
+    def _upload(self, store: Store, job: str, target: Path, rows: int, listing: str = "") -> Snapshot:
+        """Store a copy; ``listing`` is the key of the record by which the same files are found again."""
+        if not rows:
+            raise DataError(self._no_rows())
+        check_bytes(target.stat().st_size)
+        sha256 = content_hash([target])
+        key = layout.source_snapshot(self.team, job, sha256)
+        info = find_snapshot(store, key) or store.upload(key, target)
         if listing:
             store.put(listing, json.dumps({"schema": 1, "sha256": sha256, "key": key}).encode())
-        return snapshot
+        return Snapshot(DataObject(key, info.etag, info.size), sha256)
 
     @property
     def _files(self) -> ObjectFiles:
         return ObjectFiles(self.team, self.source.connection, str(self.source.path))
+
+    @property
+    def _used(self) -> list[str]:
+        """The columns that the spec names, if it names the features; else none, for all."""
+        columns = self.spec.columns
+        others = (columns.target, columns.id, columns.time, columns.group, columns.weight)
+        used = [*columns.features, *(name for name in others if name)] if columns.features else []
+        return list(dict.fromkeys(used))
 
     def _fetch(self, target: Path, between: tuple[datetime, datetime], batches: int | None = None) -> int:
         """Write the rows of a database, or only some batches of them, and return their number."""
@@ -177,26 +231,21 @@ class SourceReader:
 
         If the spec names the features, the other columns are left out.
         """
-        found, paths, columns = self._files, [], self.spec.columns
+        found, paths = self._files, []
         for at, file in enumerate(files):
             path = target.parent / f"file-{at}" / file.key.rpartition("/")[2]
             path.parent.mkdir()
             found.download(file, path)
             paths.append(str(path))
-        others = (columns.target, columns.id, columns.time, columns.group, columns.weight)
-        used = (
-            [*columns.features, *(name for name in others if name)]
-            if columns.features and not every_column
-            else []
-        )
         try:
             rows: int = sandbox.run(
                 write_snapshot,
                 paths,
                 [hive_columns(file.key) for file in files],
                 self.spec.data.model_dump(mode="json"),
-                list(dict.fromkeys(used)),
+                [] if every_column else self._used,
                 str(target),
+                [file.key for file in files],
                 limits=SNAPSHOT_LIMITS,
                 file=files[0].key,
             )
@@ -210,8 +259,7 @@ class SourceReader:
     def _identity(self, files: Sequence[ObjectInfo]) -> str:
         """Return a hash of what a snapshot of files depends on."""
         listed = [(file.key, file.etag, file.size) for file in files]
-        facts = [listed, self.spec.data.reading, self.spec.columns.model_dump(mode="json")]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return _hash([listed, self.spec.data.reading, self.spec.columns.model_dump(mode="json")])
 
     def _no_rows(self) -> ValidationIssue:
         hint = "check the condition of the query and the run's interval, or that the table has been filled"
@@ -236,6 +284,10 @@ def check_bytes(size: int) -> None:
 def check_source(team: str, spec: Spec) -> Findings:
     """Return what is found in the source of a team's spec; see ``SourceReader.check``."""
     return SourceReader(team, spec).check()
+
+
+def _hash(facts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def _known(store: Store, listing: str) -> Snapshot | None:

@@ -54,6 +54,7 @@ def measure_table(paths: Sequence[Path], spec: Spec) -> TableSize:
     files = DataFiles(paths, spec.data.format, DataLimits.from_environment())
     first = files.sources[0]
     roles = assign_roles(spec.columns, first.names, first.path.name, first.header_line)
+    files.check_types(roles.used)
     rows = sum(source.count_rows() for source in files.sources)
     texts = sum(source.path.stat().st_size for source in files.sources if source.header_line)
     return TableSize(rows, len(roles.features), texts)

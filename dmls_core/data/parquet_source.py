@@ -59,6 +59,11 @@ class ParquetSource(Source):
                 )
             )
 
+    @property
+    def declared(self) -> Mapping[str, pl.DataType]:
+        """Return the types of the schema."""
+        return self._schema
+
     @cached_property
     def column_types(self) -> tuple[tuple[str, ColumnType], ...]:
         """Return the columns and their types."""

@@ -10,6 +10,7 @@ import polars as pl
 
 from dmls_core.data.conversion import convert
 from dmls_core.data.csv_source import CsvSource
+from dmls_core.data.declared_types import check_types
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.formats import format_of
 from dmls_core.data.parquet_source import reading
@@ -70,23 +71,30 @@ def join(scans: Sequence[pl.LazyFrame], target: Path) -> None:
 
 
 def write_snapshot(
-    paths: list[str], partitions: list[dict[str, str]], options: dict[str, Any], used: list[str], target: str
+    paths: list[str],
+    partitions: list[dict[str, str]],
+    options: dict[str, Any],
+    used: list[str],
+    target: str,
+    addresses: list[str],
 ) -> int:
     """Join files to a Parquet file and return its number of rows; runs in the sandbox.
 
     ``partitions`` has the columns that the path of each file gives, ``options`` are ``[data]`` as JSON data.
-    ``used`` are the columns that the snapshot has if they exist, none for all.
+    ``used`` are the columns that the snapshot has if they exist, none for all. Messages name the files by
+    ``addresses``.
 
     Raises:
-        DataError: a file is not what ``[data]`` says, or has other columns than the first one.
+        DataError: a file is not what ``[data]`` says, or has other columns or types than the first one.
     """
     data, folder, limits = Data.model_validate(options), Path(target).parent, DataLimits.from_environment()
     scans, names, rows = [], [], 0
+    declared: list[tuple[str, dict[str, pl.DataType]]] = []
     for at, (path, values) in enumerate(zip(map(Path, paths), partitions, strict=True)):
         if format_of(path.name) == "parquet":
             with reading(path):
                 scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
-                scan.collect_schema()
+                declared.append((addresses[at], dict(scan.collect_schema())))
         else:
             scan = _typed(
                 CsvSource(convert(path, data, folder / f"text-{at}"), limits), folder / f"{at}.parquet"
@@ -96,8 +104,9 @@ def write_snapshot(
         names.append(scan.collect_schema().names())
         scans.append(scan)
     wanted = [name for name in names[0] if name in used] if used else names[0]
-    for path, found in zip(map(Path, paths), names, strict=True):
-        _check_names(path.name, found, wanted, others=() if used else found)
+    for address, found in zip(addresses, names, strict=True):
+        _check_names(address, found, wanted, others=() if used else found)
+    check_types(declared, wanted)
     scans = [scan.select(wanted) for scan in scans]
     for path, scan in zip(map(Path, paths), scans, strict=True):
         with reading(path):

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import polars as pl
 
+from dmls_core.data.declared_types import check_types, distinct_names
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
@@ -34,6 +35,11 @@ class Source(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    @property
+    def declared(self) -> Mapping[str, pl.DataType]:
+        """Return the types that the file itself states; none if its format has no types."""
+        return {}
 
     @property
     @abstractmethod
@@ -245,14 +251,22 @@ class DataFiles:
     def column_types(self, names: Collection[str]) -> dict[str, ColumnType]:
         """Return the types of columns that all files have."""
         column_types: dict[str, ColumnType] = {}
+        unknown: dict[str, ColumnType] = {}
         wanted = frozenset(names)
         for source in self.sources:
             for name, column_type in source.column_types:
-                if name in wanted:
-                    column_types[name] = max(
-                        column_type, column_types.get(name, column_type), key=_GENERALITY.index
-                    )
-        return column_types
+                if name not in wanted:
+                    continue
+                found = unknown if source.declared.get(name) == pl.Null else column_types
+                found[name] = max(column_type, found.get(name, column_type), key=_GENERALITY.index)
+        return unknown | column_types  # a file without values says nothing
+
+    def check_types(self, names: Collection[str]) -> None:
+        """Raise ``DataError`` if the files declare types of a column that do not go together."""
+        files = distinct_names([source.path for source in self.sources])
+        check_types(
+            [(file, source.declared) for file, source in zip(files, self.sources, strict=True)], names
+        )
 
     def read(self, types: Mapping[str, pl.DataType], reader: DeviceReader | None = None) -> pl.DataFrame:
         """Read columns that all files have, where possible with ``reader``; see ``Source.read``.
@@ -300,6 +314,8 @@ class DataFiles:
         """Read a column as 64-bit integers; None if it holds anything else."""
         parts = [source.integers(name) for source in self.sources]
         known = [part for part in parts if part is not None]
+        if len({part.dtype for part in known}) > 1:
+            known = [part.cast(pl.Int64, strict=False) for part in known]
         return pl.concat(known).alias(name) if len(known) == len(parts) else None
 
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], tuple[Source, Cell]]:

@@ -235,6 +235,8 @@ def read_schema(
 ) -> tuple[ColumnRoles, dict[str, ColumnType]]:
     """Return the roles and the types of the columns that are read; raise ``DataError`` as ``read_table``."""
     roles = _file_roles(files, columns)
+    others = (columns.id, columns.time, columns.group, columns.weight)
+    files.check_types([*roles.used, *(name for name in others if name)])
     column_types = files.column_types(roles.used)
     if unusable := [
         nested_issue(name) for name, column_type in column_types.items() if column_type == "unusable"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,9 @@ class Table(BaseModel):
 
 class Source(Table):
     """Data that is not next to the spec: a table, a query, or files, through an Airflow connection."""
+
+    ADDED: ClassVar = ("delta", "iceberg", "version", "snapshot")
+    """Keys that were added without a new ``SCHEMA``; see ``dmls_core.spec.spec.ADDED``."""
 
     connection: str = Field(
         min_length=1,
@@ -48,10 +51,48 @@ class Source(Table):
         examples=["s3://lake/orders/", "s3://lake/orders/dt={date}/*.parquet"],
     )
 
+    delta: str | None = Field(
+        None,
+        max_length=900,
+        pattern=r"^[a-z][a-z0-9+]*://[^/]+/",
+        description="The folder of a Delta Lake table.",
+        examples=["s3://lake/orders"],
+    )
+    iceberg: str | None = Field(
+        None,
+        min_length=1,
+        max_length=900,
+        description="An Iceberg table: its name in the connection's catalog, or the address of its metadata.",
+        examples=["sales.orders", "s3://lake/orders/metadata/v3.metadata.json"],
+    )
+    version: int | None = Field(
+        None, ge=0, description="The version of the Delta Lake table; by default each run chooses."
+    )
+    snapshot: int | None = Field(
+        None,
+        ge=0,
+        description="The id of the Iceberg table's snapshot; by default each run chooses.",
+    )
+
     @property
     def label(self) -> str:
         """The source in messages: the connection, and what is read through it."""
-        return f"{self.connection}: {self.table or self.path or 'the query'}"
+        return f"{self.connection}: {self.table or self.path or self.lake or 'the query'}"
+
+    @property
+    def lake(self) -> str | None:
+        """The Delta Lake or Iceberg table, if it is one."""
+        return self.delta or self.iceberg
+
+    @property
+    def pinned(self) -> int | None:
+        """The version or snapshot that the spec names."""
+        return self.version if self.version is not None else self.snapshot
+
+    @property
+    def has_history(self) -> bool:
+        """Whether a run can read the table as it was at the end of its interval."""
+        return self.lake is not None and self.pinned is None
 
     @property
     def bound(self) -> bool:

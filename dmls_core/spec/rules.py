@@ -125,12 +125,14 @@ def check_intervals(columns: Columns, data: Data, schedule: Schedule | None, iss
     if data.source is not None:
         check_source_intervals(data.source, columns, schedule, issues)
     partitioned = data.pattern is not None and has_fields(data.pattern)
-    bound = data.source is not None and data.source.bound
+    bound = data.source is not None and (data.source.bound or data.source.has_history)
     if schedule is None or partitioned or bound:
         return
     hint = 'name the files by date, such as [data] path = "data/{date}.csv"'
     if data.source is not None:
         hint = "write a query with :end, or a path with {date}"
+        if data.source.pinned is not None:
+            hint = "remove the version: each run reads the table as it was at the end of its interval"
     if schedule.on == "data":
         issues.add(("schedule", "on"), "needs a path with {date} or other fields", hint=hint)
     elif columns.time is None:

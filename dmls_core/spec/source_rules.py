@@ -16,16 +16,23 @@ _LOCAL = ("file", "local", "memory")
 
 PARAMETERS = ("start", "end")
 
+_KINDS = ("table", "query", "path", "delta", "iceberg")
+
+_VERSIONS = {"version": "delta", "snapshot": "iceberg"}
+"""The key of a version, and the kind of table that has it."""
+
+_TABLE = re.compile(r"[^\s./:]+(\.[^\s./:]+)+")
+"""The name of a table in a catalog, with its namespaces."""
+
 
 def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
     """Check that a source names one thing to read, and that its query or path can be read."""
     path = ("data", "source")
-    given = [key for key in ("table", "query", "path") if getattr(source, key) is not None]
+    given = [key for key in _KINDS if getattr(source, key) is not None]
     if len(given) != 1:
+        kinds = f"{', '.join(_KINDS[:-1])} and {_KINDS[-1]}"
         found = " and ".join(given) or "none of them"
-        issues.add(
-            path, "must have one of table, query and path", expected="one of them", hint=f"it has {found}"
-        )
+        issues.add(path, f"must have one of {kinds}", expected="one of them", hint=f"it has {found}")
     if data.path is not None:
         hint = "remove it: the source has the data"
         issues.add(("data", "path"), "cannot be combined with [data.source]", found=data.path, hint=hint)
@@ -34,12 +41,14 @@ def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
         issues.add(("data", "format"), "cannot be combined with [data.source]", found=data.format, hint=hint)
     elif source.path is None and data.reading:
         key = next(iter(data.reading))
-        hint = "remove it: a database has types"
-        issues.add(("data", key), "says how files are written, but the source is a database", hint=hint)
+        kind = "a database" if source.lake is None else "a table"
+        hint = "remove it: a table has types"
+        issues.add(("data", key), f"says how files are written, but the source is {kind}", hint=hint)
     if source.query is not None:
         _check_query(source.query, issues)
     if source.path is not None:
         _check_path(source.path, issues)
+    _check_lake(source, issues)
 
 
 def _check_query(query: str, issues: IssueCollector) -> None:
@@ -55,19 +64,55 @@ def _check_query(query: str, issues: IssueCollector) -> None:
         issues.add(path, f"has the unknown parameter :{unknown[0]}", expected=":start and :end", hint=hint)
 
 
-def _check_path(path: str, issues: IssueCollector) -> None:
-    key = ("data", "source", "path")
-    scheme, _, rest = path.partition("://")
+def _check_lake(source: Source, issues: IssueCollector) -> None:
+    if source.delta is not None:
+        _check_address(source.delta.removesuffix("/"), "delta", issues)
+    if source.iceberg is not None:
+        _check_iceberg(source.iceberg, issues)
+    for key, kind in _VERSIONS.items():
+        if (number := getattr(source, key)) is not None and getattr(source, kind) is None:
+            issues.add(("data", "source", key), f"needs {kind}", found=str(number), hint="remove it")
+
+
+def _check_iceberg(table: str, issues: IssueCollector) -> None:
+    if "://" not in table:
+        if not _TABLE.fullmatch(table):
+            expected = 'its namespace and name, such as "sales.orders", or an address'
+            issues.add(("data", "source", "iceberg"), "must name a table", found=table, expected=expected)
+    elif not table.endswith(".metadata.json"):
+        expected = "a file such as s3://lake/orders/metadata/v3.metadata.json"
+        issues.add(
+            ("data", "source", "iceberg"), "must be the address of metadata", found=table, expected=expected
+        )
+    else:
+        _check_address(table, "iceberg", issues)
+
+
+def _check_address(address: str, name: str, issues: IssueCollector) -> bool:
+    """Check that an address is one of an object store, and names its bucket."""
+    key = ("data", "source", name)
+    scheme, _, rest = address.partition("://")
     parts = rest.removesuffix("/").split("/")
     if scheme in _LOCAL:
         hint = "upload the file next to the spec, or name an object store"
-        issues.add(key, "cannot be a file on Airflow's machines", found=path, hint=hint)
-    elif {"", ".", ".."} & set(parts) or "\\" in path or "::" in path or not path.isprintable():
+        issues.add(key, "cannot be a file on Airflow's machines", found=address, hint=hint)
+    elif {"", ".", ".."} & set(parts) or "\\" in address or "::" in address or not address.isprintable():
         expected = "an address such as s3://bucket/folder/"
-        issues.add(key, "must be an address without empty or relative parts", found=path, expected=expected)
+        issues.add(
+            key, "must be an address without empty or relative parts", found=address, expected=expected
+        )
     elif any(character in parts[0] for character in "*?{}@"):
-        issues.add(key, "must name one bucket", found=path, expected="no pattern in the bucket's name")
-    elif path.endswith("/") and any(character in path for character in "*?{}"):
+        issues.add(key, "must name one bucket", found=address, expected="no pattern in the bucket's name")
+    else:
+        return True
+    return False
+
+
+def _check_path(path: str, issues: IssueCollector) -> None:
+    key = ("data", "source", "path")
+    if not _check_address(path, "path", issues):
+        return
+    if path.endswith("/") and any(character in path for character in "*?{}"):
         expected = "the names of files, such as s3://bucket/dt={date}/*.parquet"
         issues.add(key, "must not end with a slash if it is a pattern", found=path, expected=expected)
     else:

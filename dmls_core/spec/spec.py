@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from dmls_core.errors import SpecError, ValidationIssue
-from dmls_core.spec.data_table import Data, Table
+from dmls_core.spec.data_table import Data, Source, Table
 from dmls_core.spec.definitions import Choice, Hyperparameter, Range, Scalar, Task, fixed
 from dmls_core.spec.issues import describe, dotted
 from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_names, parse_pattern
@@ -121,6 +121,10 @@ class Spec(Table):
             given = getattr(self, table)
             if getattr(given, key) == type(given).model_fields[key].default:
                 del data[table][key]
+        if source := data["data"].get("source"):
+            data["data"]["source"] = {
+                key: value for key, value in source.items() if value is not None or key not in Source.ADDED
+            }
         return {"schema": SCHEMA, **data}
 
     def canonical(self) -> bytes:

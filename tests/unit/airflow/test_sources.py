@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -225,3 +225,74 @@ def test_a_source_without_rows_is_one_message(warehouse, store):
         DataError, match="warehouse: the query: data.source: the source has no rows .*interval"
     ):
         SourceReader("lab", spec(QUERY, WEEKLY)).snapshot(store, "orders", empty)
+
+
+@pytest.fixture
+def orders(tmp_path, monkeypatch, warehouse):
+    """An Iceberg table with two snapshots, in a catalog that the connection `warehouse` names."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    (tmp_path / "tables").mkdir()
+    properties = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/tables"}
+    about = {"conn_type": "generic", "extra": {"name": "prod", **properties, "token": "hidden-word"}}
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(about))
+    catalog = SqlCatalog("prod", **properties)
+    catalog.create_namespace("sales")
+    start = datetime(2026, 1, 5, tzinfo=UTC)
+    days = [start + timedelta(days=day) for day in range(14)]
+    frame = pl.DataFrame({"size": [1.5] * 14, "colour": ["red"] * 14, "paid": [0, 1] * 7, "day": days})
+    table = catalog.create_table("sales.orders", frame.to_arrow().schema)
+    table.append(frame.to_arrow())
+    table.append(frame.to_arrow())
+    return table
+
+
+ORDERS = 'iceberg = "sales.orders"'
+
+
+def test_a_run_records_the_snapshot_of_a_lake_table_that_it_read(begin, store, orders):
+    context, outcome = begin(ORDERS)
+    assert outcome.record.data == ()
+    ValidateOperator(task_id="validate").execute(context)
+    job, current = job_of(context), orders.metadata.current_snapshot_id
+    assert job.inputs.source_version == current
+    assert json.loads(store.get(job.run_file("run.json")))["source_version"] == current
+    assert job_tasks.interval_tags(job)["dmls.source_version"] == str(current)
+    assert len(pl.read_parquet(store.get(job.data[0].key))) == 28
+
+
+def test_a_backfill_reads_no_lake_table_that_did_not_exist_at_the_end_of_its_interval(begin, orders):
+    context, _ = begin(ORDERS, WEEKLY, INTERVAL)
+    with pytest.raises(
+        AirflowFailException, match=r"warehouse: sales.orders: .*snapshot from before 2026-01-12"
+    ):
+        ValidateOperator(task_id="validate").execute(context)
+
+
+def test_other_runs_read_the_newest_lake_table_then_or_the_rows_of_their_interval(store, orders):
+    newest = SourceReader("lab", spec(ORDERS, WEEKLY)).snapshot(store, "orders", INTERVAL, by_interval=True)
+    assert newest.version == orders.metadata.current_snapshot_id
+    by_time = SourceReader("lab", spec(ORDERS, WEEKLY, columns='time = "day"'))
+    found = rows(store, by_time.snapshot(store, "orders", INTERVAL, by_interval=True))
+    assert (found.height, found["day"].max()) == (14, datetime(2026, 1, 11, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("source", "extra", "message"),
+    [
+        (ORDERS, {}, "its extra has no uri, the address of a catalog"),
+        (ORDERS, {"uri": "postgresql+psycopg://u:hidden-word@127.0.0.1:1/x"}, "Connection refused"),
+        (ORDERS, {"conn_type": "aws"}, "it is one of AWS, which reads s3:// and not a catalog"),
+    ],
+    ids=["catalog", "database", "aws"],
+)
+def test_a_connection_that_does_not_lead_to_a_table_is_one_message(
+    orders, monkeypatch, source, extra, message
+):
+    kind = extra.pop("conn_type", "generic")
+    about = {"conn_type": kind, "login": "a", "password": "hidden-word", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(about))
+    (issue,) = check_source("lab", spec(source)).issues
+    assert "the Airflow connection warehouse: " in str(issue)
+    assert message in str(issue)
+    assert "hidden-word" not in str(issue)

@@ -52,7 +52,10 @@ def joined(
     folder: Path, *files: Path, values: dict[str, str] | None = None, **options: object
 ) -> pl.DataFrame:
     target = folder / "joined.parquet"
-    write_snapshot([str(file) for file in files], [values or {}] * len(files), options, [], str(target))
+    names = [file.name for file in files]
+    write_snapshot(
+        [str(file) for file in files], [values or {}] * len(files), options, [], str(target), names
+    )
     return pl.read_parquet(target)
 
 

@@ -30,6 +30,9 @@ def load(source: str, more: str = ""):
         ('query = "SELECT 1; "', "warehouse: the query"),
         ("query = \"with a as (select b::date, '12:30' from t) select * from a\"", "warehouse: the query"),
         ('path = "s3://lake/orders/dt={date}/*.parquet"', "warehouse: s3://lake/orders/dt={date}/*.parquet"),
+        ('delta = "s3://lake/orders"\nversion = 0', "warehouse: s3://lake/orders"),
+        ('iceberg = "sales.orders"\nsnapshot = 9007199254740993', "warehouse: sales.orders"),
+        ('iceberg = "s3://lake/t/v1.metadata.json"', "warehouse: s3://lake/t/v1.metadata.json"),
     ],
 )
 def test_a_source_is_a_table_a_query_or_a_path(source, label):
@@ -42,12 +45,18 @@ def test_a_source_is_a_table_a_query_or_a_path(source, label):
 def test_a_spec_without_a_source_keeps_its_hash():
     spec = load_spec(b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n')
     assert "source" not in spec.as_json()["data"]
+    keys = {"connection", "table", "query", "path"}
+    assert load('table = "orders"').as_json()["data"]["source"].keys() == keys
+
+
+def test_a_scheduled_run_reads_a_lake_table_as_it_was_at_the_end_of_its_interval():
+    assert load('delta = "s3://lake/orders"', WEEKLY).data.source.has_history
 
 
 @pytest.mark.parametrize(
     ("source", "more", "message"),
     [
-        ("", "", "data.source: must have one of table, query and path .*it has none of them"),
+        ("", "", "data.source: must have one of table, .* and iceberg .*it has none of them"),
         ('table = "a"\npath = "s3://b/c/"', "", "must have one of .*it has table and path"),
         ('query = "DELETE FROM a"', "", "data.source.query: must begin with SELECT or WITH"),
         ('query = "SELECT 1; DROP TABLE a"', "", "data.source.query: must be one statement"),
@@ -69,6 +78,16 @@ def test_a_spec_without_a_source_keeps_its_hash():
             'table = "a"',
             '[data]\ndecimal = ","',
             "data.decimal: says how files are written, but .*a database",
+        ),
+        ('delta = "file://etc/lake/"', "", "data.source.delta: cannot be a file on Airflow's machines"),
+        ('delta = "s3://lake*/a"', "", "data.source.delta: must name one bucket"),
+        ('iceberg = "orders"', "", "data.source.iceberg: must name a table .*sales.orders"),
+        ('iceberg = "s3://lake/orders/"', "", "must be the address of metadata"),
+        ('delta = "s3://lake/a"\nsnapshot = 1', "", "data.source.snapshot: needs iceberg"),
+        (
+            'delta = "s3://lake/a"\nversion = 1',
+            WEEKLY,
+            "does not define which rows .*remove the version",
         ),
         ('table = "a"', WEEKLY, "schedule: does not define which rows .*query with :end"),
         (
