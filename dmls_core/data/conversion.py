@@ -27,6 +27,8 @@ from dmls_core.data.detection import spelled_mark
 from dmls_core.data.encodings import codec_of
 from dmls_core.data.excel import write_sheet
 from dmls_core.data.formats import format_of, needs_conversion
+from dmls_core.data.missing_marks import remove_marks, unmarked
+from dmls_core.data.parquet_source import reading
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.data_table import Data
 
@@ -35,7 +37,7 @@ UNREADABLE = (*DAMAGED, pl.exceptions.PolarsError, csv.Error)
 
 
 def convert(path: Path, data: Data, folder: Path) -> Path:
-    """Return a file as DMLS reads it: the file itself, or a CSV of the same name in the empty ``folder``.
+    """Return a file as DMLS reads it: itself, or a new file of the same name in the empty ``folder``.
 
     Raises:
         DataError: the file is not what ``[data]`` says, with the line.
@@ -46,7 +48,10 @@ def convert(path: Path, data: Data, folder: Path) -> Path:
     target = folder / path.name
     kind = data.format or format_of(path.name)
     try:
-        if kind == "jsonl":
+        if kind == "parquet":
+            with reading(path):
+                remove_marks(path, data.missing, target)
+        elif kind == "jsonl":
             _write(_json_lines(path, folder), data, target, 0)
         elif kind == "excel":
             _convert_sheet(path, data, target)
@@ -236,9 +241,11 @@ def _write(table: tuple[pl.LazyFrame, list[str] | None], data: Data, target: Pat
     if data.decimal == "," or data.thousands:
         _check_points(frame, names, data, target, above)
         frame = frame.select(_number(pl.col(name), data) for name in columns)
-    frame.select(pl.when(pl.col(name) != "").then(pl.col(name)) for name in columns).sink_csv(
-        body, include_header=False
-    )
+    marks = ("", *data.missing)
+    frame.select(
+        unmarked(pl.col(name), marks) if data.missing else pl.when(pl.col(name) != "").then(pl.col(name))
+        for name in columns
+    ).sink_csv(body, include_header=False)
     with target.open("w", encoding="utf-8", newline="") as out:
         # Line breaks in the first name, which no reader keeps, put the header into its line.
         first = "\n" * (above - data.header) + names[0]

@@ -32,8 +32,8 @@ def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
     if data.format is not None:
         hint = "remove it: the names of the files show their formats" if source.path else "remove it"
         issues.add(("data", "format"), "cannot be combined with [data.source]", found=data.format, hint=hint)
-    elif source.path is None and data.reading:
-        key = next(iter(data.reading))
+    elif source.path is None and (written := data.reading.keys() - {"missing"}):
+        key = min(written)
         hint = "remove it: a database has types"
         issues.add(("data", key), "says how files are written, but the source is a database", hint=hint)
     if source.query is not None:

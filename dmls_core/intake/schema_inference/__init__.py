@@ -150,7 +150,7 @@ def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> lis
     if target.missing:
         prefix = "" if sample.complete else "In a sample, "
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
-    notes += _ambiguous(columns, sample)
+    notes += [*_ambiguous(columns, sample), *sample.notes]
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
     return [*notes, *filter(None, [left_out_note(out)])]
 
@@ -184,10 +184,12 @@ _turns = threading.BoundedSemaphore(2)
 """Files that are read at the same time."""
 
 
-def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]:
+def infer_parquet_schema(
+    file: str, content: bytes, size: int, keys: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Infer the schema of a Parquet file in the sandbox, and return it as JSON data.
 
-    ``content`` is the whole file of ``size`` bytes, or its end.
+    ``content`` is the whole file of ``size`` bytes, or its end. ``keys`` are as for ``read_sample``.
 
     Raises:
         DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
@@ -200,7 +202,7 @@ def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]
             copy.write(content)
             copy.flush()
             found: dict[str, Any] = sandbox.run(
-                read_parquet_schema, copy.name, file, size, file=file, hint=BY_HAND
+                read_parquet_schema, copy.name, file, size, keys, file=file, hint=BY_HAND
             )
             return found
     finally:
@@ -226,9 +228,12 @@ def read_file_schema(path: str, target: str) -> dict[str, Any]:
     return infer_schema(Path(path).name, sample_file(Path(path)), target).as_json()
 
 
-def read_parquet_schema(path: str, file: str, size: int) -> dict[str, Any]:
+def read_parquet_schema(path: str, file: str, size: int, keys: dict[str, Any] | None) -> dict[str, Any]:
     """Infer the schema of a Parquet file, or of the end of a larger one; runs in the sandbox."""
     content = Path(path).read_bytes()
     whole = len(content) >= size
-    sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
+    if whole:
+        sample = read_sample(file, content, complete=True, keys=keys)
+    else:
+        sample = parquet_tail(file, content, size)
     return infer_schema(file, sample).as_json()

@@ -19,10 +19,11 @@ from dmls_core.data.csv_dialect import Row, decode_head, read_rows
 from dmls_core.data.detection import detect
 from dmls_core.data.encodings import is_utf16, line_end_utf16
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
+from dmls_core.data.missing_marks import describe_marks, find_marks, without_marks
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
 from dmls_core.intake.file_sample import CHUNK, PLACES, join_chunks, places
-from dmls_core.intake.schema_inference.draft import FIRST
+from dmls_core.intake.schema_inference.draft import DATE, FIRST
 from dmls_core.settings import IntakeLimits
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Sample:
         data: the keys of ``[data]`` that read the file.
         sheets: the visible sheets of a workbook.
         spread: whether the rows are from the whole file, not only from its beginning.
+        notes: what should be known of the reading.
     """
 
     names: tuple[str, ...]
@@ -69,6 +71,7 @@ class Sample:
     data: Mapping[str, Any] = field(default_factory=dict)
     sheets: tuple[str, ...] = ()
     spread: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def seen(self) -> int:
@@ -88,11 +91,17 @@ def read_sample(
 
     ``head`` has the first bytes of a text, then possibly chunks of it (see ``read_places``), or a whole
     Parquet file or workbook; ``complete`` if it is the whole file. ``keys`` are those of ``[data]`` that say
-    how it is written; by default they are detected.
+    how it is written; by default they are detected. Marks of missing values become None.
 
     Raises:
         DataError: this is not a data file, or it is empty, malformed, too large, or not as ``keys`` say.
     """
+    return _marked(_read(file, head, complete, _text_keys(keys), limits), keys)
+
+
+def _read(
+    file: str, head: bytes, complete: bool, keys: Mapping[str, Any] | None, limits: IntakeLimits | None
+) -> Sample:
     limits = limits or IntakeLimits.from_environment()
     kind = format_of(file)
     if kind is None:
@@ -135,7 +144,8 @@ def sample_file(
         size = path.stat().st_size
         with path.open("rb") as file:
             if format_of(path.name) == "excel":
-                return _workbook(path.name, path, keys, limits or IntakeLimits.from_environment())
+                own = limits or IntakeLimits.from_environment()
+                return _marked(_workbook(path.name, path, _text_keys(keys), own), keys)
             if parquet and size > WHOLE:
                 file.seek(-HEAD, io.SEEK_END)
                 return parquet_tail(path.name, file.read(), size, limits=limits)
@@ -143,6 +153,24 @@ def sample_file(
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
     return read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
+
+
+def _text_keys(keys: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if keys is None else {key: value for key, value in keys.items() if key != "missing"}
+
+
+def _marked(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
+    """Return a sample with None in place of marks: those of ``keys``, or if these are None, those found."""
+    marks = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
+    if not marks:
+        return sample
+    note = describe_marks(marks, dict(zip(sample.names, sample.columns, strict=True)))
+    return replace(
+        sample,
+        columns=tuple(without_marks(values, marks) for values in sample.columns),
+        data={**sample.data, "missing": list(marks)},
+        notes=(note,) if note else (),
+    )
 
 
 def _read_at(file: BinaryIO, start: int, limit: int) -> bytes:

@@ -27,6 +27,7 @@ from dmls_core.data.encoder import (
     Feature,
     NumberFeature,
     category_text,
+    is_mark,
     is_missing,
     number,
 )
@@ -142,7 +143,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     version, encoder = read_served_encoder(repository, model)
     ranges = repository.read(model, version, "model.json").get("ranges", {})
     check_columns(row, encoder)
-    columns = {name: [_value(row[name])] for name in encoder.feature_names}
+    columns = {one.name: [_value(row[one.name], one.marks)] for one in encoder.features}
     warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder, ranges)
     with connect(model, grpc=split_addresses(settings.triton_grpc)[0], timeout=SECONDS) as served:
         started = time.perf_counter()
@@ -276,8 +277,8 @@ def read_served_encoder(repository: Repository, model: str) -> tuple[int, Encode
     return version, Encoder.from_json(repository.read(model, version, "encoder.json"))
 
 
-def _value(value: Value) -> Value:
-    return None if isinstance(value, str) and not value.strip() else value
+def _value(value: Value, marks: Sequence[str]) -> Value:
+    return None if isinstance(value, str) and (not value.strip() or is_mark(value, marks)) else value
 
 
 def _example(value: Any) -> Any:

@@ -157,10 +157,10 @@ def infer_schema(file: str, content: bytes, size: int, data: Data | None = None)
     from dmls_core.intake.schema_inference import infer_parquet_schema, infer_schema, read_sample
     from dmls_core.spec.toml_io import toml_text
 
+    keys = data.reading if data else None
     if file.lower().endswith(".parquet"):
-        found = infer_parquet_schema(file, content, size)
+        found = infer_parquet_schema(file, content, size, keys)
     else:
-        keys = data.reading if data else None
         sample = read_sample(file, content, complete=len(content) >= size, keys=keys)
         found = infer_schema(file, sample).as_json()
     document = found["document"]
