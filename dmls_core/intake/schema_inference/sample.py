@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
 from dmls_core.data.csv_dialect import Row, decode_head, read_rows
+from dmls_core.data.csv_places import ragged_column
 from dmls_core.data.detection import detect
 from dmls_core.data.encodings import line_end_utf16
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
@@ -308,6 +309,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
                 hint=length_hint(header, body),
                 file=file,
                 line=odd.line,
+                key=ragged_column(header.cells, len(odd.cells)),
                 found=f"{len(odd.cells)} cells",
                 expected=f"{width} cells",
             )
