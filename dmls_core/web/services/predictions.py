@@ -120,7 +120,7 @@ def read_signature(team: str, name: str) -> Signature:
                 kind=_kind(feature),
                 categories=list(feature.categories) if isinstance(feature, CategoryFeature) else None,
                 range=ranges.get(feature.name) if isinstance(feature, NumberFeature) else None,
-                example=_example(example.get(feature.name, [None])[0]),
+                example=_example(feature, example.get(feature.name, ()), ranges.get(feature.name)),
             )
             for feature in encoder.features
         ],
@@ -281,7 +281,13 @@ def _value(value: Value, marks: Sequence[str]) -> Value:
     return None if isinstance(value, str) and (not value.strip() or is_mark(value, marks)) else value
 
 
-def _example(value: Any) -> Any:
+def _example(feature: Feature, values: Sequence[Any], span: Sequence[float] | None) -> Any:
+    """Return the value of the first row; if a date is missing there, another date of the data."""
+    value = next(iter(values), None)
+    if isinstance(feature, DateFeature) and value is None:
+        value = next((one for one in values if one is not None), None)
+        if value is None and span:
+            return (day_of if feature.days else hour_of)(span[0])
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
