@@ -162,5 +162,5 @@ def span(found: dict[str, Any], size: int, cut: bool) -> str:
     if found["whole"]:
         return f"lines 1 to {found['lines']:,}"
     if cut:
-        return f"the first {size >> 20:,} MiB of the file"
+        return f"the first {size / 2**20:,.3g} MiB of the file"
     return f"the first {found['lines']:,} lines, those that were read in time"

@@ -28,12 +28,12 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
         raise DataError(problems)
     key, store = layout.incoming_file(team, name, file), open_store()
     size = store.read(key, limit=0)[1].size
-    if file.lower().endswith(COMPRESSED) and size > HEAD:
+    if file.lower().endswith(COMPRESSED):
         with TemporaryDirectory(prefix="dmls-schema-") as folder:
             part = Path(folder) / file
             with part.open("wb") as copy:
                 for start in range(0, min(size, PACKED), WHOLE):
-                    copy.write(store.read(key, start=start, limit=WHOLE)[0])
+                    copy.write(store.read(key, start=start, limit=min(WHOLE, PACKED - start))[0])
             keys = data.reading if data else None
             return as_schema(infer_part_schema(part, size, keys))
     if not needs_whole(file):

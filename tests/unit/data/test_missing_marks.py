@@ -29,6 +29,8 @@ from dmls_core.errors import DataError, SpecError
 from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.intake.schema_inference.draft import DATE
 from dmls_core.models import load_spec
+from dmls_core.serving.model_config import table_config
+from dmls_core.serving.tensors import table_tensors
 from dmls_core.spec import Columns
 from dmls_core.spec.data_table import Data
 
@@ -136,6 +138,18 @@ def test_predictions_take_them() -> None:
     np.testing.assert_array_equal(encoder.transform(columns), expected)
     with pytest.raises(ValueError, match="'x' is not a number"):
         encoder.transform(columns | {"price": ["x", "1", "1"]})
+
+
+def test_the_table_endpoint_and_its_clients_take_them() -> None:
+    encoder = Encoder(FEATURES, Target("y"))
+    rows = {"price": ["-", "1"], "size": ["?", "big"], "day": ["1970-01-02", "-"]}
+    inputs = table_tensors(encoder, rows)
+    np.testing.assert_array_equal(inputs["price"][:, 0], [np.nan, 1.0])
+    assert inputs["size"][:, 0].tolist() == ["?", "big"]  # the endpoint's encoder knows the mark
+    config = table_config("lab.iris", {1: encoder}, version=1, folder=2)
+    assert r'{ key: "missing" value: { string_value: "[\"-\", \"?\"]" } }' in config
+    plain = Encoder((NumberFeature("a"),), Target("y"))
+    assert '"missing"' not in table_config("lab.iris", {1: plain}, version=1, folder=2)
 
 
 def test_the_schema_shows_marks_and_earlier_ones_are_read() -> None:
