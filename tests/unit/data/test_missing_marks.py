@@ -147,7 +147,7 @@ def test_the_table_endpoint_and_its_clients_take_them() -> None:
     np.testing.assert_array_equal(inputs["price"][:, 0], [np.nan, 1.0])
     assert inputs["size"][:, 0].tolist() == ["?", "big"]  # the endpoint's encoder knows the mark
     config = table_config("lab.iris", {1: encoder}, version=1, folder=2)
-    assert r'{ key: "missing" value: { string_value: "[\"-\", \"?\"]" } }' in config
+    assert r'key: "missing" value: { string_value: "[\042-\042, \042?\042]" }' in config
     plain = Encoder((NumberFeature("a"),), Target("y"))
     assert '"missing"' not in table_config("lab.iris", {1: plain}, version=1, folder=2)
 
