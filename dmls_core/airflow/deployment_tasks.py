@@ -240,7 +240,8 @@ class PromoteOperator(JobTask):
             count(run.store, run.job.team, run.job.name, "verification_failures")
             raise
         place = run.job.team, run.job.name
-        write_served(run.store, *place, version, about, by=f"Airflow run {run.context['run_id']}")
+        by = f"Airflow run {run.context['run_id']}"
+        write_served(run.store, *place, version, about, by=by, run=run.job.run_key, trained=_trained(run))
         count(run.store, *place, "deployments")
         record_deployment(run, served, choice)
         _report(run, version)
@@ -309,6 +310,15 @@ def tag_decision(run: JobRun) -> None:
 
     found = json.loads(run.store.get(run.job.run_file(layout.DECISION)))
     _tag(run, {DECISION_TAG: found["decision"], REASON_TAG: f"{found['by']}: {found['reason']}"})
+
+
+def _trained(run: JobRun) -> str:
+    """Return the time at which the training ended, an empty text if it is not known."""
+    key = layout.run_folder(run.job.team, run.job.name, run.job.run_key) + layout.RESULT
+    try:
+        return str(json.loads(run.store.get(key)).get("finished", ""))
+    except (ObjectMissingError, ValueError):
+        return ""
 
 
 def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoice) -> None:

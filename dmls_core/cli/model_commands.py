@@ -100,7 +100,7 @@ def predict(
     options = (accepted_spec(open_root(), *name) or {}).get("data", {}) if settings.root else {}
     with (
         triton_servers(settings.require("triton_http"), settings.require("triton_grpc")) as servers,
-        converted([data], options) as files,
+        converted([data], {**options, "missing": ()}) as files,  # the model's encoder knows the marks
     ):
         predictor = Predictor(repository, servers[0], model, protocol=protocol)
         with share_bar(f"predicting with {model} version {predictor.version}") as progress:

@@ -22,6 +22,7 @@ from typing import cast
 import polars as pl
 
 from dmls_core.data.encoder import MISSING, category_text
+from dmls_core.data.missing_marks import hint_on
 from dmls_core.data.sources import ColumnIssue
 from dmls_core.data.table import TableColumn
 from dmls_core.settings import DataLimits
@@ -148,7 +149,8 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
             "is not a number, as most values of this column are",
             row=first_row(series, texts.not_numbers),
             expected="a number, or nothing for a missing value",
-            hint="correct or empty these values, or name the column in [columns] categorical",
+            hint=hint_on(texts.not_numbers.to_list())
+            or "correct or empty these values, or name the column in [columns] categorical",
         )
     if texts.are_booleans:
         booleans = texts.frame["stripped"].str.to_lowercase() == "true"
@@ -334,7 +336,8 @@ def _target_numbers(series: pl.Series) -> TargetColumn | ColumnIssue:
                 "is not a number, so it cannot be the target of a regressor",
                 row=first_row(series, texts.not_numbers),
                 expected="a number, or nothing for a row without a target",
-                hint="correct these values; to predict classes, use a classifier",
+                hint=hint_on(texts.not_numbers.to_list())
+                or "correct these values; to predict classes, use a classifier",
             )
         series = series.replace_strict(
             texts.frame["text"], texts.frame["number"], default=None, return_dtype=pl.Float64

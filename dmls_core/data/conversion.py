@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
@@ -27,6 +27,8 @@ from dmls_core.data.detection import spelled_mark
 from dmls_core.data.encodings import codec_of
 from dmls_core.data.excel import write_sheet
 from dmls_core.data.formats import format_of, needs_conversion
+from dmls_core.data.missing_marks import remove_marks, unmarked
+from dmls_core.data.parquet_source import reading
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.data_table import Data
 
@@ -35,7 +37,7 @@ UNREADABLE = (*DAMAGED, pl.exceptions.PolarsError, csv.Error)
 
 
 def convert(path: Path, data: Data, folder: Path) -> Path:
-    """Return a file as DMLS reads it: the file itself, or a CSV of the same name in the empty ``folder``.
+    """Return a file as DMLS reads it: itself, or a new file of the same name in the empty ``folder``.
 
     Raises:
         DataError: the file is not what ``[data]`` says, with the line.
@@ -46,7 +48,10 @@ def convert(path: Path, data: Data, folder: Path) -> Path:
     target = folder / path.name
     kind = data.format or format_of(path.name)
     try:
-        if kind == "jsonl":
+        if kind == "parquet":
+            with reading(path):
+                remove_marks(path, data.missing, target)
+        elif kind == "jsonl":
             _write(_json_lines(path, folder), data, target, 0)
         elif kind == "excel":
             _convert_sheet(path, data, target)
@@ -155,7 +160,8 @@ def _convert_text(plain: Path, data: Data, target: Path) -> None:
             return
     except pl.exceptions.PolarsError:
         pass
-    if issues := check_structure(plain, above, len(cells), data.delimiter):
+    columns = names or [f"column_{at}" for at in range(1, len(cells) + 1)]
+    if issues := check_structure(plain, above, columns, data.delimiter):
         raise DataError([replace(issue, file=target.name) for issue in issues])
     _write((scan, names), data, target, above)
 
@@ -200,25 +206,41 @@ def _json_lines(path: Path, folder: Path) -> tuple[pl.LazyFrame, list[str]]:
     except pl.exceptions.PolarsError as error:
         with plain.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                if line.strip() and not _is_object(line):
+                if line.strip() and (key := _broken_key(line)) is not None:
                     message = "the line is not a JSON object"
                     hint = "write each row as one object in a line of its own"
                     issue = ValidationIssue(
-                        message, hint, file=path.name, line=number, found=line[:80].strip()
+                        message, hint, file=path.name, line=number, key=key, found=line[:80].strip()
                     )
                     raise DataError(issue) from None
         raise error
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:
         message, hint = "contains lists or objects", "write one value per key"
-        raise DataError([ValidationIssue(message, hint, file=path.name, key=name) for name in nested])
+        places = {name: _nested_line(plain, name) for name in nested}
+        raise DataError(
+            [ValidationIssue(message, hint, file=path.name, line=places[name], key=name) for name in nested]
+        )
     return frame.lazy().select(_as_text(name, dtype) for name, dtype in frame.schema.items()), frame.columns
 
 
-def _is_object(line: str) -> bool:
+def _nested_line(plain: Path, name: str) -> int | None:
+    """Return the first line whose value of a key is a list or an object."""
+    with plain.open(encoding="utf-8") as lines, suppress(ValueError, RecursionError):
+        for number, line in enumerate(lines, start=1):
+            if line.strip() and isinstance(json.loads(line).get(name), list | dict):
+                return number
+    return None
+
+
+def _broken_key(line: str) -> str | None:
+    """Return the last key before the error of a line, or an empty text; None if the line is an object."""
     try:
-        return isinstance(json.loads(line), dict)
+        return None if isinstance(json.loads(line), dict) else ""
+    except json.JSONDecodeError as error:
+        keys = re.findall(r'"([^"\\]{1,100})"\s*:', line[: error.pos])
+        return keys[-1] if keys else ""
     except (ValueError, RecursionError):
-        return False
+        return ""
 
 
 def _as_text(name: str, dtype: pl.DataType) -> pl.Expr:
@@ -236,9 +258,11 @@ def _write(table: tuple[pl.LazyFrame, list[str] | None], data: Data, target: Pat
     if data.decimal == "," or data.thousands:
         _check_points(frame, names, data, target, above)
         frame = frame.select(_number(pl.col(name), data) for name in columns)
-    frame.select(pl.when(pl.col(name) != "").then(pl.col(name)) for name in columns).sink_csv(
-        body, include_header=False
-    )
+    marks = ("", *data.missing)
+    frame.select(
+        unmarked(pl.col(name), marks) if data.missing else pl.when(pl.col(name) != "").then(pl.col(name))
+        for name in columns
+    ).sink_csv(body, include_header=False)
     with target.open("w", encoding="utf-8", newline="") as out:
         # Line breaks in the first name, which no reader keeps, put the header into its line.
         first = "\n" * (above - data.header) + names[0]

@@ -10,16 +10,21 @@ import codecs
 import csv
 import io
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from dmls_core.data.csv_places import (
+    RECORD,
+    column_at,
+    column_of_byte,
+    quoted_column,
+    ragged_column,
+    split_fields,
+)
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
-
-_RECORD = 64 * 2**20
-"""Largest size of one record in bytes."""
 
 
 class Record(NamedTuple):
@@ -34,15 +39,7 @@ class Record(NamedTuple):
 
     def fields(self, delimiter: str = ",") -> list[str]:
         """Return the fields; bytes that are not UTF-8 are escaped."""
-        text = self.raw.decode("utf-8", errors="backslashreplace")
-        # The limit is global, and other code may rely on it.
-        limit = csv.field_size_limit(_RECORD)
-        try:
-            return next(csv.reader([text], delimiter=delimiter), [])
-        except csv.Error:  # a carriage return outside quotes
-            return text.split(delimiter)
-        finally:
-            csv.field_size_limit(limit)
+        return split_fields(self.raw.decode("utf-8", errors="backslashreplace"), delimiter)
 
     def n_fields(self, delimiter: str = ",") -> int:
         """Return the number of fields."""
@@ -57,10 +54,10 @@ def records(path: Path) -> Iterator[Record]:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             file.seek(0)
         line = 1
-        while raw := file.readline(_RECORD):
+        while raw := file.readline(RECORD):
             lines = 1
-            while raw.count(b'"') % 2 and len(raw) < _RECORD:
-                more = file.readline(_RECORD)
+            while raw.count(b'"') % 2 and len(raw) < RECORD:
+                more = file.readline(RECORD)
                 if not more:
                     raise DataError(
                         ValidationIssue(
@@ -73,35 +70,37 @@ def records(path: Path) -> Iterator[Record]:
                     )
                 raw += more
                 lines += 1
-            if len(raw) >= _RECORD:
+            if len(raw) >= RECORD:
                 raise DataError(
-                    ValidationIssue(f"the record is longer than {_RECORD:,} bytes", file=path.name, line=line)
+                    ValidationIssue(f"the record is longer than {RECORD:,} bytes", file=path.name, line=line)
                 )
             yield Record(line, raw.removesuffix(b"\n").removesuffix(b"\r"), lines)
             line += lines
 
 
 def check_structure(
-    path: Path, header_lines: int, n_columns: int, delimiter: str = ","
+    path: Path, header_lines: int, names: Sequence[str], delimiter: str = ","
 ) -> list[ValidationIssue]:
     """Return the first record with a wrong number of fields, and the first that is not UTF-8."""
     found: list[ValidationIssue] = []
     ragged: ValidationIssue | None = None
     others = 0
     undecodable = False
+    n_columns = len(names)
     try:
         for record in records(path):
             if record.line <= header_lines or not record.raw:
                 continue
             if not undecodable and not record.raw.isascii() and not _is_utf8(record.raw):
                 undecodable = True
-                found.append(not_utf8(path, record.line, record.raw))
+                found.append(not_utf8(path, record.line, record.raw, names, delimiter))
             if (n_fields := record.n_fields(delimiter)) != n_columns:
                 others += ragged is not None
                 ragged = ragged or ValidationIssue(
                     f"the record has {n_fields} field{'s' * (n_fields != 1)}, the header {n_columns}",
                     file=path.name,
                     line=record.line,
+                    key=ragged_column(names, n_fields),
                     found=_shown(record.raw),
                     expected=f"{n_columns} fields",
                     hint="a comma or double quote inside a value needs double quotes around the value"
@@ -109,7 +108,13 @@ def check_structure(
                     else "leave a missing value empty but keep its comma",
                 )
     except DataError as error:
-        found.extend(error.issues)
+        # A quote that is not closed: of its record, only the line where it is opened is shown.
+        found.extend(
+            replace(issue, key=column_at(names, issue.found[: issue.found.rfind('"')], delimiter))
+            if '"' in issue.found
+            else issue
+            for issue in error.issues
+        )
     if ragged:
         found.append(ragged)
         if others:
@@ -126,12 +131,17 @@ def find_records(path: Path, header_lines: int, rows: Collection[int]) -> dict[i
     return {row: record for row, record in zip(range(max(wanted) + 1), below, strict=False) if row in wanted}
 
 
-def not_utf8(path: Path, line: int, raw: bytes) -> ValidationIssue:
+def not_utf8(
+    path: Path, line: int, raw: bytes, names: Sequence[str] = (), delimiter: str = ","
+) -> ValidationIssue:
     """Return the issue of a record that is not UTF-8."""
+    valid = raw.decode("utf-8", "surrogateescape")
+    wrong = next(at for at, character in enumerate(valid) if "\udc80" <= character <= "\udcff")
     return ValidationIssue(
         "the text is not UTF-8",
         file=path.name,
         line=line,
+        key=column_at(names, valid[:wrong], delimiter) if names else "",
         found=_shown(raw),
         expected="UTF-8",
         hint="save the file as UTF-8 (in Excel: 'CSV UTF-8')",
@@ -178,6 +188,7 @@ def read_rows(file: str, text: str, *, complete: bool) -> Iterator[Row]:
                     hint="close every quotation mark, and double those inside a cell",
                     file=file,
                     line=line,
+                    key=quoted_column(text, line),
                 )
             ) from error
         if last:
@@ -331,6 +342,7 @@ def decode_head(file: str, head: bytes, *, complete: bool) -> str:
                 hint="export the table as CSV in UTF-8",
                 file=file,
                 line=head.count(b"\n", 0, nul) + 1 if nul >= 0 else None,
+                key=column_of_byte(head, nul) if nul >= 0 else "",
             )
         )
     try:
@@ -356,6 +368,7 @@ def _not_utf8(file: str, head: bytes, position: int) -> ValidationIssue:
         hint=f"save it as UTF-8; in Windows-1252, the text there is {shown!r}",
         file=file,
         line=head.count(b"\n", 0, position) + 1,
+        key=column_of_byte(head, position),
         found=f"0x{head[position]:02X}",
         expected="UTF-8",
     )

@@ -250,7 +250,7 @@ class CsvSource(Source):
 
     @cached_property
     def _structure(self) -> list[ValidationIssue]:
-        return check_structure(self.path, self._header.lines, len(self._header.names))
+        return check_structure(self.path, self._header.lines, self._header.names)
 
     def _no_rows(self) -> ValidationIssue:
         return ValidationIssue(

@@ -9,6 +9,7 @@ import polars as pl
 
 from dmls_core.data.columns import DistinctTexts, Feature, first_row, no_values, replace_texts
 from dmls_core.data.encoder import DateFeature
+from dmls_core.data.missing_marks import hint_on
 from dmls_core.data.moments import DateOrder
 from dmls_core.data.sources import ColumnIssue
 from dmls_core.data.table import TableColumn
@@ -62,10 +63,11 @@ def _not_a_date(series: pl.Series, texts: pl.Series, order: DateOrder) -> Column
     others = fitting_orders(texts.to_list())
     features = [DateFeature(series.name, order, times=True, days=days) for days in (True, False)]
     wrong = min(([text for text in texts.to_list() if not is_date(text, date)] for date in features), key=len)
+    remedy = f'set [columns] date_order = "{others[0]}"' if others else "correct or empty these values"
     return ColumnIssue(
         series.name,
         f"is not a {order} date",
         row=first_row(series, pl.Series(wrong)),
         expected="a date such as 2026-01-31 or 2026-01-31 14:05, or nothing if it is missing",
-        hint=f'set [columns] date_order = "{others[0]}"' if others else "correct or empty these values",
+        hint=hint_on([text.strip() for text in wrong]) or remedy,
     )

@@ -5,7 +5,8 @@ it loads without DMLS. ``table.fit_encoder`` fits encoders.
 
 The rules are the same for values from a CSV, a list, an ndarray or a pandas Series:
 
-* Missing: ``None``, NaN, pandas' ``NA`` and ``NaT``, and the texts of ``MISSING`` (those of pandas).
+* Missing: ``None``, NaN, pandas' ``NA`` and ``NaT``, the texts of ``MISSING`` (those of pandas), and the
+  ``marks`` of a feature, which are those of ``[data] missing``.
 * Number: a number, its text, or a boolean (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0).
   Anything else is an error. A number beyond the range of float32 becomes infinite, a missing one ``fill``.
 * Category: compared as text without surrounding blanks. Equal numbers are the same category: 1, 1.0, ``"1"``,
@@ -31,9 +32,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .moments import DateOrder, moment, time_of_day  # noqa: TID252 - the copies are in another package
 
-SCHEMA, DATES_SCHEMA, TIMES_SCHEMA = 1, 2, 3
-"""Versions of the JSON form of an encoder: without dates, with dates, with times of the day. A release that
-knows only an earlier one cannot read it."""
+SCHEMA, DATES_SCHEMA, TIMES_SCHEMA, MARKS_SCHEMA = 1, 2, 3, 4
+"""Versions of the JSON form of an encoder: without dates, with dates, with times of the day, with marks of
+missing values. A release that knows only an earlier one cannot read it."""
 
 MISSING = frozenset(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}
@@ -61,6 +62,11 @@ def is_missing(value: object) -> bool:
     return type(value).__name__ in ("NAType", "NaTType") or (
         isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
     )
+
+
+def is_mark(value: object, marks: Sequence[str]) -> bool:
+    """Return whether a raw value is one of the marks of missing values, without surrounding blanks."""
+    return isinstance(value, str) and value.strip() in marks
 
 
 def category_text(value: object) -> str | None:
@@ -117,6 +123,7 @@ class NumberFeature(_OneColumn):
 
     name: str
     fill: float | None = None
+    marks: tuple[str, ...] = ()
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Encode a column as float32 of shape (n_rows,); raise ``ValueError`` if a value is not a number."""
@@ -139,12 +146,14 @@ class NumberFeature(_OneColumn):
                 try:
                     encoded[row] = number(value)
                 except ValueError as error:
-                    raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
+                    if not is_mark(value, self.marks):
+                        raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
+                    encoded[row] = math.nan
             return encoded.astype(np.float32)
 
     def as_json(self) -> dict[str, Any]:
         """Return the feature as JSON data."""
-        return {"name": self.name, "kind": "number", "fill": self.fill}
+        return {"name": self.name, "kind": "number", "fill": self.fill, **_marks(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +170,14 @@ class CategoryFeature(_OneColumn):
     categories: tuple[str, ...]
     missing: float = math.nan
     unknown: float = UNKNOWN
+    marks: tuple[str, ...] = ()
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Return the codes, float32 of shape (n_rows,)."""
         codes: dict[str | None, float] = {text: float(code) for code, text in enumerate(self.categories)}
         codes[None] = self.missing
+        if self.marks:
+            codes |= dict.fromkeys(self.marks, self.missing)
         encoded = (codes.get(category_text(value), self.unknown) for value in values)
         return np.fromiter(encoded, dtype=np.float32, count=len(values))
 
@@ -177,6 +189,7 @@ class CategoryFeature(_OneColumn):
             "categories": list(self.categories),
             "missing": None if math.isnan(self.missing) else self.missing,
             "unknown": self.unknown,
+            **_marks(self),
         }
 
 
@@ -194,6 +207,7 @@ class DateFeature:
     times: bool = False
     fill: tuple[float, ...] | None = None
     days: bool = True
+    marks: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -203,7 +217,7 @@ class DateFeature:
 
     def seconds(self, value: object) -> int | None:
         """Return the seconds from 1970-01-01, or midnight, None if missing; raise as ``moment`` does."""
-        if is_missing(value):
+        if is_missing(value) or (self.marks and is_mark(value, self.marks)):
             return None
         return moment(value, self.order) if self.days else time_of_day(value)
 
@@ -228,13 +242,19 @@ class DateFeature:
 
     def as_json(self) -> dict[str, Any]:
         """Return the feature as JSON data."""
-        fields = asdict(self)
+        fields = asdict(self) | _marks(self)
         if self.days:
             del fields["days"]
+        if not self.marks:
+            del fields["marks"]
         return {"kind": "date", **fields}
 
 
 Feature = NumberFeature | CategoryFeature | DateFeature
+
+
+def _marks(feature: Feature) -> dict[str, list[str]]:
+    return {"marks": list(feature.marks)} if feature.marks else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +339,8 @@ class Encoder:
 
     @property
     def _schema(self) -> int:
+        if any(feature.marks for feature in self.features):
+            return MARKS_SCHEMA
         dates = [feature for feature in self.features if isinstance(feature, DateFeature)]
         if not dates:
             return SCHEMA
@@ -331,8 +353,8 @@ class Encoder:
         Raises:
             ValueError: it is not an encoder, or one of a later release.
         """
-        if not isinstance(data, Mapping) or data.get("schema") not in (SCHEMA, DATES_SCHEMA, TIMES_SCHEMA):
-            raise ValueError(f"not an encoder of schema {SCHEMA} to {TIMES_SCHEMA}")
+        if not isinstance(data, Mapping) or data.get("schema") not in range(SCHEMA, MARKS_SCHEMA + 1):
+            raise ValueError(f"not an encoder of schema {SCHEMA} to {MARKS_SCHEMA}")
         try:
             labels = data["target"].get("labels")
             return cls(
@@ -344,15 +366,16 @@ class Encoder:
 
 
 def _feature(data: Mapping[str, Any]) -> Feature:
+    marks = tuple(data.get("marks", ()))
     if data["kind"] == "number":
-        return NumberFeature(data["name"], data["fill"])
+        return NumberFeature(data["name"], data["fill"], marks)
     if data["kind"] == "date":
         fill, days = data["fill"] and tuple(data["fill"]), data.get("days", True)
-        return DateFeature(data["name"], data["order"], data["times"], fill, days)
+        return DateFeature(data["name"], data["order"], data["times"], fill, days, marks)
     if data["kind"] != "category":
         raise ValueError(f"not an encoder: a feature of kind {data['kind']!r}")
     missing = math.nan if data["missing"] is None else data["missing"]
-    return CategoryFeature(data["name"], tuple(data["categories"]), missing, data["unknown"])
+    return CategoryFeature(data["name"], tuple(data["categories"]), missing, data["unknown"], marks)
 
 
 def _one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:

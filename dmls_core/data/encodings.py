@@ -54,7 +54,12 @@ def is_utf16(head: bytes) -> bool:
 
 def line_end_utf16(head: bytes) -> bytes:
     """Return the bytes of a line feed in a text of UTF-16."""
-    return b"\0\n" if head.startswith(codecs.BOM_UTF16_BE) else b"\n\0"
+    return "\n".encode(utf16_codec(head))
+
+
+def utf16_codec(head: bytes) -> str:
+    """Return the codec of a text in UTF-16, and of parts of it, by its beginning."""
+    return "utf-16-be" if head.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
 
 
 def codec_of(encoding: str, head: bytes) -> str:

@@ -73,7 +73,10 @@ def needs_whole(name: str) -> bool:
 
 
 def needs_conversion(name: str, data: Data) -> bool:
-    """Return whether a file is something else than DMLS's CSV or Parquet, by its name and ``[data]``."""
+    """Return whether a file is something else than DMLS's CSV or Parquet, by its name and ``[data]``.
+
+    So is one with marks of missing values that are not always read as such.
+    """
     kind = data.format or format_of(name)
     written = kind in ("jsonl", "excel") or name.lower().endswith(COMPRESSED) or not data.is_plain
-    return kind != "parquet" and written
+    return bool(data.missing) or (kind != "parquet" and written)

@@ -252,12 +252,18 @@ _COLUMNS = 16
 
 
 def fit_encoder(
-    table: Table, rows: NDArray[np.integer], *, fill_missing: bool, native_categories: bool = False
+    table: Table,
+    rows: NDArray[np.integer],
+    *,
+    fill_missing: bool,
+    native_categories: bool = False,
+    marks: tuple[str, ...] = (),
 ) -> Encoder:
     """Fit an encoder on ``rows``, the indices of the training rows; no other row is used.
 
     ``fill_missing`` is for a model that cannot handle missing values. With ``native_categories``, the codes
     after those of the k known categories are k for an unknown one and k + 1 for a missing one, and never NaN.
+    ``marks`` are those of missing values in ``[data]``.
     """
     fills = _medians(table, rows) if fill_missing else {}
     features: list[Feature] = []
@@ -266,10 +272,10 @@ def fit_encoder(
             if not features or features[-1].name != column.name:
                 parts = range(position, position + len(column.date.columns))
                 fill = tuple(fills[part] for part in parts) if fill_missing else None
-                features.append(replace(column.date, fill=fill))
+                features.append(replace(column.date, fill=fill, marks=marks))
             continue
         if column.categories is None:
-            features.append(NumberFeature(column.name, fills.get(position)))
+            features.append(NumberFeature(column.name, fills.get(position), marks))
             continue
         codes = table.matrix[rows, position]
         seen = np.unique(codes[~np.isnan(codes)]).astype(
@@ -280,7 +286,7 @@ def fit_encoder(
             unknown, missing = float(len(categories)), float(len(categories) + 1)
         else:
             unknown, missing = UNKNOWN, UNKNOWN if fill_missing else math.nan
-        features.append(CategoryFeature(column.name, categories, missing, unknown))
+        features.append(CategoryFeature(column.name, categories, missing, unknown, marks))
     return Encoder(tuple(features), Target(table.target_name, table.labels))
 
 

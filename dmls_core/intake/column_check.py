@@ -1,7 +1,8 @@
 """Check the columns of data files as the trainer does: of all rows, or of a sample of a large file.
 
-The files are read in a sandbox. The sample of a CSV has its first rows and records from places spread over
-the whole file. Of a large Parquet file only the footer is read, which has the columns and their types.
+The files are read in a sandbox. The sample of a text has its first rows and records from places spread over
+the whole file; a compressed one is unpacked for this. A large Parquet file is sampled in the same way, up to
+``COPIED`` bytes; of a larger one only the footer is read, which has the columns and their types.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED
 from dmls_core.data.formats import COMPRESSED
+from dmls_core.data.thinning import CHUNK, span, thin_text, whole_records
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.file_sample import CHUNK, places, whole_records
+from dmls_core.intake.file_sample import as_utf8, places
 
 if TYPE_CHECKING:
     from dmls_core.settings import IntakeLimits
@@ -30,6 +32,17 @@ CELLS = 30_000_000
 """Cells of a Parquet file of which all rows are read: a small file may unpack to any size."""
 
 FOOTER = 1 << 20
+
+COPIED = 1 << 30
+"""Bytes of compressed files, and of Parquet files, that are copied to sample their rows."""
+
+ROWS = 20_000
+"""Rows of a large Parquet file that are checked."""
+
+SECONDS = 60.0
+"""Time to read rows of large files."""
+
+_STEP = 16 << 20
 
 LIMITS = sandbox.Limits(memory=2 << 30, seconds=300, cpu_seconds=300)
 
@@ -48,10 +61,11 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Records of a sample from ``line`` on: they begin near byte ``offset`` of the file."""
+    """Records of a sample from ``line`` on: near byte ``offset`` of the file, or in its line ``at``."""
 
     line: int
-    offset: int
+    offset: int = 0
+    at: int = 0
 
 
 def is_whole(files: Sequence[ObjectInfo], spec: Spec, limits: IntakeLimits) -> bool:
@@ -89,29 +103,40 @@ def check_columns(
     """
     total = sum(file.size for file in files)
     whole = total <= limits.whole_bytes
-    footers = not whole and data_format == "parquet"
-    packed = spec.data.encoding != "utf-8" or any(file.key.lower().endswith(COMPRESSED) for file in files)
-    packed |= data_format == "excel"
-    if not whole and not footers and packed:
+    if not whole and data_format == "excel":
         return Findings()  # no sample can be taken
+    footers = not whole and data_format == "parquet" and total > COPIED
+    packed = any(file.key.lower().endswith(COMPRESSED) for file in files)
     if not whole and len(files) > FILES:
         files = [files[at * len(files) // FILES] for at in range(FILES)]
     with tempfile.TemporaryDirectory() as folder:
-        paths, parts = [], {}
+        paths, parts, unpacked = list[str](), dict[str, list[_Part]](), 0.0
+        read: list[str] = []
         for number, file in enumerate(files):
             path = Path(folder) / str(number) / file.key.rpartition("/")[2]
             path.parent.mkdir()
-            if whole:
+            if whole or (data_format == "parquet" and not footers):
                 store.download(file.key, path)
             elif footers:
                 _copy_footer(store, file, path)
+            elif packed:
+                try:
+                    parts[path.name], size, part = _unpack_sample(
+                        store, file, path, spec, SECONDS / len(files)
+                    )
+                except DataError as error:
+                    return Findings(error.issues)
+                unpacked += size
+                read.append(part)
             else:
                 parts[path.name] = _copy_sample(store, file, path, limits.head_bytes)
             paths.append(str(path))
         sampled = sum(Path(path).stat().st_size for path in paths)
-        share = 1.0 if whole or footers else min(1.0, sampled / total)
+        share = 1.0 if whole or data_format == "parquet" else min(1.0, sampled / max(1.0, unpacked or total))
         scope = "footer" if footers else "all" if is_whole(files, spec, limits) else "sample"
         data = spec.data.model_copy(update={"format": data_format})
+        if parts and (packed or spec.data.encoding == "utf-16"):
+            data = data.model_copy(update={"encoding": "utf-8"})  # the samples are
         document = spec.model_copy(update={"data": data}).as_json()
         try:
             found = sandbox.run(
@@ -123,7 +148,12 @@ def check_columns(
         except DataError as error:  # the sandbox itself: the file crashed its reader, or exceeded a limit
             return Findings(error.issues)
     findings = Findings.from_json(found)
-    return replace(findings, issues=tuple(_placed(issue, parts) for issue in findings.issues))
+    notes = (*findings.notes, _read_note(read)) if read else findings.notes
+    return Findings(tuple(_placed(issue, parts) for issue in findings.issues), notes)
+
+
+def _read_note(read: Sequence[str]) -> str:
+    return f"Rows from all over {', '.join(read[:4])}{' and others' * (len(read) > 4)} were checked."
 
 
 def examine(paths: list[str], document: dict[str, Any], scope: str, share: float = 1.0) -> dict[str, Any]:
@@ -139,15 +169,20 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
 
     spec = Spec.from_json(document)
     notes: list[str] = []
+    read: list[str] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
-            files = [convert(Path(path), spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
+            if scope == "sample" and spec.data.format == "parquet":
+                share, total = _thin_all(paths)
+                read = [f"rows 1 to {total:,}"]
+            data = spec.data.model_copy(update={"missing": ()}) if scope == "footer" else spec.data
+            files = [convert(Path(path), data, Path(folder) / str(at)) for at, path in enumerate(paths)]
             with original_lines(paths[0], spec.data):
                 if spec.resources.memory and not spec.chosen_by_run:
                     size = measure_table(files, spec)
                     rows = round(size.rows / share)
                     check_memory(replace(size, rows=rows), parse_memory(spec.resources.memory))
-                notes = _check(files, spec, scope)
+                notes = [*_check(files, spec, scope), *([_read_note(read)] if read else [])]
     except DataError as error:
         issues = [issue.as_json() for issue in _explained(error.issues, paths, spec)]
         return {"issues": issues, "notes": []}
@@ -215,6 +250,23 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     return notes
 
 
+def _thin_all(paths: Sequence[str]) -> tuple[float, int]:
+    """Replace Parquet files by rows from all over them; return their share, and the number of all rows."""
+    from dmls_core.data.parquet_source import ParquetSource, reading
+    from dmls_core.data.thinning import thin_parquet
+    from dmls_core.settings import DataLimits
+
+    total = kept = 0
+    for path in map(Path, paths):
+        ParquetSource(path, DataLimits.from_environment())  # is it one?
+        thinned = path.with_name("thinned")
+        with reading(path):
+            total += thin_parquet(path, thinned, ROWS // len(paths), SECONDS / len(paths))[0]
+        thinned.replace(path)
+        kept += ParquetSource(path, DataLimits.from_environment()).count_rows()
+    return kept / max(1, total), total
+
+
 def _thin(files: Sequence[Path]) -> bool:
     """Replace Parquet files with too many cells by some of their rows; return whether there are any."""
     import polars as pl
@@ -247,15 +299,16 @@ def _copy_sample(store: Files, file: ObjectInfo, path: Path, head_bytes: int) ->
     """Write the beginning of a CSV and records from places in it to a file."""
     head, _ = store.read(file.key, limit=head_bytes)
     if len(head) == file.size:
-        path.write_bytes(head)
+        path.write_bytes(as_utf8(head, head))
         return []
-    head = head[: head.rfind(b"\n") + 1]
-    lines, parts = head.count(b"\n"), []
+    first = as_utf8(head, head)
+    first = first[: first.rfind(b"\n") + 1]
+    lines, parts = first.count(b"\n"), []
     with path.open("wb") as sample:
-        sample.write(head)
+        sample.write(first)
         for start in places(file.size, len(head)):
             data, _ = store.read(file.key, start=start, limit=CHUNK)
-            if not (records := whole_records(data)):
+            if not (records := whole_records(as_utf8(data, head))):
                 continue
             sample.write(records)
             parts.append(_Part(lines + 1, start))
@@ -263,9 +316,32 @@ def _copy_sample(store: Files, file: ObjectInfo, path: Path, head_bytes: int) ->
     return parts
 
 
+def _unpack_sample(
+    store: Files, file: ObjectInfo, path: Path, spec: Spec, seconds: float
+) -> tuple[list[_Part], float, str]:
+    """Write records from all over a compressed text; return their places, its size, and what was read."""
+    packed = path.with_name("packed") / path.name
+    packed.parent.mkdir()
+    cut = file.size > COPIED
+    if cut:
+        with packed.open("wb") as copy:
+            for at in range(0, COPIED, _STEP):
+                copy.write(store.read(file.key, start=at, limit=_STEP)[0])
+    else:
+        store.download(file.key, packed)
+    arguments = str(packed), spec.data.encoding, str(path), UNPACKED, seconds, cut
+    found = sandbox.run(thin_text, *arguments, limits=LIMITS, file=path.name)
+    packed.unlink()
+    size = found["bytes"] * (file.size / COPIED if cut else 1)
+    read = f"{span(found, COPIED, cut)} of {path.name}"
+    return [_Part(line, at=place) for line, place in found["parts"]], size, read
+
+
 def _placed(issue: ValidationIssue, parts: dict[str, list[_Part]]) -> ValidationIssue:
     """Replace a line of the sample, beyond the file's beginning, by its place in the file."""
     inside = [part for part in parts.get(issue.file, ()) if issue.line and part.line <= issue.line]
     if not inside:
         return issue
+    if (part := inside[-1]).at:
+        return replace(issue, line=part.at + (issue.line or 0) - part.line)
     return replace(issue, line=None, message=f"{issue.message} (near byte {inside[-1].offset:,} of the file)")

@@ -6,7 +6,14 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dmls_core.data.csv_dialect import Row, decode_head, is_number, read_rows, separator_issue
+from dmls_core.data.csv_dialect import (
+    Row,
+    decode_head,
+    is_number,
+    read_rows,
+    separator_issue,
+)
+from dmls_core.data.csv_places import ragged_column
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
@@ -71,6 +78,7 @@ def _check_lengths(file: str, header: Row, body: list[Row]) -> list[ValidationIs
             hint=length_hint(header, body),
             file=file,
             line=row.line,
+            key=ragged_column(header.cells, len(row.cells)),
             found=f"{len(row.cells)} cells",
             expected=f"{expected} cells",
         )
@@ -192,6 +200,7 @@ def _check_each(file: str, header: Row) -> list[ValidationIssue]:
             hint="give each column a different name",
             file=file,
             line=header.line,
+            key=name,
             found=", ".join(found),
         )
         for name, found in places.items()

@@ -239,7 +239,8 @@ class FileScoring:
         """The job's ``[data]`` as it applies to this file."""
         if self._is_table:
             return Data()
-        options = dict(self._options) | ({"format": None} if format_of(self._file) else {})
+        # The model's encoder knows the marks of missing values, and the result keeps them.
+        options = {**self._options, "missing": (), **({"format": None} if format_of(self._file) else {})}
         return Data.model_validate(options)
 
     def _as_csv(self, source: Path, scratch: Path) -> Path:

@@ -254,6 +254,8 @@ def table_config(
     inputs = [(name, kind, 1) for name, kind in kinds.items()]
     packed = matrices(main)
     inputs += [(name, kinds[columns[0]], len(columns)) for name, columns in packed.items()]
+    marks = main.features[0].marks
+    more = {"missing": json.dumps(marks, ensure_ascii=False)} if marks else {}
     return _TABLE_CONFIG.format(
         name=quoted(table_name(model)),
         max_batch_size=MAX_BATCH_SIZE,
@@ -271,7 +273,7 @@ def table_config(
         matrices=quoted(json.dumps(packed, ensure_ascii=False)),
         more="".join(
             f",\n  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
-            for key, text in (parameters or {}).items()
+            for key, text in {**more, **(parameters or {})}.items()
         ),
     )
 

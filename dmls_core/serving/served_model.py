@@ -53,6 +53,7 @@ class Signature:
         columns: the columns of each version that may answer, the configured one first; ``ANY`` if they are
             the same for every version.
         labels: the labels of each version; ``None`` for a regression.
+        marks: texts of missing values besides those that are always read so.
     """
 
     folder: int
@@ -61,6 +62,7 @@ class Signature:
     matrices: dict[str, tuple[str, ...]]
     columns: dict[int, tuple[str, ...]]
     labels: dict[int, tuple[str, ...] | None]
+    marks: tuple[str, ...] = ()
 
 
 def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory: bool = False) -> ServedModel:
@@ -153,7 +155,8 @@ class ServedModel:
         for _ in range(ROUNDS):
             known = self._signature
             try:
-                parts = self._ask(read_columns(frame, known.kinds, list(known.columns.values())))
+                wanted = list(known.columns.values())
+                parts = self._ask(read_columns(frame, known.kinds, wanted, known.marks))
             except (DataError, ServingError):
                 self._signature = self._read_signature()
                 if self._signature == known:
@@ -223,6 +226,7 @@ class ServedModel:
             matrices={name: tuple(columns) for name, columns in matrices.items()},
             columns={about.get("version", ANY): tuple(about["columns"]) for about in versions},
             labels={version: None if names is None else tuple(names) for version, names in labels.items()},
+            marks=tuple(json.loads(parameters.get("missing", "[]"))),
         )
 
     @contextmanager

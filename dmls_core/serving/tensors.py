@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import Encoder, NumberFeature, category_text, number
+from dmls_core.data.encoder import Encoder, NumberFeature, category_text, is_mark, number
 from dmls_core.errors import DataError, ValidationIssue
 
 TEXT, NUMBER = "TYPE_STRING", "TYPE_FP64"
@@ -25,12 +25,17 @@ TEXT, NUMBER = "TYPE_STRING", "TYPE_FP64"
 Columns = dict[str, NDArray[Any]]
 
 
-def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence[str]]) -> Columns:  # noqa: ANN401
+def read_columns(
+    frame: Any,  # noqa: ANN401
+    kinds: Mapping[str, str],
+    wanted: Sequence[Sequence[str]],
+    marks: Sequence[str] = (),
+) -> Columns:
     """Return the columns of a frame as arrays of float64 or texts, each of shape (n_rows,).
 
     The frame is a pandas or polars DataFrame, or a mapping of names to values; unknown columns are ignored.
     ``kinds`` has Triton's type of each column, ``wanted`` the columns of each version that may answer; those
-    of one version must be present.
+    of one version must be present. ``marks`` are texts of missing numbers; of a text, the model knows them.
 
     Raises:
         DataError: columns are missing, repeated or differ in length, or a value is not a number.
@@ -47,9 +52,10 @@ def read_columns(frame: Any, kinds: Mapping[str, str], wanted: Sequence[Sequence
             ValidationIssue(f"column {repeated[0]!r} occurs more than once", expected="each column once")
         )
     columns = {
-        name: (_texts if kind == TEXT else _numbers)(name, _values(frame[own[name]]))
+        name: _texts(name, values) if kind == TEXT else _numbers(name, values, marks)
         for name, kind in kinds.items()
         if name in own
+        for values in (_values(frame[own[name]]),)
     }
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -74,7 +80,7 @@ def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns
     kinds = {
         feature.name: NUMBER if isinstance(feature, NumberFeature) else TEXT for feature in encoder.features
     }
-    found = read_columns(columns, kinds, [encoder.feature_names])
+    found = read_columns(columns, kinds, [encoder.feature_names], encoder.features[0].marks)
     return {name: values.reshape(-1, 1) for name, values in found.items()}
 
 
@@ -119,7 +125,7 @@ def _values(column: Any) -> NDArray[Any]:  # noqa: ANN401
     return values
 
 
-def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+def _numbers(name: str, values: NDArray[Any], marks: Sequence[str]) -> NDArray[np.float64]:
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
     numbers = np.empty(len(values), dtype=np.float64)
@@ -127,7 +133,9 @@ def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
         try:
             numbers[row] = number(value)
         except ValueError as error:
-            raise DataError(ValidationIssue(f"column {name!r}, row {row + 1}: {error}")) from None
+            if not is_mark(value, marks):
+                raise DataError(ValidationIssue(f"column {name!r}, row {row + 1}: {error}")) from None
+            numbers[row] = math.nan
     return numbers
 
 

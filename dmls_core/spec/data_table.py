@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dmls_core.spec.values import Encoding, Name, Window
+from dmls_core.spec.values import Encoding, Marks, Name, Window
 
 
 class Table(BaseModel):
@@ -125,6 +125,12 @@ class Data(Table):
     decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")
     thousands: Literal["", ".", ",", " ", "'"] = Field("", description="What separates thousands.")
     encoding: Encoding = Field("utf-8", description="Encoding of the text, by its name in Python.")
+    missing: Marks = Field(
+        (),
+        max_length=20,
+        description="Texts of missing values besides those that are always read so: an empty cell, NA, null.",
+        examples=[["-", "?"]],
+    )
     header: bool = Field(True, description="Whether the first line has the names of the columns.")
     skip_rows: int = Field(0, ge=0, le=1_000, description="Lines above the header, or above the first row.")
     sheet: str | None = Field(
@@ -161,7 +167,8 @@ class Data(Table):
     @property
     def reading(self) -> dict[str, Any]:
         """The keys on how a file is written that differ from their defaults."""
-        keys = {"format", "delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"}
+        text = {"format", "delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"}
+        keys = text | {"missing"}
         return self.model_dump(include=keys, exclude_defaults=True)
 
     @property

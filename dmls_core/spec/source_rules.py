@@ -39,11 +39,10 @@ def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
     if data.format is not None:
         hint = "remove it: the names of the files show their formats" if source.path else "remove it"
         issues.add(("data", "format"), "cannot be combined with [data.source]", found=data.format, hint=hint)
-    elif source.path is None and data.reading:
-        key = next(iter(data.reading))
+    elif source.path is None and (written := data.reading.keys() - {"missing"}):
         kind = "a database" if source.lake is None else "a table"
         hint = "remove it: a table has types"
-        issues.add(("data", key), f"says how files are written, but the source is {kind}", hint=hint)
+        issues.add(("data", min(written)), f"says how files are written, but the source is {kind}", hint=hint)
     if source.query is not None:
         _check_query(source.query, issues)
     if source.path is not None:

@@ -124,3 +124,20 @@ Encoding = Literal[
     "cp949",
 ]
 """Encodings of a text, by their names in Python."""
+
+
+def _mark(value: str) -> str:
+    if value != value.strip() or not value.isprintable():
+        raise PydanticCustomError("mark", "must be printable text without blanks around it")
+    try:
+        float(value)
+    except ValueError:
+        if value.lower() not in ("true", "false"):
+            return value
+    raise PydanticCustomError("mark", "must be neither a number nor a boolean")
+
+
+Mark = Annotated[str, Field(min_length=1, max_length=40), AfterValidator(_mark)]
+
+Marks = Annotated[tuple[Mark, ...], Field(strict=False)]
+"""Texts of missing values."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,9 @@ from dmls_core.store import layout
 from dmls_core.store.base import Store
 
 SCHEMA = 1
+
+REMEMBERED = 20
+"""Earlier versions whose run is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class ServedModel:
         metric: metric of ``score``, the served model's own score on its holdout.
         since: ISO time in UTC of the deployment or rollback; ``by`` is who caused it.
         previous: version that was served before.
+        run: key of the run that trained it; ``trained`` is the ISO time of its end. Empty if unknown.
+        earlier: run and time of other versions, which a rollback may serve again.
     """
 
     version: int
@@ -32,13 +37,17 @@ class ServedModel:
     since: str = ""
     by: str = ""
     previous: int | None = None
+    run: str = ""
+    trained: str = ""
+    earlier: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """Return the record as one line."""
         score = f": {self.metric} {self.score:.4f} on its holdout" if self.score is not None else ""
-        since = f", since {self.since[:16].replace('T', ' ')} UTC" if self.since else ""
-        return f"version {self.version}{score}{since}"
+        trained = f", trained {_minute(self.trained)}" if self.trained else ""
+        since = f", since {_minute(self.since)}" if self.since else ""
+        return f"version {self.version}{score}{trained}{since}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of the record."""
@@ -49,7 +58,11 @@ class ServedModel:
         """Read the output of ``as_json``; raise ``ValueError`` for other data."""
         if not isinstance(content, dict) or type(content.get("version")) is not int:
             raise ValueError("not a record of what is served")
-        return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
+        return cls(**{one.name: content[one.name] for one in fields(cls) if one.name in content})
+
+
+def _minute(time: str) -> str:
+    return f"{time[:16].replace('T', ' ')} UTC"
 
 
 def read_served(store: Store, team: str, job: str) -> ServedModel | None:
@@ -68,9 +81,19 @@ def delete_served(store: Store, team: str, job: str) -> None:
 
 
 def write_served(
-    store: Store, team: str, job: str, version: int, about: Mapping[str, Any], *, by: str
+    store: Store,
+    team: str,
+    job: str,
+    version: int,
+    about: Mapping[str, Any],
+    *,
+    by: str,
+    run: str = "",
+    trained: str = "",
 ) -> ServedModel:
     """Record that a version is served now; ``about`` is its ``model.json``. A repeated call changes nothing.
+
+    Without ``run`` and ``trained``, they are those of the version's first deployment.
 
     Raises:
         StoreError: the record could not be written.
@@ -78,8 +101,16 @@ def write_served(
     before = read_served(store, team, job)
     if before and before.version == version:
         return before
+    earlier = dict(before.earlier) if before else {}
+    if before and before.run:
+        earlier[str(before.version)] = [before.run, before.trained]
+    known = earlier.pop(str(version), ["", ""])
+    run, trained = run or known[0], trained or known[1]
+    earlier = dict(list(earlier.items())[-REMEMBERED:])
     since = datetime.now(UTC).isoformat(timespec="seconds")
     metric, score = about.get("metric", ""), about.get("score")
-    found = ServedModel(version, metric, score, since, by, before.version if before else None)
+    found = ServedModel(
+        version, metric, score, since, by, before.version if before else None, run, trained, earlier
+    )
     store.put(layout.served(team, job), json.dumps(found.as_json()).encode())
     return found

@@ -73,6 +73,7 @@ def prepare(
         train,
         fill_missing=not model.missing_values,
         native_categories=fitter.native_categories,
+        marks=spec.data.missing,
     )
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])

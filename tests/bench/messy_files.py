@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -51,7 +52,8 @@ def place(issues: Sequence[ValidationIssue]) -> str:
     """Return the least precise of the ``PLACES`` that the issues name."""
 
     def one(issue: ValidationIssue) -> str:
-        column = issue.key.removeprefix("columns")
+        # A column without a name is named by its position.
+        column = issue.key.removeprefix("columns") or re.match(r"column \d+ ", issue.message)
         if issue.line and column:
             return "cell"
         if not issue.hint:

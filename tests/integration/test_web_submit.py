@@ -25,7 +25,7 @@ from dmls_core.store.s3 import S3Store
 from dmls_core.web import dependencies
 from dmls_core.web.error_handlers import add_handlers
 from dmls_core.web.routers import submissions as router
-from dmls_core.web.services import estimates, submissions
+from dmls_core.web.services import estimates, stored_schema, submissions
 from tests.e2e.data import iris
 from tests.services.seaweed import S3Server
 from tests.unit.data.test_excel import workbook
@@ -46,6 +46,7 @@ def store(s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(estimates, "airflow_settings", lambda: AirflowSettings(root="s3://dmls"))
     for name in ("open_store", "open_store_for_uploads"):
         monkeypatch.setattr(submissions, name, lambda: store)
+    monkeypatch.setattr(stored_schema, "open_store", lambda: store)
     return store
 
 

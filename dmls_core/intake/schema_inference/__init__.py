@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import tempfile
 import threading
@@ -22,15 +23,17 @@ from dmls_core.intake.schema_inference.draft import (
     describe,
     draft_spec,
 )
+from dmls_core.intake.schema_inference.parquet_sample import parquet_tail
 from dmls_core.intake.schema_inference.sample import (
     HEAD,
+    PASS,
     WHOLE,
-    Sample,
-    parquet_tail,
     read_places,
     read_sample,
     sample_file,
+    thinned_sample,
 )
+from dmls_core.intake.schema_inference.sampled_rows import Sample
 from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target, guess_task
 from dmls_core.spec.definitions import Task
 
@@ -44,6 +47,7 @@ __all__ = [
     "draft_spec",
     "infer_file_schema",
     "infer_parquet_schema",
+    "infer_part_schema",
     "infer_schema",
     "parquet_tail",
     "read_places",
@@ -70,6 +74,7 @@ class InferredSchema:
         data: the keys of ``[data]`` with which the file was read.
         sheets: the visible sheets of a workbook.
         spread: whether the sample is from the whole file, not only from its beginning.
+        extent: the part of a large file that the sample is from, such as ``rows 1 to 12,000,000``.
         notes: what the drafted spec leaves out, and columns that give others away; see ``data_notes``.
     """
 
@@ -84,6 +89,7 @@ class InferredSchema:
     data: Mapping[str, Any]
     sheets: tuple[str, ...]
     spread: bool
+    extent: str
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -100,6 +106,7 @@ class InferredSchema:
             "data": dict(self.data),
             "sheets": self.sheets,
             "spread": self.spread,
+            "extent": self.extent,
             "notes": self.notes,
         }
 
@@ -139,6 +146,7 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
         data=sample.data,
         sheets=sample.sheets,
         spread=sample.spread,
+        extent=sample.extent,
         notes=tuple(_notes(columns, guess, sample)),
     )
 
@@ -150,7 +158,9 @@ def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> lis
     if target.missing:
         prefix = "" if sample.complete else "In a sample, "
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
-    notes += _ambiguous(columns, sample)
+    notes += [*_ambiguous(columns, sample), *sample.notes]
+    if sample.extent:
+        notes.append(f"The sample is from {sample.extent}.")
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
     return [*notes, *filter(None, [left_out_note(out)])]
 
@@ -184,10 +194,12 @@ _turns = threading.BoundedSemaphore(2)
 """Files that are read at the same time."""
 
 
-def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]:
+def infer_parquet_schema(
+    file: str, content: bytes, size: int, keys: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Infer the schema of a Parquet file in the sandbox, and return it as JSON data.
 
-    ``content`` is the whole file of ``size`` bytes, or its end.
+    ``content`` is the whole file of ``size`` bytes, or its end. ``keys`` are as for ``read_sample``.
 
     Raises:
         DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
@@ -200,11 +212,26 @@ def infer_parquet_schema(file: str, content: bytes, size: int) -> dict[str, Any]
             copy.write(content)
             copy.flush()
             found: dict[str, Any] = sandbox.run(
-                read_parquet_schema, copy.name, file, size, file=file, hint=BY_HAND
+                read_parquet_schema, copy.name, file, size, keys, file=file, hint=BY_HAND
             )
             return found
     finally:
         _turns.release()
+
+
+def infer_part_schema(path: Path, size: int, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Infer the schema of a compressed text of ``size`` bytes whose beginning is in ``path``, under its name.
+
+    Raises:
+        DataError: as in ``infer_schema``.
+    """
+    packed = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    sample = read_sample(path.name, head, complete=len(head) >= size, keys=keys)
+    if not sample.spread:
+        sample = thinned_sample(path, path.name, sample, cut=packed < size, keys=keys)
+    return infer_schema(path.name, sample).as_json()
 
 
 def infer_file_schema(path: Path, target: str = "") -> dict[str, Any]:
@@ -215,9 +242,15 @@ def infer_file_schema(path: Path, target: str = "") -> dict[str, Any]:
     """
     if path.suffix.lower() != ".parquet":
         return read_file_schema(str(path), target)
-    found: dict[str, Any] = sandbox.run(
-        read_file_schema, str(path.absolute()), target, file=path.name, hint=BY_HAND
-    )
+    place = str(path.absolute())
+    try:
+        found: dict[str, Any] = sandbox.run(
+            read_file_schema, place, target, limits=PASS, file=path.name, hint=BY_HAND
+        )
+    except sandbox.SandboxError:  # such as groups of rows that take too much memory: the end has the columns
+        if path.stat().st_size <= WHOLE:
+            raise
+        found = sandbox.run(read_end_schema, place, target, file=path.name, hint=BY_HAND)
     return found
 
 
@@ -226,9 +259,21 @@ def read_file_schema(path: str, target: str) -> dict[str, Any]:
     return infer_schema(Path(path).name, sample_file(Path(path)), target).as_json()
 
 
-def read_parquet_schema(path: str, file: str, size: int) -> dict[str, Any]:
+def read_end_schema(path: str, target: str) -> dict[str, Any]:
+    """Infer the schema of a Parquet file by its end; runs in the sandbox."""
+    with Path(path).open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(-HEAD, io.SEEK_END)
+        sample = parquet_tail(Path(path).name, file.read(), size)
+    return infer_schema(Path(path).name, sample, target).as_json()
+
+
+def read_parquet_schema(path: str, file: str, size: int, keys: dict[str, Any] | None) -> dict[str, Any]:
     """Infer the schema of a Parquet file, or of the end of a larger one; runs in the sandbox."""
     content = Path(path).read_bytes()
     whole = len(content) >= size
-    sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
+    if whole:
+        sample = read_sample(file, content, complete=True, keys=keys)
+    else:
+        sample = parquet_tail(file, content, size)
     return infer_schema(file, sample).as_json()

@@ -62,11 +62,13 @@ _ID_NAME = re.compile(
 )
 _CAMEL_ID = re.compile(r"[a-z]I[dD]$")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_DATE = re.compile(
+DATE = re.compile(
     r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2})"
     r"|\d{1,2}[-. ]{1,2}[A-Za-z]{3,9}[-., ]{1,2}(?:\d{4}|\d{2})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4})"
     r"(?:[T ]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(?::\d{2}.*)?(?: ?[AaPp][Mm])?"
 )
+"""Texts that look like dates, or times of the day."""
+
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _QUANTITY = re.compile(r"[-+(]?(?:[$€£¥₹] ?|[A-Z]{3} )?[-+]?\d[\d.,' ]*(?: ?(?:[$€£¥₹%]|[A-Za-z]{1,4}))?\)?")
 _COMPACT = re.compile(r"(?:19|20)\d{2}[01]\d[0-3]\d")
@@ -152,7 +154,7 @@ def _kind(name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequ
     if distinct == 1:
         return "constant"
     if numbers is None:
-        if _share(present, _DATE) >= _MOSTLY:
+        if _share(present, DATE) >= _MOSTLY:
             return "date"
         if distinct == rows and rows > FEW and (_names_rows(name) or _share(present, _UUID) >= _MOSTLY):
             return "id"

@@ -3,77 +3,46 @@
 from __future__ import annotations
 
 import io
-import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
 from dmls_core.data.csv_dialect import Row, decode_head, read_rows
+from dmls_core.data.csv_places import ragged_column
 from dmls_core.data.detection import detect
-from dmls_core.data.encodings import is_utf16, line_end_utf16
+from dmls_core.data.encodings import line_end_utf16
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
+from dmls_core.data.missing_marks import describe_marks, find_marks, without_marks
+from dmls_core.data.thinning import CHUNK, PLACES, span, thin_text
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
-from dmls_core.intake.file_sample import CHUNK, PLACES, join_chunks, places
-from dmls_core.intake.schema_inference.draft import FIRST
+from dmls_core.intake.file_sample import join_chunks, places
+from dmls_core.intake.schema_inference.draft import DATE, FIRST
+from dmls_core.intake.schema_inference.parquet_sample import (
+    PARQUET_MARK,
+    SECONDS,
+    not_parquet,
+    read_parquet,
+    sample_parquet,
+)
+from dmls_core.intake.schema_inference.sampled_rows import ROWS, Sample, unfit_names
 from dmls_core.settings import IntakeLimits
-
-if TYPE_CHECKING:
-    import polars as pl
-
-ROWS = 2_000
-"""Largest number of rows in a sample."""
 
 HEAD = 1 << 20
 """Bytes read from the beginning of a CSV file or the end of a large Parquet file."""
 
 WHOLE = 8 << 20
-"""Size up to which a Parquet file or a workbook is read whole; of a larger Parquet file only the end."""
+"""Size up to which a Parquet file or a workbook is read whole; of a larger Parquet file only places."""
 
-LONGEST_NAME = 256
-"""Characters of the longest column name in a spec."""
-
-SHOWN = 80
-
-_PARQUET_MARK = b"PAR1"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Rows of a file: the first ones, and others spread over it.
-
-    Attributes:
-        names: the column names without surrounding blanks.
-        columns: raw values, all columns of the same length: texts from CSV, values from Parquet.
-        complete: whether these are all rows of the file.
-        rows: number of rows in the file, if known.
-        types: the type of each column; empty for a CSV.
-        data: the keys of ``[data]`` that read the file.
-        sheets: the visible sheets of a workbook.
-        spread: whether the rows are from the whole file, not only from its beginning.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[Sequence[Any], ...]
-    complete: bool
-    rows: int | None = None
-    types: tuple[str, ...] = ()
-    data: Mapping[str, Any] = field(default_factory=dict)
-    sheets: tuple[str, ...] = ()
-    spread: bool = True
-
-    @property
-    def seen(self) -> int:
-        """Return the number of rows in the sample."""
-        return len(self.columns[0]) if self.columns else 0
+PASS = sandbox.Limits(memory=2 << 30, seconds=120, cpu_seconds=120)
+"""Limits of a pass through a file."""
 
 
 def read_sample(
@@ -88,11 +57,17 @@ def read_sample(
 
     ``head`` has the first bytes of a text, then possibly chunks of it (see ``read_places``), or a whole
     Parquet file or workbook; ``complete`` if it is the whole file. ``keys`` are those of ``[data]`` that say
-    how it is written; by default they are detected.
+    how it is written; by default they are detected. Marks of missing values become None.
 
     Raises:
         DataError: this is not a data file, or it is empty, malformed, too large, or not as ``keys`` say.
     """
+    return _marked(_read(file, head, complete, _text_keys(keys), limits), keys)
+
+
+def _read(
+    file: str, head: bytes, complete: bool, keys: Mapping[str, Any] | None, limits: IntakeLimits | None
+) -> Sample:
     limits = limits or IntakeLimits.from_environment()
     kind = format_of(file)
     if kind is None:
@@ -114,16 +89,15 @@ def read_sample(
             copy.flush()
             return _workbook(file, Path(copy.name), keys, limits)
     if kind != "parquet":
-        if complete or len(head) <= HEAD or is_utf16(head):
+        if complete or len(head) <= HEAD:
             return _text(file, head, complete, keys, limits)
         try:
-            sample = _text(file, join_chunks(head, HEAD), False, keys, limits)
-            return replace(sample, spread=True)
+            return _spread_text(file, head, keys, limits)
         except DataError:  # of a record in a chunk, whose line is unknown
             return _text(file, head[:HEAD], False, keys, limits)
-    if not head.startswith(_PARQUET_MARK):
-        raise _not_parquet(file, head)
-    return _parquet(file, io.BytesIO(head), limits, ROWS)
+    if not head.startswith(PARQUET_MARK):
+        raise not_parquet(file, head)
+    return read_parquet(file, io.BytesIO(head), limits, ROWS)
 
 
 def sample_file(
@@ -135,14 +109,78 @@ def sample_file(
         size = path.stat().st_size
         with path.open("rb") as file:
             if format_of(path.name) == "excel":
-                return _workbook(path.name, path, keys, limits or IntakeLimits.from_environment())
+                own = limits or IntakeLimits.from_environment()
+                return _marked(_workbook(path.name, path, _text_keys(keys), own), keys)
             if parquet and size > WHOLE:
-                file.seek(-HEAD, io.SEEK_END)
-                return parquet_tail(path.name, file.read(), size, limits=limits)
+                own = limits or IntakeLimits.from_environment()
+                return _marked(sample_parquet(path, own), keys)
             head = file.read(WHOLE) if parquet else read_places(path.name, size, partial(_read_at, file))
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
-    return read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
+    sample = read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
+    if sample.spread or not path.name.lower().endswith(COMPRESSED):
+        return sample
+    return thinned_sample(path, path.name, sample, keys=keys, limits=limits)
+
+
+def thinned_sample(
+    path: Path,
+    file: str,
+    sample: Sample,
+    *,
+    cut: bool = False,
+    keys: Mapping[str, Any] | None = None,
+    limits: IntakeLimits | None = None,
+) -> Sample:
+    """Return rows from all over a compressed text, of whose beginning a sample is known.
+
+    ``cut`` says that ``path`` has only the beginning of the file. Raises ``DataError`` if it is damaged.
+    """
+    limits = limits or IntakeLimits.from_environment()
+    known = dict(sample.data if keys is None else keys)
+    with tempfile.NamedTemporaryFile() as copy:
+        encoding, place = known.get("encoding", "utf-8"), str(path.absolute())
+        found = sandbox.run(thin_text, place, encoding, copy.name, HEAD, SECONDS, cut, limits=PASS, file=file)
+        content = Path(copy.name).read_bytes()
+    plain = {key: value for key, value in known.items() if key not in ("encoding", "missing")}
+    name = file[: file.rindex(".")]
+    if format_of(name) is None:
+        name += ".csv"
+    try:
+        spread = _text(name, content, False, plain, limits)
+    except DataError:  # of a record in a chunk, which may begin within quotes
+        return sample
+    known.pop("missing", None)
+    spread = replace(spread, data={**spread.data, **known}, spread=True)
+    spread = _marked(spread, keys)
+    return replace(spread, extent=span(found, path.stat().st_size, cut))
+
+
+def _spread_text(file: str, content: bytes, keys: Mapping[str, Any] | None, limits: IntakeLimits) -> Sample:
+    """Read records from places all over a text; see ``read_places``."""
+    own = detect(file, content[:HEAD]) if keys is None else dict(keys)
+    plain = {key: value for key, value in own.items() if (key, value) != ("encoding", "utf-16")}
+    sample = _text(file, join_chunks(content, HEAD), False, plain, limits)
+    encoding = {"encoding": own["encoding"]} if own.keys() - plain.keys() else {}
+    return replace(sample, data={**sample.data, **encoding}, spread=True)
+
+
+def _text_keys(keys: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if keys is None else {key: value for key, value in keys.items() if key != "missing"}
+
+
+def _marked(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
+    """Return a sample with None in place of marks: those of ``keys``, or if these are None, those found."""
+    marks = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
+    if not marks:
+        return sample
+    note = describe_marks(marks, dict(zip(sample.names, sample.columns, strict=True)))
+    return replace(
+        sample,
+        columns=tuple(without_marks(values, marks) for values in sample.columns),
+        data={**sample.data, "missing": list(marks)},
+        notes=(note,) if note else (),
+    )
 
 
 def _read_at(file: BinaryIO, start: int, limit: int) -> bytes:
@@ -158,32 +196,9 @@ def read_places(name: str, size: int, read: Callable[[int, int], bytes]) -> byte
     if size <= HEAD + PLACES * CHUNK:
         return read(0, size)
     head = read(0, HEAD)
-    if name.lower().endswith(COMPRESSED) or is_utf16(head):
+    if name.lower().endswith(COMPRESSED):
         return head
     return b"".join((head, *(read(start, CHUNK) for start in places(size, HEAD))))
-
-
-def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | None = None) -> Sample:
-    """Read columns, types and number of rows from ``tail``, the end of a Parquet file of ``size`` bytes.
-
-    Raises ``DataError`` if it is not the end of a Parquet file, or shorter than the file's footer.
-    """
-    limits = limits or IntakeLimits.from_environment()
-    if not tail.endswith(_PARQUET_MARK):
-        raise _not_parquet(file, tail)
-    if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
-        raise DataError(ValidationIssue("its footer is too long to be read", file=file))
-    if size > limits.data_bytes:
-        raise DataError(
-            ValidationIssue(
-                "the data is too large", file=file, expected=f"at most {limits.data_bytes:,} bytes"
-            )
-        )
-    with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:  # sparse: as large on disk as the tail
-        sparse.seek(max(0, size - len(tail)))
-        sparse.write(tail)
-        sparse.flush()
-        return _parquet(file, Path(sparse.name), limits, 0)
 
 
 def _text(
@@ -276,7 +291,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
             )
         )
     header = Row(first.line, [name.strip() for name in first.cells])
-    if issues := [*check_names(file, header, limits.columns), *_unfit(file, header.cells)]:
+    if issues := [*check_names(file, header, limits.columns), *unfit_names(file, header.cells)]:
         raise DataError(issues)
     width = len(header.cells)
     body = list(rows)
@@ -294,6 +309,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
                 hint=length_hint(header, body),
                 file=file,
                 line=odd.line,
+                key=ragged_column(header.cells, len(odd.cells)),
                 found=f"{len(odd.cells)} cells",
                 expected=f"{width} cells",
             )
@@ -311,68 +327,3 @@ def _spread(rows: int) -> list[int]:
         return list(range(rows))
     others = ROWS - FIRST
     return [*range(FIRST), *(FIRST + at * (rows - FIRST) // others for at in range(others))]
-
-
-def _unfit(file: str, names: Iterable[str]) -> list[ValidationIssue]:
-    """Return the issues of names that a spec cannot contain."""
-    return [
-        ValidationIssue(
-            f"column {position} has a name that a spec cannot contain",
-            hint="rename it",
-            file=file,
-            line=1,
-            found=repr(name[:SHOWN]),
-            expected=f"at most {LONGEST_NAME} characters, without control characters",
-        )
-        for position, name in enumerate(names, start=1)
-        if len(name) > LONGEST_NAME or _CONTROL.search(name)
-    ]
-
-
-def _parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: int) -> Sample:
-    import polars as pl
-
-    try:
-        schema = pl.read_parquet_schema(source)
-        if issues := [*check_names(file, Row(1, list(schema)), limits.columns), *_unfit(file, schema)]:
-            raise DataError([replace(issue, line=None) for issue in issues])
-        scan = pl.scan_parquet(source, glob=False)
-        total = int(scan.select(pl.len()).collect().item())
-        frame = pl.DataFrame(schema=schema)
-        if rows:
-            step = max(1, (total - FIRST) // (rows - FIRST))
-            others = scan.slice(FIRST).gather_every(step).head(rows - FIRST)
-            frame = pl.concat([scan.head(FIRST), others]).collect()
-        columns = tuple(_values(frame[name]) for name in schema)
-    except (pl.exceptions.PolarsError, OSError, ValueError, ArithmeticError) as error:
-        reason = str(error).split("\n", 1)[0][:200]
-        raise DataError(
-            ValidationIssue(
-                "the file cannot be read as Parquet",
-                hint="it is damaged: write and upload it again",
-                file=file,
-                found=reason,
-            )
-        ) from None
-    if not total:
-        raise DataError(ValidationIssue("the file has no rows", "upload it again with its rows", file=file))
-    return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))
-
-
-def _values(series: pl.Series) -> Sequence[Any]:
-    """Return a column as Python values; None for nested ones."""
-    if series.dtype.is_nested():
-        return [None] * len(series)
-    return series.to_list()
-
-
-def _not_parquet(file: str, found: bytes) -> DataError:
-    return DataError(
-        ValidationIssue(
-            "the file is empty" if not found else "the file is not Parquet",
-            hint="correct its extension, or write it again",
-            file=file,
-            found=repr(found[:4]),
-            expected=repr(_PARQUET_MARK),
-        )
-    )

@@ -20,7 +20,7 @@ from dmls_core.web.dependencies import (
     check_site_access,
     may,
 )
-from dmls_core.web.services import estimates, submissions
+from dmls_core.web.services import estimates, stored_schema, submissions
 from dmls_core.web.services.estimates import Estimate
 from dmls_core.web.services.submissions import (
     CheckedSpec,
@@ -159,7 +159,7 @@ def show_submission(
 @router.get("/drops/{team}/{name}/sniff", summary="Infer the schema of a file in S3")
 def infer_stored_schema(caller: Submitter, file: FileName, data: Reading) -> InferredSchema:
     """Infer the schema of a data file in a job's folder."""
-    return submissions.infer_stored_schema(caller.team, caller.name, file, data)
+    return stored_schema.infer_stored_schema(caller.team, caller.name, file, data)
 
 
 @router.post("/drops/{team}/{name}/estimate", summary="Estimate the time and memory of a run")

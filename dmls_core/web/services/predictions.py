@@ -27,6 +27,7 @@ from dmls_core.data.encoder import (
     Feature,
     NumberFeature,
     category_text,
+    is_mark,
     is_missing,
     number,
 )
@@ -119,7 +120,7 @@ def read_signature(team: str, name: str) -> Signature:
                 kind=_kind(feature),
                 categories=list(feature.categories) if isinstance(feature, CategoryFeature) else None,
                 range=ranges.get(feature.name) if isinstance(feature, NumberFeature) else None,
-                example=_example(example.get(feature.name, [None])[0]),
+                example=_example(feature, example.get(feature.name, ()), ranges.get(feature.name)),
             )
             for feature in encoder.features
         ],
@@ -142,7 +143,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     version, encoder = read_served_encoder(repository, model)
     ranges = repository.read(model, version, "model.json").get("ranges", {})
     check_columns(row, encoder)
-    columns = {name: [_value(row[name])] for name in encoder.feature_names}
+    columns = {one.name: [_value(row[one.name], one.marks)] for one in encoder.features}
     warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder, ranges)
     with connect(model, grpc=first_address(settings.triton_grpc), timeout=SECONDS) as served:
         started = time.perf_counter()
@@ -276,11 +277,17 @@ def read_served_encoder(repository: Repository, model: str) -> tuple[int, Encode
     return version, Encoder.from_json(repository.read(model, version, "encoder.json"))
 
 
-def _value(value: Value) -> Value:
-    return None if isinstance(value, str) and not value.strip() else value
+def _value(value: Value, marks: Sequence[str]) -> Value:
+    return None if isinstance(value, str) and (not value.strip() or is_mark(value, marks)) else value
 
 
-def _example(value: Any) -> Any:
+def _example(feature: Feature, values: Sequence[Any], span: Sequence[float] | None) -> Any:
+    """Return the value of the first row; if a date is missing there, another date of the data."""
+    value = next(iter(values), None)
+    if isinstance(feature, DateFeature) and value is None:
+        value = next((one for one in values if one is not None), None)
+        if value is None and span:
+            return (day_of if feature.days else hour_of)(span[0])
     return f"{value:.6g}" if isinstance(value, float) else value
 
 

@@ -182,7 +182,7 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
 
 def parquet_names(path: str, file: str, size: int) -> list[str]:
     """Return the columns of a Parquet file of ``size`` bytes, or of the end of one; runs in the sandbox."""
-    from dmls_core.intake.schema_inference.sample import parquet_tail, read_sample
+    from dmls_core.intake.schema_inference import parquet_tail, read_sample
 
     content = Path(path).read_bytes()
     whole = len(content) >= size

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
-from dmls_core.data.formats import DATA_ENDINGS, needs_whole
+from dmls_core.data.formats import DATA_ENDINGS
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submissions import check_data_name
@@ -63,6 +63,7 @@ class InferredSchema(BaseModel):
     seen: int = Field(description="Rows that were read.")
     rows: int | None = Field(description="Rows of the whole file, if known.")
     preview: list[list[str | None]] = Field(description="The first rows; null is a missing value.")
+    extent: str = Field(description="Part of a large file that the sample is from; empty if unknown.")
     data: dict[str, Any] = Field(description="Keys of `[data]` with which the file was read.")
     sheets: list[str] = Field(description="Visible sheets of an Excel workbook.")
     spread: bool = Field(description="Whether the rows that were read are from the whole file.")
@@ -155,38 +156,24 @@ def infer_schema(file: str, content: bytes, size: int, data: Data | None = None)
     ``data`` says how the file is written; by default, this is detected.
     """
     from dmls_core.intake.schema_inference import infer_parquet_schema, infer_schema, read_sample
-    from dmls_core.spec.toml_io import toml_text
 
+    keys = data.reading if data else None
     if file.lower().endswith(".parquet"):
-        found = infer_parquet_schema(file, content, size)
+        found = infer_parquet_schema(file, content, size, keys)
     else:
-        keys = data.reading if data else None
         sample = read_sample(file, content, complete=len(content) >= size, keys=keys)
         found = infer_schema(file, sample).as_json()
+    return as_schema(found)
+
+
+def as_schema(found: dict[str, Any]) -> InferredSchema:
+    """Return an inferred schema, given as JSON data, with the TOML of its spec."""
+    from dmls_core.spec.toml_io import toml_text
+
     document = found["document"]
     return InferredSchema.model_validate(
         {**found, "document": mark_floats(document), "toml": toml_text(document)}
     )
-
-
-def infer_stored_schema(team: str, name: str, file: str, data: Data | None = None) -> InferredSchema:
-    """Infer the schema of a data file in a job's folder; raise ``DataError`` if it must be read whole."""
-    from dmls_core.intake.schema_inference import WHOLE, read_places
-
-    if problems := check_data_name(file):
-        raise DataError(problems)
-    key, store = layout.incoming_file(team, name, file), open_store()
-    if not needs_whole(file):
-        size = store.read(key, limit=0)[1].size
-        content = read_places(file, size, lambda start, limit: store.read(key, start=start, limit=limit)[0])
-        return infer_schema(file, content, size, data)
-    head, info = store.read(key, limit=WHOLE)
-    if info.size > len(head):
-        hint = "write the spec by hand, or infer it with `dmls init` on a machine that has the file"
-        raise DataError(
-            ValidationIssue("the file is too large to read its schema from S3", hint=hint, file=file)
-        )
-    return infer_schema(file, head, info.size, data)
 
 
 def list_data_files(user: User, team: str) -> DataFiles:

@@ -18,6 +18,6 @@ export function spreadOf(file) {
   if (WHOLE.test(file.name) || PACKED.test(file.name)) return sampleOf(file);
   if (file.size <= HEAD_BYTES + PLACES * PIECE_BYTES) return file;
   const step = Math.floor((file.size - HEAD_BYTES) / PLACES);
-  const starts = Array.from({ length: PLACES }, (_, at) => HEAD_BYTES + (at + 1) * step - PIECE_BYTES);
+  const starts = Array.from({ length: PLACES }, (_, at) => 2 * Math.floor((HEAD_BYTES + (at + 1) * step - PIECE_BYTES) / 2)); // even: UTF-16 has two bytes
   return new Blob([file.slice(0, HEAD_BYTES), ...starts.map((start) => file.slice(start, start + PIECE_BYTES))]);
 }

@@ -4,7 +4,7 @@ import { byId, h, put } from "./dom.js";
 import { setIn } from "./submit_values.js";
 
 const EXCEL = /\.xls[xmb]?$/i;
-const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", encoding: "utf-8", header: true, skip_rows: 0, sheet: "" };
+const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", encoding: "utf-8", header: true, skip_rows: 0, sheet: "", missing: [] };
 const CHOICES = {
   delimiter: ["Columns are separated by", [[",", "Commas"], [";", "Semicolons"], ["\t", "Tabs"], ["|", "Vertical bars"]]],
   decimal: ["Decimal mark", [[".", "Point: 0.5"], [",", "Comma: 0,5"]]],
@@ -19,21 +19,26 @@ const CHOICES = {
   header: ["The first row has", [[true, "The names of the columns"], [false, "Values: there are no names"]]],
 };
 
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+/** Return the marks of missing values in a text with commas or blanks between them. */
+const marksOf = (text) => [...new Set(text.split(text.includes(",") ? "," : /\s+/).map((mark) => mark.trim()).filter(Boolean))];
+
 /** Return the keys of [data] on how a file is written that differ from their defaults. */
 export function readingOf(document) {
   const data = document?.data ?? {};
-  const keys = ["format", ...Object.keys(DEFAULTS)].filter((key) => data[key] !== undefined && data[key] !== DEFAULTS[key]);
+  const keys = ["format", ...Object.keys(DEFAULTS)].filter((key) => data[key] !== undefined && !same(data[key], DEFAULTS[key]));
   return Object.fromEntries(keys.map((key) => [key, data[key]]));
 }
 
 /** Set these keys in the document. */
 export function setReading(document, keys) {
-  for (const key of Object.keys(DEFAULTS)) setIn(document, "data", key, keys[key] === DEFAULTS[key] ? undefined : keys[key]);
+  for (const key of Object.keys(DEFAULTS)) setIn(document, "data", key, same(keys[key], DEFAULTS[key]) ? undefined : keys[key]);
 }
 
 /** Whether two objects of keys are the same. */
 export const sameReading = (one, other) =>
-  ["format", ...Object.keys(DEFAULTS)].every((key) => (one[key] ?? DEFAULTS[key]) === (other[key] ?? DEFAULTS[key]));
+  ["format", ...Object.keys(DEFAULTS)].every((key) => same(one[key] ?? DEFAULTS[key], other[key] ?? DEFAULTS[key]));
 
 /**
  * Draw the controls of a file: `keys` are those in use, `detected` the names of those that were detected, and
@@ -41,8 +46,7 @@ export const sameReading = (one, other) =>
  */
 export function showReading({ file, keys, detected = [], sheets = [] }, choose) {
   const box = byId("reading");
-  box.hidden = /\.(parquet|jsonl|ndjson)(\.|$)/i.test(file) || keys.format === "jsonl";
-  if (box.hidden) return;
+  box.hidden = false;
   const focused = document.activeElement?.id;
   const set = (key, value) => choose(readingOf({ data: { ...keys, [key]: value } }));
   const field = (key, label, control, hint) => h("div", { class: "field" },
@@ -54,6 +58,15 @@ export function showReading({ file, keys, detected = [], sheets = [] }, choose) 
     return field(key, label, h("select", { id: `reading-${key}`, onchange: (event) => set(key, options[event.target.selectedIndex][0]) },
       options.map(([value, text]) => h("option", { selected: value === now, text }))));
   };
+  const missing = field("missing", "Marks of missing values", h("input", {
+    id: "reading-missing", type: "text", autocomplete: "off", spellcheck: "false", value: (keys.missing ?? []).join(", "),
+    onchange: (event) => set("missing", marksOf(event.target.value)),
+  }), "Such as - or n/a, with commas between them; empty cells, NA and null always are");
+  if (/\.(parquet|jsonl|ndjson)(\.|$)/i.test(file) || keys.format === "jsonl") {
+    put(byId("reading-form"), h("div", { class: "general" }, missing));
+    if (focused === "reading-missing") byId(focused)?.focus();
+    return;
+  }
   const excel = EXCEL.test(file);
   const sheet = keys.sheet ?? sheets[0] ?? "";
   put(byId("reading-form"), h("div", { class: "general" },
@@ -67,6 +80,7 @@ export function showReading({ file, keys, detected = [], sheets = [] }, choose) 
       id: "reading-skip_rows", type: "number", min: 0, max: 1000, step: 1, value: keys.skip_rows ?? 0,
       onchange: (event) => event.target.checkValidity() && set("skip_rows", event.target.valueAsNumber || 0),
     }), "Titles and notes that are not part of the table"),
+    missing,
   ));
   if (focused?.startsWith("reading-")) byId(focused)?.focus();
 }

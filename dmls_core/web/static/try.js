@@ -23,7 +23,8 @@ function field(column, at) {
   const example = row[column.name] === null ? "" : String(row[column.name]);
   const hint = column.range
     ? `${shown(column.range[0])} to ${shown(column.range[1])} in training`
-    : column.categories ? `${column.categories.length} categories` : column.kind;
+    : column.categories ? `${column.categories.length} categories`
+      : column.kind === "date" && column.example !== null ? `date, such as ${column.example}` : column.kind;
   return h("div", { class: "field" },
     h("label", { for: id, text: column.name }),
     few

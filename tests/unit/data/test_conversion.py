@@ -133,7 +133,7 @@ def test_without_a_header(tmp_path: Path) -> None:
         ("d.csv", "a;y\n1,5;u\n2.5;v\n", {"delimiter": ";", "decimal": ","}, 3, "another notation"),
         ("d.jsonl", '{"a":1,"y":"u"}\n{"a":"x","y":"v"}\n{"a":2,"y":"v"}\n', {}, 2, "is not a number"),
         ("d.jsonl", '{"a":1}\n[1]\n', {}, 2, "is not a JSON object"),
-        ("d.jsonl", '{"a":[1],"y":"u"}\n', {}, None, "contains lists or objects"),
+        ("d.jsonl", '{"a":null}\n{"a":[1],"y":"u"}\n', {}, 2, "contains lists or objects"),
         ("d.zip", zipped(b"a", b"b"), {}, None, "must have one file"),
         ("d.zip", zipped(zipped(b"xl")), {}, None, "has a workbook"),
         ("d.csv.gz", gzip.compress(b"a,y\n1,u\n")[:-9], {}, None, "cannot be read"),

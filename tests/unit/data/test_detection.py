@@ -113,7 +113,7 @@ def test_names_that_are_none() -> None:
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        (lambda n: "-" if n % 9 == 1 else f"{n}.5", "numbers, but also '-'"),
+        (lambda n: "x" if n % 9 == 1 else f"{n}.5", "numbers, but also 'x'"),
         (lambda n: "EUR" if n == 0 else f"{n}.5", "numbers, but also 'EUR'"),
         (lambda n: f"${n}.5", "numbers with a currency or a unit, such as '$0.5'"),
         (lambda n: f"{n}.5 %", "numbers with a currency or a unit, such as '0.5 %'"),

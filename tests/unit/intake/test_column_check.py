@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from dmls_core.data.thinning import CHUNK
 from dmls_core.errors import ValidationIssue
-from dmls_core.intake.column_check import CELLS, CHUNK, check_columns, is_whole
+from dmls_core.intake.column_check import CELLS, Findings, check_columns, is_whole
 from dmls_core.models import load_spec
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import open_store
@@ -122,3 +124,50 @@ def test_two_rows_are_held_out_for_a_regression(tmp_path: Path) -> None:
     assert check(tmp_path, "".join(rows), spec) == []
     (issue,) = check(tmp_path, "".join(rows[:5]), spec)
     assert (issue.key, issue.expected) == ("y", "at least 6 rows")
+
+
+def sampled(folder: Path, name: str, content: bytes, spec: str = SPEC) -> Findings:
+    store = open_store(str(folder))
+    store.put(name, content)
+    info = store.head(name)
+    assert info
+    limits = IntakeLimits(whole_bytes=1_000, head_bytes=4_096)
+    kind = "parquet" if name.endswith(".parquet") else "csv"
+    return check_columns(store, [info], kind, load_spec(spec.encode()), limits)
+
+
+LATE = "a,b,c,y\n" + GOOD * 60_000 + "x,red,2,u\n" * 10_000 + GOOD * 60_000
+
+
+def test_a_large_compressed_file_is_sampled_all_over(tmp_path: Path) -> None:
+    found = sampled(tmp_path, "data.csv.gz", gzip.compress(LATE.encode(), 1))
+    (issue,) = found.issues
+    assert (issue.key, issue.found, issue.file) == ("a", "x", "data.csv.gz")
+    assert issue.line
+    assert LATE.splitlines()[issue.line - 1] == "x,red,2,u"
+    good = sampled(tmp_path, "data.csv.gz", gzip.compress(LATE.replace("x,", "3,").encode(), 1))
+    assert good.issues == ()
+    assert "Rows from all over lines 1 to 250,001 of data.csv.gz were checked." in good.notes
+    cut = sampled(tmp_path, "data.csv.gz", gzip.compress(LATE.encode(), 1)[:-9])
+    assert "cannot be read" in cut.issues[0].message
+
+
+def test_a_large_text_in_utf_16_is_sampled_all_over(tmp_path: Path) -> None:
+    spec = SPEC + '[data]\nencoding = "utf-16"\n'
+    (issue,) = sampled(tmp_path, "data.csv", LATE.encode("utf-16"), spec).issues
+    assert (issue.key, issue.found) == ("a", "x")
+    assert "near byte" in issue.message
+
+
+def test_a_large_parquet_file_is_sampled_all_over(tmp_path: Path) -> None:
+    rows = 200_000
+    frame = pl.select(a=pl.int_range(rows) % 7, y=pl.int_range(rows) % 2)
+    numbers = pl.int_range(rows)
+    text = pl.when(numbers < rows // 2).then(pl.lit("1")).otherwise("x" + numbers.cast(pl.String))
+    late = frame.with_columns(text=text)
+    late.write_parquet(tmp_path / "data.parquet")
+    (issue,) = sampled(tmp_path, "data.parquet", (tmp_path / "data.parquet").read_bytes()).issues
+    assert issue.key == "text"
+    frame.write_parquet(tmp_path / "data.parquet")
+    found = sampled(tmp_path, "data.parquet", (tmp_path / "data.parquet").read_bytes())
+    assert (found.issues, found.notes) == ((), ("Rows from all over rows 1 to 200,000 were checked.",))

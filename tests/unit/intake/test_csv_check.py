@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.data.csv_dialect import Row
-from dmls_core.errors import ValidationIssue
+from dmls_core.data.csv_dialect import Row, decode_head, read_rows
+from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import csv_check
 from dmls_core.intake.csv_check import check_csv_head
 
@@ -160,7 +160,7 @@ def test_double_and_empty_names() -> None:
         "column 6 has no name",
         "2 columns are named 'species'",
     ]
-    assert issues[2].found == "4, 5"
+    assert (issues[2].found, issues[2].key) == ("4, 5", "species")
 
 
 def test_too_many_columns() -> None:
@@ -171,9 +171,10 @@ def test_too_many_columns() -> None:
 def test_ragged_rows_with_their_lines() -> None:
     content = CSV + b'"two\nlines",1,a\n1,2\n\n1,2,a,4\n'
     issues = check(content)
-    assert [(p.line, p.found, p.expected) for p in issues] == [
-        (6, "2 cells", "3 cells"),
-        (8, "4 cells", "3 cells"),
+    third = CSV.split(b"\n")[0].decode().split(",")[2]
+    assert [(p.line, p.key, p.found, p.expected) for p in issues] == [
+        (6, third, "2 cells", "3 cells"),
+        (8, third, "4 cells", "3 cells"),
     ]
     assert "too few" in issues[0].message
     assert "too many" in issues[1].message
@@ -235,3 +236,23 @@ def test_whatever_is_dropped_gets_an_answer(content: bytes, complete: bool) -> N
     for issue in check(content, complete=complete):
         assert issue.message
         assert issue.line is None or issue.line >= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "key"),
+    [
+        (b"a,b,c\n1,2,3\n1,\x00,3\n", 3, "b"),
+        ("a,b,c\n1,2,3\n1,2,\u00fc\n".encode("cp1252"), 3, "c"),
+        (b'a,b,c\n1,2,3\n1,"2" x,3\n', 3, "b"),
+    ],
+    ids=["NUL", "encoding", "quote"],
+)
+def test_the_cell_that_cannot_be_read_is_named(content: bytes, line: int, key: str) -> None:
+    (issue,) = unreadable(content)
+    assert (issue.line, issue.key) == (line, key)
+
+
+def unreadable(content: bytes) -> list[ValidationIssue]:
+    with pytest.raises(DataError) as raised:
+        list(read_rows("d.csv", decode_head("d.csv", content, complete=True), complete=True))
+    return list(raised.value.issues)

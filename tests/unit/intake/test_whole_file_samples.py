@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import random
+import zipfile
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from dmls_core.data.thinning import span, thin_text
+from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference import infer_file_schema, infer_schema, read_sample, sample_file
+
+
+def zipped(content: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", content)
+    return out.getvalue()
+
+
+PACK = {"a.csv.gz": gzip.compress, "a.zip": zipped}
 
 
 def sorted_rows(rows: int) -> list[str]:
@@ -54,10 +69,71 @@ def test_a_piece_that_begins_within_quotes_does_not_spoil_the_sample(tmp_path: P
     assert infer_file_schema(path)["target"] == "y"
 
 
-def test_a_large_text_in_utf_16_is_read_from_its_beginning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_large_text_in_utf_16(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.csv"
-    path.write_bytes(("\n".join(["row,size,half", *sorted_rows(200_000)]) + "\n").encode("utf-16"))
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    path.write_bytes((mark + "\n".join(["row,size,half", *sorted_rows(120_000)]) + "\n").encode(encoding))
 
     found = sample_file(path)
 
-    assert (found.spread, found.data) == (False, {"encoding": "utf-16"})
+    assert (found.spread, found.data) == (True, {"encoding": "utf-16"})
+    assert found.columns[0][0] == "0"
+    assert int(found.columns[0][-1]) > 117_000
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.zip"])
+def test_a_large_compressed_text(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    text = "\n".join(["row;größe;half", *sorted_rows(200_000)]).replace(",", ";") + "\n"
+    path.write_bytes(PACK[name](text.encode("cp1252")))
+
+    found = infer_file_schema(path)
+
+    assert (found["spread"], found["seen"]) == (True, 2_000)
+    assert found["data"] == {"delimiter": ";", "encoding": "windows-1252"}
+    assert found["columns"][1]["name"] == "größe"
+    assert found["columns"][1]["high"] > 1_900_000
+    assert "The sample is from lines 1 to 200,001." in found["notes"]
+
+
+def test_a_part_of_a_compressed_text(tmp_path: Path) -> None:
+    rows = random.Random(1)
+    text = "a,y\n" + "".join(f"{rows.random()},{rows.choice('uv')}\n" for _ in range(150_000))
+    path, target = tmp_path / "a.csv.gz", tmp_path / "thin"
+    path.write_bytes(gzip.compress(text.encode(), 1)[:-100_000])
+
+    found = thin_text(str(path), "utf-8", str(target), 1 << 20, 60, True)
+    assert (found["whole"], span(found, 64 << 20, True)) == (False, "the first 64 MiB of the file")
+    with pytest.raises(DataError, match="damaged or incomplete"):
+        thin_text(str(path), "utf-8", str(target), 1 << 20, 60, False)
+
+    found = thin_text(str(path), "utf-8", str(target), 1 << 20, 0, False)
+    assert (found["whole"], found["lines"]) == (False, 0)
+
+
+def test_places_stay_few_and_know_their_lines(tmp_path: Path) -> None:
+    path, target = tmp_path / "a.csv", tmp_path / "thin"
+    path.write_text("row\n" + "".join(f"{row:019}\n" for row in range(2, 600_000)))
+
+    found = thin_text(str(path), "utf-8", str(target), 1 << 16, 60, False)
+
+    lines = target.read_text().splitlines()
+    assert 16 <= len(found["parts"]) < 32
+    assert all(int(lines[at - 1]) == line for at, line in found["parts"])
+    assert found["parts"][-1][1] > 540_000
+
+
+def test_a_large_parquet_file_is_sampled_all_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    frame = pl.select(row=pl.int_range(1_500_000), half=pl.int_range(1_500_000) // 750_000)
+    frame.with_columns(noise=pl.col("row").hash(1)).write_parquet(path)
+    assert path.stat().st_size > 8 << 20
+
+    found = infer_file_schema(path)
+
+    assert (found["spread"], found["rows"]) == (True, 1_500_000)
+    assert 1_900 < found["seen"] <= 2_000
+    row, half, _ = found["columns"]
+    assert (row["high"], half["kind"]) == (1_499_999, "code")
+    assert "The sample is from rows 1 to 1,500,000." in found["notes"]

@@ -61,3 +61,17 @@ def test_a_rollback_keeps_the_message_of_a_run_at_work(store):
     report_served(store, "lab", "iris", serve(store, 1, 0.8))
     status = read_status(store, "lab", "iris")
     assert (status.state, status.message, status.served["version"]) == ("running", "searching", 1)
+
+
+def test_a_rollback_knows_when_the_version_was_trained(store):
+    about = {"metric": "accuracy", "score": 0.9}
+    for version in (1, 2):
+        trained = f"2026-11-0{version}T10:00:00.123+00:00"
+        write_served(store, "lab", "iris", version, about, by="a run", run=f"run-{version}", trained=trained)
+    back = write_served(store, "lab", "iris", 1, about, by="Ada")
+    assert (back.run, back.trained[:10], back.previous) == ("run-1", "2026-11-01", 2)
+    assert ", trained 2026-11-01 10:00 UTC, since " in back.text
+    assert write_served(store, "lab", "iris", 2, about, by="Ada").run == "run-2"
+    found = read_served(store, "lab", "iris")
+    assert found
+    assert found.trained.startswith("2026-11-02")

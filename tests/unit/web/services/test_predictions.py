@@ -13,6 +13,7 @@ import pytest
 
 from dmls_core import serving
 from dmls_core.airflow.settings import AirflowSettings
+from dmls_core.data.encoder import DateFeature, NumberFeature
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.testing.stores import run_coroutine
 from dmls_core.web.services import predictions
@@ -112,3 +113,19 @@ def test_a_file_is_read_as_the_spec_of_the_job_says(predict, monkeypatch):
 
 async def collect(stream) -> list[bytes]:
     return [chunk async for chunk in await stream]
+
+
+@pytest.mark.parametrize(
+    ("feature", "values", "span", "example"),
+    [
+        (DateFeature("d"), ["2026-01-31", None], (1.0, 2.0), "2026-01-31"),
+        (DateFeature("d"), [None, "2026-02-01"], (1.0, 2.0), "2026-02-01"),
+        (DateFeature("d"), [None], (20_000.0, 20_001.0), "2024-10-04"),
+        (DateFeature("t", times=True, days=False), [None], (14.5, 15.0), "14:30:00"),
+        (NumberFeature("n"), [None, 1.5], None, None),
+    ],
+)
+def test_the_example_of_a_date_is_a_date(feature, values, span, example):
+    found = predictions._example(feature, values, span)
+    assert found == example
+    assert not isinstance(feature, DateFeature) or feature.seconds(found) is not None

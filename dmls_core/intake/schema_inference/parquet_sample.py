@@ -1,0 +1,115 @@
+"""Read a sample of a Parquet file, or the columns alone from its end."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmls_core.data.csv_dialect import Row
+from dmls_core.data.parquet_source import reading
+from dmls_core.data.thinning import thin_parquet
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.csv_check import check_names
+from dmls_core.intake.schema_inference.draft import FIRST
+from dmls_core.intake.schema_inference.sampled_rows import ROWS, Sample, unfit_names
+from dmls_core.settings import IntakeLimits
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PARQUET_MARK = b"PAR1"
+
+SECONDS = 20.0
+"""Time after which no more rows of a large file are read."""
+
+
+def sample_parquet(path: Path, limits: IntakeLimits) -> Sample:
+    """Read rows from places all over a large Parquet file; raises ``DataError`` as ``read_sample`` does."""
+    with path.open("rb") as file:
+        head = file.read(len(PARQUET_MARK))
+    if head != PARQUET_MARK:
+        raise not_parquet(path.name, head)
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
+        with reading(path):
+            total, whole = thin_parquet(path, Path(copy.name), ROWS, SECONDS)
+        sample = read_parquet(path.name, Path(copy.name), limits, ROWS)
+    where = f"rows 1 to {total:,}" if whole else "the part of it that could be read in time"
+    return replace(sample, complete=sample.seen == total, rows=total, spread=whole, extent=where)
+
+
+def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | None = None) -> Sample:
+    """Read columns, types and number of rows from ``tail``, the end of a Parquet file of ``size`` bytes.
+
+    Raises ``DataError`` if it is not the end of a Parquet file, or shorter than the file's footer.
+    """
+    limits = limits or IntakeLimits.from_environment()
+    if not tail.endswith(PARQUET_MARK):
+        raise not_parquet(file, tail)
+    if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
+        raise DataError(ValidationIssue("its footer is too long to be read", file=file))
+    if size > limits.data_bytes:
+        raise DataError(
+            ValidationIssue(
+                "the data is too large", file=file, expected=f"at most {limits.data_bytes:,} bytes"
+            )
+        )
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:  # sparse: as large on disk as the tail
+        sparse.seek(max(0, size - len(tail)))
+        sparse.write(tail)
+        sparse.flush()
+        return read_parquet(file, Path(sparse.name), limits, 0)
+
+
+def read_parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: int) -> Sample:
+    """Read up to so many rows; with 0, only columns and types."""
+    import polars as pl
+
+    try:
+        schema = pl.read_parquet_schema(source)
+        if issues := [*check_names(file, Row(1, list(schema)), limits.columns), *unfit_names(file, schema)]:
+            raise DataError([replace(issue, line=None) for issue in issues])
+        scan = pl.scan_parquet(source, glob=False)
+        total = int(scan.select(pl.len()).collect().item())
+        frame = pl.DataFrame(schema=schema)
+        if rows:
+            step = max(1, (total - FIRST) // (rows - FIRST))
+            others = scan.slice(FIRST).gather_every(step).head(rows - FIRST)
+            frame = pl.concat([scan.head(FIRST), others]).collect()
+        columns = tuple(_values(frame[name]) for name in schema)
+    except (pl.exceptions.PolarsError, OSError, ValueError, ArithmeticError) as error:
+        reason = str(error).split("\n", 1)[0][:200]
+        raise DataError(
+            ValidationIssue(
+                "the file cannot be read as Parquet",
+                hint="it is damaged: write and upload it again",
+                file=file,
+                found=reason,
+            )
+        ) from None
+    if not total:
+        raise DataError(ValidationIssue("the file has no rows", "upload it again with its rows", file=file))
+    return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))
+
+
+def _values(series: pl.Series) -> Sequence[Any]:
+    """Return a column as Python values; None for nested ones."""
+    if series.dtype.is_nested():
+        return [None] * len(series)
+    return series.to_list()
+
+
+def not_parquet(file: str, found: bytes) -> DataError:
+    """Return the error of a file that begins, or ends, with other bytes than Parquet."""
+    return DataError(
+        ValidationIssue(
+            "the file is empty" if not found else "the file is not Parquet",
+            hint="correct its extension, or write it again",
+            file=file,
+            found=repr(found[:4]),
+            expected=repr(PARQUET_MARK),
+        )
+    )

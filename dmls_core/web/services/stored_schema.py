@@ -1,0 +1,51 @@
+"""Infer the schema of a data file that is in S3 already, from a part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from dmls_core.data.formats import COMPRESSED, format_of, needs_whole
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.submissions import check_data_name
+from dmls_core.store import layout
+from dmls_core.web.services import open_store
+from dmls_core.web.services.submissions import InferredSchema, as_schema, infer_schema
+
+if TYPE_CHECKING:
+    from dmls_core.spec.data_table import Data
+
+PACKED = 64 << 20
+"""Bytes of a compressed file that are read."""
+
+
+def infer_stored_schema(team: str, name: str, file: str, data: Data | None = None) -> InferredSchema:
+    """Infer the schema of a data file in a job's folder; raise ``DataError`` if it must be read whole."""
+    from dmls_core.intake.schema_inference import HEAD, WHOLE, infer_part_schema, read_places
+
+    if problems := check_data_name(file):
+        raise DataError(problems)
+    key, store = layout.incoming_file(team, name, file), open_store()
+    size = store.read(key, limit=0)[1].size
+    if file.lower().endswith(COMPRESSED):
+        with TemporaryDirectory(prefix="dmls-schema-") as folder:
+            part = Path(folder) / file
+            with part.open("wb") as copy:
+                for start in range(0, min(size, PACKED), WHOLE):
+                    copy.write(store.read(key, start=start, limit=min(WHOLE, PACKED - start))[0])
+            keys = data.reading if data else None
+            return as_schema(infer_part_schema(part, size, keys))
+    if not needs_whole(file):
+        content = read_places(file, size, lambda start, limit: store.read(key, start=start, limit=limit)[0])
+        return infer_schema(file, content, size, data)
+    if size > WHOLE and format_of(file) == "parquet":
+        tail = store.read(key, start=size - HEAD, limit=HEAD)[0]
+        return infer_schema(file, tail, size, data)
+    head, info = store.read(key, limit=WHOLE)
+    if info.size > len(head):
+        hint = "write the spec by hand, or infer it with `dmls init` on a machine that has the file"
+        raise DataError(
+            ValidationIssue("the file is too large to read its schema from S3", hint=hint, file=file)
+        )
+    return infer_schema(file, head, info.size, data)

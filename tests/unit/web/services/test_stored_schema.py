@@ -1,0 +1,48 @@
+"""The schema of a file in the store comes from rows all over a part of it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import polars as pl
+import pytest
+
+from dmls_core.errors import DataError
+from dmls_core.store import open_store
+from dmls_core.web.services import stored_schema
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    store = open_store(str(tmp_path / "store"))
+    monkeypatch.setattr(stored_schema, "open_store", lambda: store)
+    return store
+
+
+def test_a_compressed_text_is_read_up_to_a_limit(store, monkeypatch):
+    draw = random.Random(1)
+    rows = "".join(f"{at},{draw.random()},{draw.choice('uv')}\n" for at in range(80_000))
+    store.put("incoming/lab/iris/a.csv.gz", gzip.compress(f"row,x,y\n{rows}".encode(), 1))
+
+    found = stored_schema.infer_stored_schema("lab", "iris", "a.csv.gz")
+    assert (found.spread, found.seen, found.extent) == (True, 2_000, "lines 1 to 80,001")
+    assert found.columns[0]["high"] > 70_000
+
+    monkeypatch.setattr(stored_schema, "PACKED", 1 << 19)
+    part = stored_schema.infer_stored_schema("lab", "iris", "a.csv.gz")
+    assert part.extent == "the first 0.5 MiB of the file"
+    assert 25_000 < part.columns[0]["high"] < 76_000
+
+
+def test_of_large_parquet_the_columns_are_known(store, tmp_path):
+    draw = random.Random(1)
+    pl.DataFrame({"x": [draw.random() for _ in range(200_000)] * 6, "y": [0, 1] * 600_000}).write_parquet(
+        tmp_path / "a.parquet", compression="uncompressed"
+    )
+    store.upload("incoming/lab/iris/a.parquet", tmp_path / "a.parquet")
+    found = stored_schema.infer_stored_schema("lab", "iris", "a.parquet")
+    assert (found.rows, [column["name"] for column in found.columns]) == (1_200_000, ["x", "y"])
+    store.put("incoming/lab/iris/b.xlsx", bytes(9 << 20))
+    with pytest.raises(DataError, match="too large"):
+        stored_schema.infer_stored_schema("lab", "iris", "b.xlsx")
