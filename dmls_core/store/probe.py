@@ -16,9 +16,12 @@ UNWRITABLE_HINT = (
 )
 
 
-def write_read_delete(store: Store) -> None:
-    """Write, read and delete an object; raise ``StoreError`` if the store refuses any of them."""
-    key, content = f"{layout.PROBES}{secrets.token_hex(8)}", b"written by dmls doctor"
+def write_read_delete(store: Store, folder: str = "") -> None:
+    """Write, read and delete an object; raise ``StoreError`` if the store refuses any of them.
+
+    ``folder`` is empty, or ends with a slash.
+    """
+    key, content = f"{layout.PROBES}{folder}{secrets.token_hex(8)}", b"written by DMLS to probe the store"
     store.put(key, content)
     if store.get(key) != content:
         raise StoreError(f"{key} does not contain what was written")
