@@ -15,21 +15,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dmls_core.devstack.processes import end_marked
 from dmls_core.errors import StoreError
 from dmls_core.settings import ProcessSettings
 from dmls_core.store import Store, layout, open_store
-from dmls_core.store.probe import write_read_delete
+from dmls_core.store.probe import FOLDERS, refusal, refusals
 
 log = logging.getLogger(__name__)
-
-FOLDERS = 32
-"""SeaweedFS has 8 databases; the hash of a folder's name chooses one."""
-
-THREADS = 8
 
 LOOK_SECONDS = 5.0
 
@@ -67,15 +61,13 @@ class StoreGuard:
             return
         if not self._suspicious:
             self._next_folder = (self._next_folder + 1) % FOLDERS
-            self._suspicious = self._refuses(self._next_folder)
+            self._suspicious = bool(refusal(self._store, self._next_folder))
         if not self._suspicious:
             return
         if not self._answers():
             self._due = None
             return
-        with ThreadPoolExecutor(THREADS) as threads:
-            refused = sum(threads.map(self._refuses, range(FOLDERS)))
-        if refused:
+        if refused := refusals(self._store):
             self._act(refused)
         else:
             self._suspicious, self._due, self._restarts = False, None, 0
@@ -88,21 +80,13 @@ class StoreGuard:
             return False
         return True
 
-    def _refuses(self, number: int) -> bool:
-        try:
-            write_read_delete(self._store, _probe_folder(number))
-        except StoreError as error:
-            log.info("%s", error)
-            return True
-        return False
-
-    def _act(self, refused: int) -> None:
+    def _act(self, refused: list[str]) -> None:
         now = time.monotonic()
         if self._due is None:
             self._due = now + PATIENCE
         if now < self._due or self._restarts > RESTARTS:
             return
-        what = f"{refused} of {FOLDERS} folders refuse writes although the disk has room"
+        what = f"{len(refused)} of {FOLDERS} folders refuse writes although the disk has room ({refused[0]})"
         if self._restarts == RESTARTS:
             log.error("%s, also after %s restarts: see the log of the S3 server", what, RESTARTS)
         else:
@@ -110,10 +94,6 @@ class StoreGuard:
             self._restart()
             self._due = now + FIRST_PAUSE * 2**self._restarts
         self._restarts += 1
-
-
-def _probe_folder(number: int) -> str:
-    return f"folder-{number:02d}/"
 
 
 def main(root: str, folder: str, request: str = "") -> None:
