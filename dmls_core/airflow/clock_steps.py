@@ -19,7 +19,7 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunType
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 
-from dmls_core.airflow.metadata import DAG_PREFIX, OURS, OURS_RUN, Session
+from dmls_core.airflow.metadata import DAG_PREFIX, OURS_RUN, Session
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,12 @@ STEP = timedelta(microseconds=1)
 
 AUTOMATED = (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB)
 """Types of runs from whose logical dates Airflow computes a DAG's next run."""
+
+CREATED = (DagRunType.SCHEDULED, DagRunType.ASSET_TRIGGERED)
+"""Types of runs that the scheduler creates, so that nobody has chosen their dates."""
+
+OF_JOB = DagModel.dag_id.like(f"{DAG_PREFIX}%.%")
+"""The other DAGs, such as the monitor's, have intervals without length for each time of their schedule."""
 
 UNFINISHED = (DagRunState.QUEUED, DagRunState.RUNNING)
 
@@ -52,7 +58,7 @@ def correct_dates(session: Session, now: datetime) -> int:
 def _start_admitted(session: Session, now: datetime, limit: datetime) -> int:
     """Have Airflow create the runs of accepted versions, whose intervals have no length, at once."""
     waiting = (
-        OURS,
+        OF_JOB,
         DagModel.next_dagrun_create_after > limit,
         DagModel.next_dagrun_data_interval_start == DagModel.next_dagrun_data_interval_end,
     )
@@ -68,7 +74,7 @@ def _continue_runs(session: Session, now: datetime, limit: datetime) -> int:
         select(DagRun.dag_id)
         .where(
             OURS_RUN,
-            DagRun.run_type == DagRunType.SCHEDULED,
+            DagRun.run_type.in_(CREATED),
             DagRun.state.in_(UNFINISHED),
             or_(DagRun.run_after > limit, DagRun.logical_date > limit),
         )
@@ -106,7 +112,7 @@ def _move_runs(session: Session, dag_id: str, upcoming: datetime | None, now: da
         return 0  # Airflow is about to see by this date that the run exists
     for number, run in enumerate(runs, start=1):
         _update(session, DagRun, {"logical_date": start + number * STEP}, DagRun.id == run.id)
-    due = of_dag, DagRun.run_type == DagRunType.SCHEDULED, DagRun.state.in_(UNFINISHED)
+    due = of_dag, DagRun.run_type.in_(CREATED), DagRun.state.in_(UNFINISHED)
     _update(session, DagRun, {"run_after": now}, *due, DagRun.run_after > now)
     return max(len(runs), 1)
 

@@ -241,6 +241,24 @@ def test_runs_that_users_dated_and_those_of_other_dags_keep_their_dates(session:
     assert {dag.next_dagrun_create_after for dag in session.scalars(select(DagModel))} == {NOW + DAY}
 
 
+def test_the_monitor_keeps_its_schedule(session: Session) -> None:
+    """All its intervals are without length, as that of an admission."""
+    soon = NOW + 10 * MINUTE
+    interval = {"next_dagrun_data_interval_start": soon, "next_dagrun_data_interval_end": soon}
+    add_dag(session, "dmls.monitor", next_dagrun_create_after=soon, **interval)
+    assert correct_dates(session, NOW) == 0
+    add_dag(session, DAG, next_dagrun_create_after=soon, **interval)
+    assert correct_dates(session, NOW) == 1
+
+
+def test_an_intake_that_had_begun_goes_on(session: Session) -> None:
+    add_dag(session, "dmls.intake")
+    values = {"run_type": "asset_triggered", "run_after": NOW + DAY, "logical_date": None}
+    session.execute(insert(DagRun).values(dag_id="dmls.intake", run_id="intake", state="queued", **values))
+    assert correct_dates(session, NOW) == 1
+    assert dates(session, "intake") == (NOW, None)
+
+
 def test_the_newest_run_stays_the_newest(session: Session) -> None:
     """Airflow computes the next run from it: another would have the version run again."""
     add_dag(session, DAG)
