@@ -32,7 +32,7 @@ AUTOMATED = (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB)
 """Types of runs from whose logical dates Airflow computes a DAG's next run."""
 
 CREATED = (DagRunType.SCHEDULED, DagRunType.ASSET_TRIGGERED)
-"""Types of runs that the scheduler creates, so that nobody has chosen their dates."""
+"""Types of runs that the scheduler creates, so that no user has chosen their dates."""
 
 OF_JOB = DagModel.dag_id.like(f"{DAG_PREFIX}%.%")
 """The other DAGs, such as the monitor's, have intervals without length for each time of their schedule."""

@@ -153,7 +153,7 @@ class World:
         self.clock.now += (-DAY if back else DAY) * share
 
     def settle(self) -> None:
-        """Let everything work for some minutes of a clock that nobody sets."""
+        """Let everything work for some minutes of a clock that no one sets."""
         for _ in range(5):
             self.clock.wait(61)
             self.parse()
