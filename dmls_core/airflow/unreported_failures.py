@@ -34,7 +34,7 @@ class UnreportedFailures:
 
     def observe(self, session: Session) -> None:
         """Note whose runs have ended; it needs no store."""
-        running = {dag_id for dag_id, _, _ in metadata.unfinished_runs(session)}
+        running = {dag_id for dag_id, _, _ in metadata.unfinished_runs(session) if layout.is_of_job(dag_id)}
         self._ended |= dict.fromkeys(self._running - running, time.monotonic())
         self._running = running
 

@@ -1,6 +1,7 @@
 """Write into ``_status`` what keeps an accepted version from running, and have a blocked version run.
 
-A failed run whose status still says that it runs is corrected.
+A failed run whose status still says that it runs is corrected. So are dates in Airflow's database that lie in
+the future since a clock was set back.
 
 The page ``incoming/_status.md`` names the services that fail.
 
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from dmls_core.airflow import metadata
+from dmls_core.airflow.clock_steps import correct_dates
 from dmls_core.airflow.late_versions import LateVersion, LateVersions
 from dmls_core.airflow.service_health import Health, Probe, probe_all
 from dmls_core.airflow.unreported_failures import UnreportedFailures
@@ -54,6 +56,7 @@ class Watchdog:
         try:
             # The DAG processor has a session of its own in this thread.
             with metadata.create_session(scoped=False) as session:
+                correct_dates(session, datetime.now(UTC))
                 self._failures.observe(session)
             late = self._find_late(records)
             notes = {(found.record.team, found.record.name): found.reason for found in late}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -91,6 +92,25 @@ def seaweedfs_service(context: Context) -> Service:
             f"/tmp/seaweedfs-{server}-grpc-{context.port(f'{server}_grpc')}.sock"  # noqa: S108 - SeaweedFS's own
             for server in ("s3", "master", "volume", "filer")
         ),
+    )
+
+
+def guard_service(context: Context) -> Service:
+    """Return the service that restarts S3 if it refuses writes after its full disk has room again."""
+    folder = context.state / "s3"
+    return Service(
+        name="s3-guard",
+        command=[
+            sys.executable,
+            "-P",
+            "-m",
+            "dmls_core.devstack.store_guard",
+            context.root,
+            str(folder / "data"),
+        ],
+        folder=folder,
+        environment=context.s3_environment(),
+        ready=lambda _: True,
     )
 
 

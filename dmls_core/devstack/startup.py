@@ -88,7 +88,7 @@ AIRFLOW = (
     "airflow-clean",
 )
 
-USERS = dict.fromkeys(("mlflow", "triton", *AIRFLOW), Stop("TERM", 10))
+USERS = dict.fromkeys(("s3-guard", "mlflow", "triton", *AIRFLOW), Stop("TERM", 10))
 """Services that use them. The successor of a killed triggerer or scheduler takes up its work."""
 
 PORTS = {
@@ -125,6 +125,7 @@ class Startup:
         needs = {"airflow-dag-processor": ("airflow database", "s3")}
         return [
             Step("s3", self._s3),
+            Step("s3-guard", self._serving(seaweedfs.guard_service(self.context)), ("s3",)),
             Step("postgres", self._postgres),
             Step("triton", self._triton),
             Step("mlflow", self._mlflow, ("postgres",)),

@@ -251,6 +251,11 @@ def team_prefix(team: str) -> str:
     return f"dmls.{check_name('team', team)}."
 
 
+def is_of_job(dag_id: str) -> bool:
+    """Return whether a DAG of DMLS is a job's: the others, such as ``dmls.intake``, have one name less."""
+    return dag_id.count(".") == 2
+
+
 def parse_dag_id(dag_id: str) -> tuple[str, str]:
     """Return team and name of the job of a DAG; inverse of ``dag_id``."""
     _, team, job = dag_id.split(".")

@@ -19,7 +19,20 @@ cat > /tmp/sessions.json <<JSON
 JSON
 # Else SeaweedFS takes them for a second user.
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
-exec weed -logtostderr server -dir="${DATA_FOLDER:-/data}" -ip=127.0.0.1 -ip.bind=127.0.0.1 -disableHttp=true \
+weed -logtostderr server -dir="${DATA_FOLDER:-/data}" -ip=127.0.0.1 -ip.bind=127.0.0.1 -disableHttp=true \
     -filer=true -filer.disableHttp=true -master.telemetry=false -volume.max=0 -master.volumeSizeLimitMB=1024 \
     -s3=true -s3.config=/tmp/s3.json -s3.ip.bind="${S3_ADDRESS:-0.0.0.0}" -s3.port="${S3_PORT:-8333}" \
-    -s3.port.iceberg=0 -s3.port.lance=0 -s3.iam=true -s3.iam.readOnly=true -s3.iam.config=/tmp/sessions.json
+    -s3.port.iceberg=0 -s3.port.lance=0 -s3.iam=true -s3.iam.readOnly=true -s3.iam.config=/tmp/sessions.json &
+weed=$!
+trap 'kill "$weed"' TERM INT
+# By this file s3-guard asks for a restart: this container ends, and Docker starts it again.
+request=${RESTART_REQUEST:-/s3-guard/restart}
+rm -f "$request"
+while kill -0 "$weed" 2> /dev/null; do
+    if [ -e "$request" ]; then
+        kill -KILL "$weed"
+    fi
+    sleep 1 &
+    wait $! || true
+done
+wait "$weed"

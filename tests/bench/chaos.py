@@ -6,8 +6,8 @@ all. Then the faults end, and the ledger asks Airflow, S3, MLflow and Triton wha
 It exits with 1 if anything was lost, doubled or served wrongly.
 
 As root it runs in a network namespace and with a small disk of its own; without root, only the faults `kill`
-and `stop` happen. It sets no clocks, since one platform on a machine cannot have its own: the tests of
-timetables do that.
+and `stop` happen. It sets no clocks, since one platform on a machine cannot have its own:
+tests/unit/airflow/test_clock_steps.py does that. tests/faults/test_chaos.py is a short part of it.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from tests.services.platform_home import PlatformHome
 
 SERVICES = {
     "s3",
+    "s3-guard",
     "postgres",
     "mlflow",
     "triton",

@@ -68,8 +68,9 @@ RUN echo 'airflow:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \\
     && echo 'postgres:x:999:999::/tmp:/usr/sbin/nologin' >> /etc/passwd \\
     && echo 'postgres:x:999:' >> /etc/group \\
     && mkdir -p /var/lib/postgresql/data /data /prometheus /opt/airflow/logs /models /inference-log \\
+    && mkdir /s3-guard \\
     && chown -R 999:999 /var/lib/postgresql && chown 65534:65534 /prometheus \\
-    && chown -R 10001:10001 /opt/airflow /models /inference-log \\
+    && chown -R 10001:10001 /opt/airflow /models /inference-log /s3-guard \\
     && for place in {" ".join(map(str, ENVIRONMENT))}; do \\
          mkdir -p $place; while [ $place != / ]; do chmod a+x $place; place=$(dirname $place); done; done
 """

@@ -34,7 +34,7 @@ def nginx(config: str, addresses: Mapping[str, str], folder: Path) -> Iterator[d
     """
     program = find_program("nginx", "usr/sbin/nginx", folder / "package")
     for written, real in addresses.items():
-        config = config.replace(f"server {written};", f"server {real};")
+        config = re.sub(rf"server {re.escape(written)}(?=[ ;])", f"server {real}", config)
     ports = [int(port) for port in re.findall(r"listen (\d+)", config)]
     listening = {port: f"127.0.0.1:{free}" for port, free in zip(ports, free_ports(len(ports)), strict=True)}
     for port, address in listening.items():

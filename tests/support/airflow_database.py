@@ -1,16 +1,22 @@
-"""Rows of Airflow's metadata database."""
+"""Airflow's metadata database on SQLite in memory, and rows of its tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from airflow.models import import_all_models
+from airflow.models.base import Base
 from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
-from sqlalchemy import insert
+from sqlalchemy import Engine, create_engine, insert
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 DAG_DEFAULTS = {
@@ -22,6 +28,21 @@ DAG_DEFAULTS = {
     "max_active_tasks": 16,
     "max_consecutive_failed_dag_runs": 0,
 }
+
+
+@contextmanager
+def memory_database() -> Iterator[Engine]:
+    """Yield an engine with Airflow's tables, and the bundle of ``add_dag``; any thread may use it."""
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    import_all_models()
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(DagBundleModel(name="dmls"))
+        session.commit()
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def add_dag(session: Session, dag_id: str, **values: Any) -> None:

@@ -42,8 +42,8 @@ SECRETS = {
     "MLFLOW_SECRET_KEY": {"mlflow"},
     "OPTUNA_DB_PASSWORD": {*AIRFLOW, "postgres"},
     "POSTGRES_PASSWORD": {"postgres"},
-    "S3_ACCESS_KEY": {*AIRFLOW, "s3", "s3-bucket", "mlflow", "dmls"},
-    "S3_SECRET_KEY": {*AIRFLOW, "s3", "s3-bucket", "mlflow", "dmls"},
+    "S3_ACCESS_KEY": {*AIRFLOW, "s3", "s3-bucket", "s3-guard", "mlflow", "dmls"},
+    "S3_SECRET_KEY": {*AIRFLOW, "s3", "s3-bucket", "s3-guard", "mlflow", "dmls"},
     "SIGNING_KEY": {"airflow-scheduler"},
     "TRITON_KEY": {*AIRFLOW, "triton", "dmls"},
 }

@@ -35,6 +35,8 @@ runner = load_runner(airflow_settings())
 print(json.dumps([runner.settings.runner, runner.check()]))
 """
 
+RESTART_HINT = "restart SeaweedFS, unless s3-guard does within a minute: it refuses some writes until then"
+
 INTAKE = "dmls.intake"
 """The DAG that the bundle always has."""
 
@@ -73,7 +75,7 @@ def _store(settings: Settings) -> list[Check]:
     if not settings.root:
         return [_unset("store", "root")]
     from dmls_core.store import Registry, open_store
-    from dmls_core.store.probe import UNWRITABLE_HINT, write_read_delete
+    from dmls_core.store.probe import FOLDERS, UNWRITABLE_HINT, refusals, write_read_delete
 
     try:
         store = open_store(settings.root)
@@ -86,6 +88,9 @@ def _store(settings: Settings) -> list[Check]:
     except DmlsError as error:
         message = f"{settings.root} is readable but not writable: {error}"
         return [Check("store", "broken", message, UNWRITABLE_HINT)]
+    if refused := refusals(store):
+        message = f"{settings.root}: {len(refused)} of {FOLDERS} folders refuse writes: {refused[0]}"
+        return [Check("store", "broken", message, f"{UNWRITABLE_HINT}. Then {RESTART_HINT}")]
     checks = [Check("store", "ok", f"{settings.root}, {found} jobs registered")]
     faults: dict[str, str] = {}
     try:

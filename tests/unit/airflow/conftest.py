@@ -9,17 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.models import import_all_models
-from airflow.models.base import Base
 from airflow.models.dagbundle import DagBundleModel
-from sqlalchemy import create_engine
+from sqlalchemy import update
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import StaticPool
 
 from dmls_core.airflow.job import Job
 from dmls_core.airflow.job_tasks import PlanOperator
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
+from tests.support.airflow_database import memory_database
 
 SPEC = """model = {models}
 n_trials = 3
@@ -64,13 +62,8 @@ def plan(tmp_path: Path) -> Callable[[Job], list[dict[str, Any]]]:
 @pytest.fixture
 def session() -> Iterator[Session]:
     """Airflow's metadata database, on SQLite in memory."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
-    import_all_models()
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        bundle = DagBundleModel(name="dmls")
-        bundle.version = "v7"
-        session.add_all([bundle, DagBundleModel(name="others")])
+    with memory_database() as engine, Session(engine) as session:
+        session.execute(update(DagBundleModel).values(version="v7"))
+        session.add(DagBundleModel(name="others"))
         session.flush()
         yield session
-    engine.dispose()

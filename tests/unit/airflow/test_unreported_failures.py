@@ -13,6 +13,8 @@ from dmls_core.airflow.metadata import DagRun
 from dmls_core.airflow.unreported_failures import MESSAGE, UnreportedFailures
 from dmls_core.errors import StoreError
 from dmls_core.intake import read_status, update_run_status
+from tests.support.airflow_database import add_dag
+from tests.support.airflow_database import add_run as support_run
 from tests.unit.airflow.test_watchdog import accepted, add_run, session, store  # noqa: F401 - fixtures
 
 LINKS = {"airflow": "http://airflow/dags/dmls.lab.iris/runs/submission-1__a%2Bb"}
@@ -83,3 +85,12 @@ def test_the_correction_is_repeated_while_the_store_is_full(look, monkeypatch):
         patch.setattr(unreported_failures, "update_run_status", full)
         assert look(30) == ("running", "searching")
     assert look(1) == ("failed", MESSAGE)
+
+
+def test_runs_of_other_dags_than_jobs_hold_up_nothing(look: Look):
+    add_dag(look.session, "dmls.intake")
+    support_run(look.session, "dmls.intake", "intake", "running")
+    look()
+    look.end("failed")
+    look()
+    assert look(21) == ("failed", MESSAGE)

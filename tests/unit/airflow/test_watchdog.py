@@ -12,15 +12,11 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.models import import_all_models
-from airflow.models.base import Base
 from airflow.models.dag import DagModel
-from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
 from airflow.timetables.base import DataInterval, TimeRestriction
-from sqlalchemy import create_engine, insert, update
+from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import StaticPool
 
 from dmls_core.airflow import late_versions, metadata, watchdog
 from dmls_core.airflow.service_health import Probe, probe_all, service_probes
@@ -31,7 +27,7 @@ from dmls_core.intake import admit, find_submissions, read_status, update_run_st
 from dmls_core.models import load_spec
 from dmls_core.store import JobRecord, Registry, Store, open_store
 from dmls_core.store.local import LocalStore
-from tests.unit.airflow.test_metadata import add_dag
+from tests.support.airflow_database import add_dag, memory_database
 from tests.unit.conftest import SPEC
 
 DAG = "dmls.lab.iris"
@@ -42,11 +38,7 @@ ANY = TimeRestriction(earliest=None, latest=None, catchup=False)
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """Airflow's database, with the DAG of the job."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
-    import_all_models()
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.execute(insert(DagBundleModel).values(name="dmls"))
+    with memory_database() as engine, Session(engine) as session:
         add_dag(session, DAG)
 
         @contextmanager
@@ -55,7 +47,6 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
 
         monkeypatch.setattr(metadata, "create_session", opened)
         yield session
-    engine.dispose()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from dmls_core.devstack.platform import Platform, State
 from dmls_core.errors import StoreError
 from dmls_core.settings import Settings
 from dmls_core.store import open_store
+from dmls_core.store.local import LocalStore
 from tests.support.signing_keys import key_pair
 
 
@@ -104,6 +105,23 @@ def test_a_store_that_refuses_to_write(
     assert check.state == "broken"
     assert "not writable: No space left" in check.message
     assert "free space" in check.hint
+
+
+def test_a_store_that_refuses_some_writes(
+    services: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put = LocalStore.put
+
+    def refuse(store: LocalStore, key: str, *arguments: object) -> object:
+        if "folder-17" in key:
+            raise StoreError("leveldb is read-only")
+        return put(store, key, *arguments)
+
+    monkeypatch.setattr(LocalStore, "put", refuse)
+    check = look(services.address, tmp_path)["store"]
+    assert check.state == "broken"
+    assert "1 of 32 folders refuse writes: leveldb is read-only" in check.message
+    assert "restart SeaweedFS" in check.hint
 
 
 def test_a_probe_of_the_store_leaves_nothing_and_damaged_records_are_named(

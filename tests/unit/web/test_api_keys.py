@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.common.db.common import _get_session
-from airflow.models import import_all_models
 from airflow.models.base import Base
 from airflow.models.log import Log
 from airflow.models.variable import Variable
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import create_engine, insert, select
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import StaticPool
 
 from dmls_core.airflow import api_keys, metadata
 from dmls_core.store import open_store
@@ -28,7 +26,7 @@ from dmls_core.web import dependencies
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.routers import keys
 from dmls_core.web.services import table_predictions
-from tests.unit.airflow.test_metadata import add_dag
+from tests.support.airflow_database import add_dag, memory_database
 
 ROWS = [{"size": 1.5}]
 PREDICTED = b'[{"prediction": "good"}]'
@@ -39,11 +37,7 @@ SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """Airflow's database, with the DAGs of two jobs of a team."""
-    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    import_all_models()
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.execute(insert(metadata.DagBundleModel).values(name="dmls"))
+    with memory_database() as engine, Session(engine) as session:
         for job in ("lab.iris", "lab.wine", "lab2.iris"):
             add_dag(session, f"dmls.{job}")
         session.commit()
@@ -56,7 +50,6 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
         monkeypatch.setattr(api_keys, "create_session", opened)
         monkeypatch.setattr(metadata, "create_session", opened)
         yield session
-    engine.dispose()
     api_keys._cache.clear()
 
 
