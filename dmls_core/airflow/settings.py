@@ -7,7 +7,7 @@ import json
 import os
 import pkgutil
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk.configuration import conf
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, field_validator
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
+
+DagAction = Literal["can_read", "can_edit", "can_delete"]
+"""What a role may do with a DAG, in the words of Airflow's ``access_control``."""
 
 
 class AirflowSettings(BaseModel):
@@ -128,10 +131,17 @@ class AirflowSettings(BaseModel):
         "`team_name` then decides who may use their DAGs. The entry without `team` has the jobs of all other "
         "teams, and the settings of all.",
     )
+    access_control: dict[str, dict[str, list[DagAction]]] = Field(
+        {},
+        description="Roles of Airflow's FAB auth manager that get a team's jobs, each with Airflow's actions "
+        'on their DAGs, such as `{"shop": {"shop": ["can_read", "can_edit", "can_delete"]}}`; they are the '
+        "`access_control` of the DAGs, and apply to jobs that have no DAG yet, too. The roles must exist.",
+    )
     approvers: dict[str, list[str]] = Field(
         {},
-        description="Airflow users, by ID, who alone approve, roll back and undeploy a team's models, such "
-        'as `{"shop": ["ada"]}`. Models of such a team wait for an approval in the mode `auto`, too.',
+        description="Airflow users who alone approve, roll back and undeploy a team's models, by the auth "
+        'manager\'s IDs (names with the simple one, numbers with FAB), such as `{"shop": ["ada"]}`. Models '
+        "of such a team wait for an approval in the mode `auto`, too.",
     )
     team_shares: dict[str, PositiveFloat] = Field(
         {},
