@@ -93,7 +93,8 @@ def check_approver(team: Team, name: Name, user: Caller) -> JobCaller:
     """Respond with 403 unless Airflow lets the user answer approvals, and the platform those of this team."""
     caller = _check_deployer(team, name, user)
     if not auth.may_approve(user, team):
-        raise HTTPException(403, f"only the approvers of {team} may decide which of its models are served")
+        detail = f"only the approvers of {team} may decide which of its models are served"
+        raise HTTPException(403, f"{detail}; your ID is {user.get_id()}")
     return caller
 
 
