@@ -6,7 +6,6 @@ The generated DAG files on the disks of running platforms import ``load_shard``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from typing import Any
 
 import pendulum
@@ -92,7 +91,7 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         is_paused_upon_creation=False,
         render_template_as_native_obj=False,
         deadline=deadline_alert(record, spec),
-        access_control=access_control(record["team"]),
+        access_control=entry.get("access_control"),
     ) as dag:
         plan = PlanOperator(task_id=TaskId.PLAN)
         search = (
@@ -118,12 +117,6 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
     # Added last: each task would copy the Param, which costs seven times the rest of the DAG's parse.
     dag.params[PARAM] = run_param()
     return dag
-
-
-def access_control(team: str) -> dict[str, dict[str, Collection[str]]] | None:
-    """Return the permissions of FAB's roles on the DAGs of a team; ``None`` leaves those that FAB has."""
-    roles = airflow_settings().access_control.get(team)
-    return None if roles is None else {role: {"DAGs": sorted(may)} for role, may in roles.items()}
 
 
 def run_param() -> Param:

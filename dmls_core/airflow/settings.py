@@ -26,6 +26,9 @@ BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
 DagAction = Literal["can_read", "can_edit", "can_delete"]
 """What a role may do with a DAG, in the words of Airflow's ``access_control``."""
 
+TeamRoles = dict[str, dict[str, list[DagAction]]]
+"""Team -> role -> what it may do with the DAGs of the team."""
+
 
 class AirflowSettings(BaseModel):
     """What the platform team writes into the ``kwargs`` of the bundle entry."""
@@ -131,11 +134,11 @@ class AirflowSettings(BaseModel):
         "`team_name` then decides who may use their DAGs. The entry without `team` has the jobs of all other "
         "teams, and the settings of all.",
     )
-    access_control: dict[str, dict[str, list[DagAction]]] = Field(
+    access_control: TeamRoles = Field(
         {},
         description="Roles of Airflow's FAB auth manager that get a team's jobs, each with Airflow's actions "
         'on their DAGs, such as `{"shop": {"shop": ["can_read", "can_edit", "can_delete"]}}`; they are the '
-        "`access_control` of the DAGs, and apply to jobs that have no DAG yet, too. The roles must exist.",
+        "`access_control` of the DAGs, and apply to jobs that have no DAG yet, too.",
     )
     approvers: dict[str, list[str]] = Field(
         {},

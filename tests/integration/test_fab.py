@@ -25,6 +25,7 @@ pytest.importorskip("airflow.providers.fab", reason="apache-airflow-providers-fa
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "how-to" / "operate.md"
+TEAMS = ("shop", "bank")
 EVERYTHING = ["can_read", "can_edit", "can_delete"]
 ADA = "2"
 """FAB's ID of the second user of ``tests.support.fab_server``."""
@@ -38,14 +39,14 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("fab")
     (folder / "roles.json").write_text(guide_block("json", '"HITL Detail"'))
     store = open_store(str(folder / "root"))
-    for team in ("shop", "bank"):
+    for team in TEAMS:
         info = store.put(f"incoming/{team}/iris/data.csv", b"a,y\n1,x\n2,z\n")
         store.put(f"incoming/{team}/iris/spec.toml", SPEC)
         Registry(store).accept(load_spec(SPEC), team, "iris", [info], datetime.now(UTC))
     kwargs = {
         "root": str(folder / "root"),
         "runner": "process",
-        "access_control": {team: {team: EVERYTHING} for team in ("shop", "bank")},
+        "access_control": {team: {team: EVERYTHING, "missing": ["can_read"]} for team in TEAMS},
         "approvers": {"shop": [ADA]},
     }
     entry = {"name": "dmls", "classpath": "dmls_core.airflow.bundle.DmlsBundle", "kwargs": kwargs}

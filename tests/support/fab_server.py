@@ -13,6 +13,7 @@ from argparse import Namespace
 import uvicorn
 from airflow.api_fastapi.app import cached_app
 from airflow.cli.commands.dag_command import dag_reserialize
+from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.providers.fab.auth_manager.cli_commands.role_command import roles_import
 from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
 from airflow.utils.db import initdb
@@ -41,5 +42,8 @@ def add_users(roles: str) -> None:
 if __name__ == "__main__":
     initdb()
     add_users(sys.argv[2])
+    for bundle in DagBundlesManager().get_all_dag_bundles():
+        bundle.initialize()
+        bundle.refresh()
     dag_reserialize(Namespace(bundle_name=None, verbose=False))
     uvicorn.run(cached_app("all"), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

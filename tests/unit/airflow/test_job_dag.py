@@ -118,26 +118,6 @@ def test_the_search_waits_in_the_pool_of_its_engine(accept, bundle, engine, gpus
     assert dag.get_task("search").partial_kwargs["pool"] == pool
 
 
-def test_roles_of_a_team_get_its_dags_alone(accept, bundle, monkeypatch):
-    from dmls_core.airflow import job_dag
-
-    for team in ("lab", "shop"):
-        accept(team, "iris")
-    made = bundle()
-    made.initialize()
-    roles = {"lab": {"lab": ["can_edit", "can_read"], "guests": ["can_read"]}}
-    settings = job_dag.airflow_settings().model_copy(update={"access_control": roles})
-    monkeypatch.setattr(job_dag, "airflow_settings", lambda: settings)
-
-    dags = {}
-    for path in made.path.glob("shard_*.json"):
-        dags |= job_dag.load_shard(str(path))
-
-    granted = {"lab": {"DAGs": ["can_edit", "can_read"]}, "guests": {"DAGs": ["can_read"]}}
-    assert dags["dmls.lab.iris"].access_control == granted
-    assert dags["dmls.shop.iris"].access_control is None
-
-
 SCHEDULED = b"""
 model = "random-forest-classifier"
 [columns]
