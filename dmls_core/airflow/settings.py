@@ -10,7 +10,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk.configuration import conf
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
 
 from dmls_core import extensions
 from dmls_core.errors import PlatformError
@@ -149,6 +157,12 @@ class AirflowSettings(BaseModel):
     team_shares: dict[str, PositiveFloat] = Field(
         {},
         description='Shares of teams in the queue for trainers, such as `{"shop": 2}`; others have 1.',
+    )
+    requests_per_minute: dict[str, PositiveInt] = Field(
+        {},
+        description="Quotas of teams for `POST /predictions/...`, such as "
+        '`{"shop": 600, "*": 60}`; `"*"` means each other team. Each process of the API server counts by '
+        "itself, so a team gets its quota once for each of them.",
     )
     keep_runs_days: int = Field(
         90,
