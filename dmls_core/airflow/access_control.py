@@ -9,9 +9,7 @@ from __future__ import annotations
 import logging
 from functools import cache
 
-from airflow.configuration import conf
-
-from dmls_core.airflow.settings import TeamRoles
+from dmls_core.airflow.settings import TeamRoles, uses_fab
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +22,7 @@ def access_of_teams(wanted: TeamRoles) -> dict[str, AccessControl]:
 
     Without FAB it is empty: Airflow then ignores the ``access_control`` of DAGs.
     """
-    if not wanted or "FabAuthManager" not in conf.get("core", "auth_manager"):
+    if not wanted or not uses_fab():
         return {}
     from dmls_core.airflow import metadata
 

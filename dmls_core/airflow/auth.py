@@ -14,7 +14,7 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Request
 
-from dmls_core.airflow.settings import airflow_settings, team_entries
+from dmls_core.airflow.settings import airflow_settings, team_entries, uses_fab
 
 ACTIONS = {"GET": "can_read", "PUT": "can_edit", "DELETE": "can_delete"}
 """Method on a DAG -> Airflow's action in ``access_control``."""
@@ -53,14 +53,17 @@ def is_authorized(
 def _teams_by_role(user: User, method: str) -> set[str]:
     """Return the teams whose DAGs ``access_control`` opens to the roles of ``user``.
 
-    FAB knows the permissions of DAGs that exist, so it cannot decide on those to come. Users of other auth
-    managers have no ``roles``.
+    FAB knows the permissions of DAGs that exist, so it cannot decide on those to come. Other auth managers
+    need no ``access_control``, and Airflow ignores it.
     """
+    teams = airflow_settings().access_control if uses_fab() else {}
+    if not teams:
+        return set()
     action = ACTIONS.get(method)
     roles = {role.name for role in getattr(user, "roles", ())}
     return {
         team
-        for team, grants in airflow_settings().access_control.items()
+        for team, grants in teams.items()
         if any(action in actions for role, actions in grants.items() if role in roles)
     }
 

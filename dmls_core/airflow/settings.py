@@ -230,6 +230,11 @@ def airflow_settings() -> AirflowSettings:
     )
 
 
+def uses_fab() -> bool:
+    """Return whether Airflow's auth manager is FAB, or derived from it, as Airflow itself finds out."""
+    return "FabAuthManager" in conf.get("core", "auth_manager")
+
+
 def airflow_url() -> str:
     """Return the URL of Airflow as its users reach it, or an empty string if it is not configured."""
     url: str = conf.get("api", "base_url", fallback="")

@@ -201,6 +201,7 @@ def test_roles_decide_on_jobs_that_have_no_dag_yet(
     configured = SimpleNamespace(access_control=roles)
     monkeypatch.setattr(auth, "get_auth_manager", Manager)
     monkeypatch.setattr(auth, "airflow_settings", lambda: configured)
+    monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "airflow.providers.fab.auth_manager.FabAuthManager")
     user: Any = SimpleNamespace(roles=[SimpleNamespace(name="shop"), SimpleNamespace(name="guest")])
     stranger: Any = SimpleNamespace(roles=[])
     teams = ("shop", "lab", "bank", "other")
@@ -211,3 +212,5 @@ def test_roles_decide_on_jobs_that_have_no_dag_yet(
         dags = {f"dmls.{team}.iris" for team in teams}
         expected = {f"dmls.{team}.iris" for team in granted} | {"dmls.bank.iris"}
         assert auth.authorized_dags(user, dags, method) == expected
+    monkeypatch.delenv("AIRFLOW__CORE__AUTH_MANAGER")
+    assert not any(auth.is_authorized(user, method, f"dmls.{team}.new", entity) for team in teams), "no FAB"
