@@ -173,6 +173,17 @@ def test_approvers_are_ids_of_fab(client: Callable[[str], httpx.Client]) -> None
     assert rights["ali"] == rights["ada"] | {"deploy": False}
 
 
+def test_airflow_accepts_an_answer_of_an_approver_alone(client: Callable[[str], httpx.Client]) -> None:
+    answer = "/api/v2/dags/dmls.shop.iris/dagRuns/waiting/taskInstances/approve/-1/hitlDetails"
+    body = {"chosen_options": ["Approve"], "params_input": {}}
+    statuses = {
+        user: client(user).patch(answer, json=body).status_code
+        for user in ("bea", "tess", "vic", "nora", "ali", "root", "ada")
+    }
+    assert statuses.pop("ada") == 200
+    assert set(statuses.values()) == {403}, "also of an administrator"
+
+
 def test_a_login_leads_back_to_the_page_and_a_logout_ends_it(airflow: str) -> None:
     with httpx.Client(base_url=airflow, timeout=60) as browser:
         anonymous = browser.get("/dmls/jobs/shop/iris")
