@@ -14,7 +14,10 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Request
 
-from dmls_core.airflow.settings import airflow_settings, team_entries
+from dmls_core.airflow.settings import airflow_settings, team_entries, uses_fab
+
+ACTIONS = {"GET": "can_read", "PUT": "can_edit", "DELETE": "can_delete"}
+"""Method on a DAG -> Airflow's action in ``access_control``."""
 
 __all__ = ["CurrentUser", "DagAccessEntity", "ResourceMethod", "User"]
 """Of Airflow, for those who call this module."""
@@ -29,18 +32,44 @@ def airflow_team(dag_id: str) -> str | None:
     """Return the team of Airflow that a job belongs to, also of one that has no DAG yet."""
     if not conf.getboolean("core", "multi_team"):
         return None
-    team = dag_id.removeprefix("dmls.").partition(".")[0]
-    return team_entries().get(team) or DagModel.get_team_name(dag_id)
+    return team_entries().get(_team_of(dag_id)) or DagModel.get_team_name(dag_id)
 
 
 def is_authorized(
     user: User, method: ResourceMethod, dag_id: str, entity: DagAccessEntity | None = None
 ) -> bool:
     """Return whether Airflow allows ``method`` on a DAG, which may not exist yet, or on its ``entity``."""
+    manager = get_auth_manager()
     details = DagDetails(id=dag_id, team_name=airflow_team(dag_id))
-    return get_auth_manager().is_authorized_dag(
-        method=method, access_entity=entity, details=details, user=user
-    )
+    if manager.is_authorized_dag(method=method, access_entity=entity, details=details, user=user):
+        return True
+    # As Airflow has it: who may read a DAG may read what belongs to it, who may edit it may change that.
+    on_dag = method if entity is None or method == "GET" else "PUT"
+    if _team_of(dag_id) not in _teams_by_role(user, on_dag):
+        return False
+    return entity is None or manager.is_authorized_dag(method=method, access_entity=entity, user=user)
+
+
+def _teams_by_role(user: User, method: str) -> set[str]:
+    """Return the teams whose DAGs ``access_control`` opens to the roles of ``user``.
+
+    FAB knows the permissions of DAGs that exist, so it cannot decide on those to come. Other auth managers
+    need no ``access_control``, and Airflow ignores it.
+    """
+    teams = airflow_settings().access_control if uses_fab() else {}
+    if not teams:
+        return set()
+    action = ACTIONS.get(method)
+    roles = {role.name for role in getattr(user, "roles", ())}
+    return {
+        team
+        for team, grants in teams.items()
+        if any(action in actions for role, actions in grants.items() if role in roles)
+    }
+
+
+def _team_of(dag_id: str) -> str:
+    return dag_id.removeprefix("dmls.").partition(".")[0]
 
 
 def authorized_dags(user: User, dag_ids: set[str], method: ResourceMethod = "GET") -> set[str]:
@@ -50,8 +79,8 @@ def authorized_dags(user: User, dag_ids: set[str], method: ResourceMethod = "GET
         by_team = defaultdict(set)
         for dag_id in dag_ids:
             by_team[airflow_team(dag_id)].add(dag_id)
-    manager = get_auth_manager()
-    return {
+    manager, by_role = get_auth_manager(), _teams_by_role(user, method)
+    return {dag_id for dag_id in dag_ids if _team_of(dag_id) in by_role} | {
         dag_id
         for team, members in by_team.items()
         for dag_id in manager.filter_authorized_dag_ids(

@@ -26,6 +26,7 @@ from airflow.configuration import conf
 from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 import dmls_core
+from dmls_core.airflow.access_control import AccessControl, access_of_teams
 from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs, team_entries
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
@@ -63,6 +64,7 @@ class DmlsBundle(BaseDagBundle):
         self._records: dict[str, tuple[str, JobRecord]] = {}
         self._parse_again: dict[tuple[Path, float], float] = {}
         self._written: list[JobRecord] | None = None  # records of the last write that read every spec
+        self._access: dict[str, AccessControl] = {}  # of each team's DAGs, at that write
 
     @property
     def path(self) -> Path:
@@ -134,8 +136,10 @@ class DmlsBundle(BaseDagBundle):
         gone = retired if first else retired - self._unfinished(retired)
         records = [record for dag_id, record in found.items() if dag_id not in gone]
         self._touch_due()
-        if records == self._written and self._written_version():
+        access = {} if first else access_of_teams(self.settings.access_control)
+        if (records, access) == (self._written, self._access) and self._written_version():
             return everything, faults
+        self._access = access
         version = snapshots.write(records)
         before = dag_ids(self.path)
         for path in self._write(records, version, registry.store):
@@ -207,6 +211,8 @@ class DmlsBundle(BaseDagBundle):
                 broken[dag_id] = f"{record.team}/{record.name}: {spec}"
             else:
                 jobs[dag_id] = {"record": record.as_json(), "spec": spec}
+                if record.team in self._access:
+                    jobs[dag_id]["access_control"] = self._access[record.team]
         changed = write_dag_files(
             self.path, jobs, broken, shards=self.settings.shards, static=self._static_files()
         )

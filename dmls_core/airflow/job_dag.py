@@ -91,6 +91,7 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         is_paused_upon_creation=False,
         render_template_as_native_obj=False,
         deadline=deadline_alert(record, spec),
+        access_control=entry.get("access_control"),
     ) as dag:
         plan = PlanOperator(task_id=TaskId.PLAN)
         search = (

@@ -22,7 +22,7 @@ from airflow.sdk.timezone import utcnow
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from airflow.utils.types import DagRunType
-from sqlalchemy import func, select
+from sqlalchemy import column, func, select, table
 from sqlalchemy.orm import Session
 
 from dmls_core.airflow.approval import REJECT
@@ -97,6 +97,11 @@ def team_dags(session: Session, team: str) -> set[str]:
     """Return the IDs of the DAGs of a team's jobs."""
     of_team = DagModel.dag_id.startswith(layout.team_prefix(team), autoescape=True)
     return set(session.scalars(select(DagModel.dag_id).where(of_team)))
+
+
+def fab_roles(session: Session) -> set[str]:
+    """Return the names of the roles of Airflow's FAB auth manager."""
+    return set(session.scalars(select(column("name")).select_from(table("ab_role"))))
 
 
 def team_dags_pattern(team: str) -> str:

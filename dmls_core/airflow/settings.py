@@ -7,7 +7,7 @@ import json
 import os
 import pkgutil
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk.configuration import conf
 from pydantic import (
@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveFloat,
+    PositiveInt,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
 
 PRICE = r"^(\d+(\.\d+)? [A-Z]{3})?$"
+
+DagAction = Literal["can_read", "can_edit", "can_delete"]
+"""What a role may do with a DAG, in the words of Airflow's ``access_control``."""
+
+TeamRoles = dict[str, dict[str, list[DagAction]]]
+"""Team -> role -> what it may do with the DAGs of the team."""
 
 
 class AirflowSettings(BaseModel):
@@ -146,14 +153,27 @@ class AirflowSettings(BaseModel):
         "`team_name` then decides who may use their DAGs. The entry without `team` has the jobs of all other "
         "teams, and the settings of all.",
     )
+    access_control: TeamRoles = Field(
+        {},
+        description="Roles of Airflow's FAB auth manager that get a team's jobs, each with Airflow's actions "
+        'on their DAGs, such as `{"shop": {"shop": ["can_read", "can_edit", "can_delete"]}}`; they are the '
+        "`access_control` of the DAGs, and apply to jobs that have no DAG yet, too.",
+    )
     approvers: dict[str, list[str]] = Field(
         {},
-        description="Airflow users, by ID, who alone approve, roll back and undeploy a team's models, such "
-        'as `{"shop": ["ada"]}`. Models of such a team wait for an approval in the mode `auto`, too.',
+        description="Airflow users who alone approve, roll back and undeploy a team's models, by the auth "
+        'manager\'s IDs (names with the simple one, numbers with FAB), such as `{"shop": ["ada"]}`. Models '
+        "of such a team wait for an approval in the mode `auto`, too.",
     )
     team_shares: dict[str, PositiveFloat] = Field(
         {},
         description='Shares of teams in the queue for trainers, such as `{"shop": 2}`; others have 1.',
+    )
+    requests_per_minute: dict[str, PositiveInt] = Field(
+        {},
+        description="Quotas of teams for `POST /predictions/...`, such as "
+        '`{"shop": 600, "*": 60}`; `"*"` means each other team. Each process of the API server counts by '
+        "itself, so a team gets its quota once for each of them.",
     )
     keep_runs_days: int = Field(
         90,
@@ -227,6 +247,11 @@ def airflow_settings() -> AirflowSettings:
         f"[dag_processor] dag_bundle_config_list has no entry with classpath {BUNDLE_CLASSPATH} and without "
         "`team`: add one as docs/how-to/install.md shows"
     )
+
+
+def uses_fab() -> bool:
+    """Return whether Airflow's auth manager is FAB, or derived from it, as Airflow itself finds out."""
+    return "FabAuthManager" in conf.get("core", "auth_manager")
 
 
 def airflow_url() -> str:

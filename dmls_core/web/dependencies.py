@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from dmls_core.store import layout
 from dmls_core.web import AIRFLOW
 from dmls_core.web.services.airflow_api import AirflowApi
 from dmls_core.web.services.job_index import JobQuery, Sort
+from dmls_core.web.services.request_quotas import seconds_over_quota
 
 NAME = f"^{layout.NAME_PATTERN}$"
 MAX_ROWS = 500
@@ -93,7 +95,8 @@ def check_approver(team: Team, name: Name, user: Caller) -> JobCaller:
     """Respond with 403 unless Airflow lets the user answer approvals, and the platform those of this team."""
     caller = _check_deployer(team, name, user)
     if not auth.may_approve(user, team):
-        raise HTTPException(403, f"only the approvers of {team} may decide which of its models are served")
+        detail = f"only the approvers of {team} may decide which of its models are served"
+        raise HTTPException(403, f"{detail}; your ID is {user.get_id()}")
     return caller
 
 
@@ -134,7 +137,17 @@ _check_viewer = job_access("GET")
 
 
 async def check_predictor(request: Request, team: Team, name: Name) -> None:
-    """Accept an API key that opens the job, or a user who may see it; respond with 401 or 403 to others."""
+    """Accept an API key that opens the job, or a user who may see it; respond with 401 or 403 to others.
+
+    Respond with 429 if the team has no request left in this minute.
+    """
+    await _check_prediction_access(request, team, name)
+    if seconds := seconds_over_quota(team):
+        detail = f"{team} has sent as many prediction requests as it may in a minute"
+        raise HTTPException(429, detail, {"Retry-After": str(math.ceil(seconds))})
+
+
+async def _check_prediction_access(request: Request, team: str, name: str) -> None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token.startswith(api_keys.PREFIX):

@@ -69,6 +69,35 @@ def test_refresh_touches_only_the_shard_that_changed(accept, bundle):
     assert changed == {shard_of(made.path, "dmls.lab.job3").with_suffix(".py").name}
 
 
+def test_roles_of_fab_get_the_dags_of_their_team_alone(accept, bundle, monkeypatch):
+    """A role that FAB lacks would have Airflow refuse every DAG of the shard."""
+    known = {"lab"}
+    monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "airflow.providers.fab.auth_manager.FabAuthManager")
+    monkeypatch.setattr(metadata, "fab_roles", lambda _: known)
+    for team in ("lab", "shop"):
+        accept(team, "iris")
+    made = bundle()
+    roles = {"lab": {"lab": ["can_read", "can_edit"], "guests": ["can_read"]}}
+    made.settings = made.settings.model_copy(update={"access_control": roles})
+    made.initialize()
+
+    def granted(team: str) -> Any:
+        dag_id = f"dmls.{team}.iris"
+        entry = json.loads(shard_of(made.path, dag_id).read_text())[dag_id]
+        return build_dag(dag_id, entry).access_control
+
+    assert granted("lab") is None, "the first time there may be no database"
+    made._refresh()
+    assert granted("lab") == {"lab": {"DAGs": ["can_edit", "can_read"]}}
+    known.add("guests")
+    made._refresh()
+    assert granted("lab")["guests"] == {"DAGs": ["can_read"]}
+    assert granted("shop") is None
+    monkeypatch.delenv("AIRFLOW__CORE__AUTH_MANAGER")
+    made._refresh()
+    assert granted("lab") is None, "no FAB"
+
+
 def test_refresh_without_a_change_writes_nothing(accept, bundle):
     accept("lab", "iris")
     made = bundle()

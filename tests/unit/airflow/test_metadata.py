@@ -10,7 +10,7 @@ from airflow.models.log import Log
 from airflow.models.pool import Pool
 from airflow.models.trigger import Trigger
 from airflow.models.xcom import XComModel
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, text
 from sqlalchemy.orm import Session
 
 from dmls_core.airflow import metadata
@@ -30,6 +30,12 @@ def test_the_state_of_a_dag(session: Session):
     assert (found.paused, found.next_run, found.schedule, found.stale) == (True, NOW, "Every hour", False)
     assert metadata.dag_state(session, "dmls.no.such") is None
     assert list(metadata.dag_states(session)) == [DAG]
+
+
+def test_roles_of_fab(session: Session):
+    session.execute(text("CREATE TABLE ab_role (id INTEGER, name TEXT)"))
+    session.execute(text("INSERT INTO ab_role VALUES (1, 'Admin'), (2, 'shop')"))
+    assert metadata.fab_roles(session) == {"Admin", "shop"}
 
 
 def test_runs_are_newest_first_and_unfinished_ones_know_whether_their_dag_is_paused(session: Session):

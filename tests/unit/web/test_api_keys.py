@@ -25,7 +25,7 @@ from dmls_core.store import open_store
 from dmls_core.web import dependencies
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.routers import keys
-from dmls_core.web.services import table_predictions
+from dmls_core.web.services import request_quotas, table_predictions
 from tests.support.airflow_database import add_dag, memory_database
 
 ROWS = [{"size": 1.5}]
@@ -283,3 +283,17 @@ def test_no_key_is_logged(
     api_keys.revoke_key(made.id, "lab", "iris", "ada")
     secret = key.rpartition("_")[2][:-1]
     assert secret not in caplog.text
+
+
+def test_a_key_gets_the_quota_of_its_team_and_no_more(analyst: TestClient, monkeypatch: pytest.MonkeyPatch):
+    quotas = SimpleNamespace(requests_per_minute={"lab": 2})
+    monkeypatch.setattr(request_quotas, "airflow_settings", lambda: quotas)
+    monkeypatch.setattr(request_quotas, "_answered", {})
+    _, key = api_keys.create_key("lab", None, "all", "ada")
+    assert ask(analyst, key[:-1])[0] == 401, "what is refused is not counted"
+    assert [ask(analyst, key)[0] for _ in range(2)] == [200, 200]
+    _, other = api_keys.create_key("lab", "iris", "own", "ada")
+    headers = {"Authorization": f"Bearer {other}"}
+    refused = analyst.post("/api/v1/predictions/lab/iris", json=ROWS, headers=headers)
+    assert (refused.status_code, refused.headers["content-type"]) == (429, "application/problem+json")
+    assert 1 <= int(refused.headers["retry-after"]) <= 60

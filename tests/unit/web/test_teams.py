@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.common.db.common import _get_session
 from airflow.models.dag import DagModel
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from dmls_core.airflow import settings
+from dmls_core.airflow import auth, settings
 from dmls_core.airflow.api_keys import ApiKey
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.web import dependencies
-from dmls_core.web.app import create_app
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.services import job_index, platform_overview
 from dmls_core.web.services.job_index import IndexSnapshot, JobRow
 from dmls_core.web.services.queue import Lease, Wait
+from tests.support.web_routes import FILTERED, LISTS, OF_TEAMS, ROUTES, fill
 from tests.unit.conftest import ENTRY
-
-LISTS = {"GET /", "GET /api/v1/jobs", "GET /api/v1/queue", "GET /api/v1/platform", "GET /platform"}
-"""Routes without a team that show jobs: only those of the caller's team."""
 
 NO_JOBS = {
     "GET /api/v1/catalogue",
@@ -43,24 +40,6 @@ NO_JOBS = {
     "GET /static/{name}",
 }
 """Routes without a team that show nothing of a job."""
-
-FILTERED = {"GET /api/v1/drops/{team}"}
-"""Routes of a team that return an empty list to others, instead of 403."""
-
-VALUES = {"name": "iris", "run_id": "run", "key_id": "0" * 12, "upload": "u", "number": "1"}
-
-
-def routes() -> list[tuple[str, str]]:
-    return [
-        (method, route.path)
-        for route in create_app().routes
-        if isinstance(route, APIRoute)
-        for method in sorted(route.methods)
-    ]
-
-
-ROUTES = routes()
-OF_TEAMS = [(method, path) for method, path in ROUTES if "{team}" in path]
 
 
 @pytest.fixture
@@ -98,8 +77,7 @@ def alice(app: FastAPI, teams: None) -> TestClient:
 
 
 def ask(client: TestClient, method: str, path: str, team: str) -> int:
-    url = re.sub(r"\{(\w+)\}", lambda match: {**VALUES, "team": team}[match[1]], path)
-    return client.request(method, url, json={}, follow_redirects=False).status_code
+    return client.request(method, fill(path, team), json={}, follow_redirects=False).status_code
 
 
 def test_every_route_has_a_rule() -> None:
@@ -193,3 +171,46 @@ def test_work_without_a_job_needs_a_role(app: FastAPI, teams: None, role: str | 
     client = TestClient(app, raise_server_exceptions=False, headers={"Sec-Fetch-Site": "same-origin"})
     for path in ("/api/v1/sniff?file=a.csv&size=8", "/api/v1/specs/toml", "/api/v1/specs/check"):
         assert (client.post(path, json={}).status_code != 403) == allowed, path
+
+
+@pytest.mark.parametrize(
+    ("method", "entity", "granted"),
+    [
+        ("GET", None, {"lab", "shop"}),
+        ("PUT", None, {"shop"}),
+        ("DELETE", None, set()),
+        ("POST", None, set()),
+        ("GET", DagAccessEntity.RUN, {"lab", "shop"}),
+        ("POST", DagAccessEntity.RUN, {"shop"}),
+        ("PUT", DagAccessEntity.HITL_DETAIL, set()),
+    ],
+)
+def test_roles_decide_on_jobs_that_have_no_dag_yet(
+    monkeypatch: pytest.MonkeyPatch, method: Any, entity: DagAccessEntity | None, granted: set[str]
+) -> None:
+    """As FAB has it, which knows no permission of such a DAG: also what belongs to it must be allowed."""
+
+    class Manager:
+        def is_authorized_dag(self, *, access_entity: Any, details: Any = None, **_: Any) -> bool:
+            return details is None and access_entity == DagAccessEntity.RUN
+
+        def filter_authorized_dag_ids(self, **_: Any) -> set[str]:
+            return {"dmls.bank.iris"}
+
+    roles = {"shop": {"shop": ["can_read", "can_edit"]}, "lab": {"guest": ["can_read"]}, "bank": {}}
+    configured = SimpleNamespace(access_control=roles)
+    monkeypatch.setattr(auth, "get_auth_manager", Manager)
+    monkeypatch.setattr(auth, "airflow_settings", lambda: configured)
+    monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "airflow.providers.fab.auth_manager.FabAuthManager")
+    user: Any = SimpleNamespace(roles=[SimpleNamespace(name="shop"), SimpleNamespace(name="guest")])
+    stranger: Any = SimpleNamespace(roles=[])
+    teams = ("shop", "lab", "bank", "other")
+    allowed = {team for team in teams if auth.is_authorized(user, method, f"dmls.{team}.new", entity)}
+    assert allowed == granted
+    assert not any(auth.is_authorized(stranger, method, f"dmls.{team}.new", entity) for team in teams)
+    if entity is None:
+        dags = {f"dmls.{team}.iris" for team in teams}
+        expected = {f"dmls.{team}.iris" for team in granted} | {"dmls.bank.iris"}
+        assert auth.authorized_dags(user, dags, method) == expected
+    monkeypatch.delenv("AIRFLOW__CORE__AUTH_MANAGER")
+    assert not any(auth.is_authorized(user, method, f"dmls.{team}.new", entity) for team in teams), "no FAB"
