@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -135,9 +136,17 @@ class LakeReader:
             connection = BaseHook.get_connection(name)
             extra = {key: _text(value) for key, value in connection.extra_dejson.items()}
             if connection.conn_type != "aws":
+                _check_credentials(self.source, extra)
                 return extra if self.source.delta else {"name": name} | extra
             s3 = _s3(connection)
-        except (AirflowException, AttributeError, ImportError, ValueError, OSError) as error:
+        except (
+            AirflowException,
+            AttributeError,
+            ImportError,
+            PlatformError,
+            ValueError,
+            OSError,
+        ) as error:
             raise connection_failure(name, error) from error
         scheme = str(self.source.lake).partition("://")[0]
         if scheme not in S3_SCHEMES:
@@ -168,6 +177,38 @@ _ICEBERG = {
     "endpoint": "s3.endpoint",
 }
 """Properties of pyiceberg's files."""
+
+
+_GOOGLE = re.compile(
+    r"gcs\.oauth2\.token|(google_)?service_account(_path|_key)?|google_application_credentials"
+)
+_AZURE = re.compile(r"(azure_|adls\.|account_|access_|client_|sas_|bearer_).*(key|sas|secret|string|token).*")
+
+_CREDENTIALS = {
+    **dict.fromkeys(S3_SCHEMES, re.compile(r"(s3|client)\.access-key-id|s3\.anonymous")),
+    "gs": _GOOGLE,
+    **dict.fromkeys(("abfs", "abfss", "adl", "az", "azure", "wasb", "wasbs"), _AZURE),
+}
+"""Scheme of an address -> names of properties that are credentials of its object store."""
+
+
+def _check_credentials(source: Source, extra: Mapping[str, str]) -> None:
+    """Raise ``PlatformError`` if a connection has no credentials for the address that a spec names.
+
+    Both libraries would take those of the worker: its role in the cloud, or files in its home. Whoever may
+    use any connection would read whatever the worker can. The address of a catalog is the connection's own.
+    """
+    scheme, separator, _ = str(source.lake).partition("://")
+    if not separator:
+        return
+    if scheme not in _CREDENTIALS:
+        known = ", ".join(f"{name}://" for name in _CREDENTIALS)
+        raise PlatformError(f"{scheme}:// is none of the object stores with tables: {known}")
+    aws = scheme in S3_SCHEMES
+    # deltalake's names of S3 credentials are not among them: Airflow has a type for these.
+    if not any(_CREDENTIALS[scheme].fullmatch(name.lower()) for name in extra):
+        remedy = "make it one of type AWS" if aws else "add them to its extra"
+        raise PlatformError(f"it has no credentials for {scheme}://; {remedy}")
 
 
 def _s3(connection: Connection) -> dict[str, str | None]:

@@ -222,7 +222,7 @@ class InterruptionTrigger(BaseEventTrigger):
             for client in servers:
                 with suppress(ServingError), client.again(PROCESS_TIMEOUT) as other:
                     if not process_runs(other):
-                        ended.append(str(client.addresses["http"]))
+                        ended.append(client.addresses["http"])
         return ended
 
 

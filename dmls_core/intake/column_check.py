@@ -1,8 +1,9 @@
 """Check the columns of data files as the trainer does: of all rows, or of a sample of a large file.
 
 The files are read in a sandbox. The sample of a text has its first rows and records from places spread over
-the whole file; a compressed one is unpacked for this. A large Parquet file is sampled in the same way, up to
-``COPIED`` bytes; of a larger one only the footer is read, which has the columns and their types.
+the whole file; a compressed one is unpacked for this. Large Parquet files are sampled in the same way, up to
+``COPIED`` bytes; of larger ones, and of those that take too much memory, only the footers are read, which
+have the columns and their types.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CELLS = 30_000_000
 FOOTER = 1 << 20
 
 COPIED = 1 << 30
-"""Bytes of compressed files, and of Parquet files, that are copied to sample their rows."""
+"""Bytes of all compressed files, or of all Parquet files, that are copied to sample their rows."""
 
 ROWS = 20_000
 """Rows of a large Parquet file that are checked."""
@@ -103,12 +104,14 @@ def check_columns(
     """
     total = sum(file.size for file in files)
     whole = total <= limits.whole_bytes
-    if not whole and data_format == "excel":
-        return Findings()  # no sample can be taken
     footers = not whole and data_format == "parquet" and total > COPIED
     packed = any(file.key.lower().endswith(COMPRESSED) for file in files)
     if not whole and len(files) > FILES:
         files = [files[at * len(files) // FILES] for at in range(FILES)]
+    most = COPIED // max(1, len(files))
+    archives = any(file.key.lower().endswith(".zip") and file.size > most for file in files)
+    if not whole and (data_format == "excel" or archives):
+        return Findings()  # no sample can be taken: the end of an archive says what is in it
     with tempfile.TemporaryDirectory() as folder:
         paths, parts, unpacked = list[str](), dict[str, list[_Part]](), 0.0
         read: list[str] = []
@@ -122,7 +125,7 @@ def check_columns(
             elif packed:
                 try:
                     parts[path.name], size, part = _unpack_sample(
-                        store, file, path, spec, SECONDS / len(files)
+                        store, file, path, spec, SECONDS / len(files), most
                     )
                 except DataError as error:
                     return Findings(error.issues)
@@ -317,23 +320,26 @@ def _copy_sample(store: Files, file: ObjectInfo, path: Path, head_bytes: int) ->
 
 
 def _unpack_sample(
-    store: Files, file: ObjectInfo, path: Path, spec: Spec, seconds: float
+    store: Files, file: ObjectInfo, path: Path, spec: Spec, seconds: float, most: int
 ) -> tuple[list[_Part], float, str]:
-    """Write records from all over a compressed text; return their places, its size, and what was read."""
+    """Write records from all over a text, of which up to ``most`` bytes are copied.
+
+    Return their places, its size, and what was read.
+    """
     packed = path.with_name("packed") / path.name
     packed.parent.mkdir()
-    cut = file.size > COPIED
+    cut = file.size > most
     if cut:
         with packed.open("wb") as copy:
-            for at in range(0, COPIED, _STEP):
-                copy.write(store.read(file.key, start=at, limit=_STEP)[0])
+            for at in range(0, most, _STEP):
+                copy.write(store.read(file.key, start=at, limit=min(_STEP, most - at))[0])
     else:
         store.download(file.key, packed)
     arguments = str(packed), spec.data.encoding, str(path), UNPACKED, seconds, cut
     found = sandbox.run(thin_text, *arguments, limits=LIMITS, file=path.name)
     packed.unlink()
-    size = found["bytes"] * (file.size / COPIED if cut else 1)
-    read = f"{span(found, COPIED, cut)} of {path.name}"
+    size = found["bytes"] * (file.size / most if cut else 1)
+    read = f"{path.name} ({span(found, most, cut)})"
     return [_Part(line, at=place) for line, place in found["parts"]], size, read
 
 

@@ -50,10 +50,11 @@ class TritonClient:
             raise PlatformError(
                 "Triton's addresses are not set: set DMLS_TRITON_HTTP and DMLS_TRITON_GRPC to host:port"
             )
-        self.addresses: dict[Protocol, Address] = {
+        self._addresses: dict[Protocol, Address] = {
             "http": parse_address(http, "http"),
             "grpc": parse_address(grpc, "grpc"),
         }
+        self.addresses = {protocol: str(address) for protocol, address in self._addresses.items()}
         self.timeout = timeout
         self.load_timeout = load_timeout
         self._key = key
@@ -61,7 +62,7 @@ class TritonClient:
 
     def again(self, timeout: float) -> Self:
         """Return another client of the same server, for another thread; ``timeout`` covers loads too."""
-        http, grpc = self.addresses["http"].url, self.addresses["grpc"].url
+        http, grpc = self.addresses["http"], self.addresses["grpc"]
         return type(self)(http, grpc, timeout=timeout, load_timeout=timeout, key=self._key)
 
     def __enter__(self) -> Self:
@@ -187,7 +188,7 @@ class TritonClient:
     @cached_property
     def _http(self) -> Any:  # noqa: ANN401  the library has no types
         return import_module("tritonclient.http").InferenceServerClient(
-            **self.addresses["http"].client_options(),
+            **self._addresses["http"].client_options(),
             connection_timeout=self.timeout,
             network_timeout=self.timeout,
         )
@@ -195,7 +196,7 @@ class TritonClient:
     @cached_property
     def _grpc(self) -> Any:  # noqa: ANN401
         return import_module("tritonclient.grpc").InferenceServerClient(
-            **self.addresses["grpc"].client_options(), channel_args=CHANNEL
+            **self._addresses["grpc"].client_options(), channel_args=CHANNEL
         )
 
     @contextmanager
@@ -204,7 +205,7 @@ class TritonClient:
         from geventhttpclient.response import HTTPParseError
         from tritonclient.utils import InferenceServerException
 
-        address = self.addresses[protocol].url
+        address = self._addresses[protocol].url
         try:
             yield
         except InferenceServerException as error:

@@ -64,9 +64,9 @@ def serve_again(clients: Sequence[TritonClient], model: str, version: int | None
     for client in clients:
         crashed = not client.live()
         if not _serves(client, model, version, end):
-            failed.append(str(client.addresses["http"]))
+            failed.append(client.addresses["http"])
         elif crashed:
-            restarted.append(str(client.addresses["http"]))
+            restarted.append(client.addresses["http"])
     if version is None:
         lost = f", and Triton at {', '.join(failed)} does not answer" if failed else ""
         return f"No other version was served{lost}"

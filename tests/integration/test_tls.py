@@ -72,8 +72,7 @@ def proxy(triton, certificate, tmp_path_factory):
     config = config.replace("/etc/ssl/triton.pem", str(certificate[0]))
     config = config.replace("/etc/ssl/private/triton.key", str(certificate[1]))
     with triton.client() as client:
-        real = {"127.0.0.1:8000": client.addresses["http"], "127.0.0.1:8001": client.addresses["grpc"]}
-    addresses = {written: str(address) for written, address in real.items()}
+        addresses = {"127.0.0.1:8000": client.addresses["http"], "127.0.0.1:8001": client.addresses["grpc"]}
     with nginx(config, addresses, tmp_path_factory.mktemp("nginx")) as ports:
         http, grpc = (ports[port].replace("127.0.0.1", "localhost") for port in (8443, 8444))
         yield f"https://{http}", f"grpcs://{grpc}"

@@ -210,7 +210,7 @@ def check_served_versions(settings: Settings) -> list[Check]:
         wanted = champions(settings.mlflow_uri)
         with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
             for client in servers:
-                address = str(client.addresses["http"])
+                address = client.addresses["http"]
                 for model, version in wanted.items():
                     if version is None:
                         continue

@@ -283,8 +283,20 @@ def test_other_runs_read_the_newest_lake_table_then_or_the_rows_of_their_interva
         (ORDERS, {}, "its extra has no uri, the address of a catalog"),
         (ORDERS, {"uri": "postgresql+psycopg://u:hidden-word@127.0.0.1:1/x"}, "Connection refused"),
         (ORDERS, {"conn_type": "aws"}, "it is one of AWS, which reads s3:// and not a catalog"),
+        ('delta = "s3://others/orders"', {"sslmode": "require"}, "has no credentials for s3://"),
+        (
+            'iceberg = "s3://others/v1.metadata.json"',
+            {"uri": "https://c", "s3.endpoint": "x"},
+            "no credentials",
+        ),
+        (
+            'delta = "gs://others/orders"',
+            {"sslkey": "x"},
+            "has no credentials for gs://; add them to its extra",
+        ),
+        ('delta = "https://169.254.169.254/x"', {}, "https:// is none of the object stores"),
     ],
-    ids=["catalog", "database", "aws"],
+    ids=["catalog", "database", "aws", "s3-of-worker", "metadata-of-worker", "gs-of-worker", "scheme"],
 )
 def test_a_connection_that_does_not_lead_to_a_table_is_one_message(
     orders, monkeypatch, source, extra, message

@@ -179,7 +179,7 @@ def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_no
     states = {"one": True, "two": False}
 
     def process_runs(client) -> bool:
-        address = str(client.addresses["http"])
+        address = client.addresses["http"]
         if address not in states:
             raise ServingError("Triton does not answer")
         return states[address]
