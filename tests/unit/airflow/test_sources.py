@@ -286,12 +286,12 @@ def test_other_runs_read_the_newest_lake_table_then_or_the_rows_of_their_interva
         ('delta = "s3://others/orders"', {"sslmode": "require"}, "has no credentials for s3://"),
         (
             'iceberg = "s3://others/v1.metadata.json"',
-            {"uri": "https://c", "s3.endpoint": "x"},
+            {"uri": "https://c", "s3.endpoint": "http://s3"},
             "no credentials",
         ),
         (
             'delta = "gs://others/orders"',
-            {"sslkey": "x"},
+            {"sslkey": "a-key"},
             "has no credentials for gs://; add them to its extra",
         ),
         ('delta = "https://169.254.169.254/x"', {}, "https:// is none of the object stores"),
