@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -125,7 +126,9 @@ def use_embedded_airflow() -> Iterator[None]:
     # Its hooks log each connection that they use.
     os.environ |= service["environment"] | {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"}
     try:
-        yield
+        # Airflow logs to what is stdout when it is imported, where the answer belongs.
+        with redirect_stdout(sys.stderr):
+            yield
     except ImportError as error:
         raise PlatformError(
             f"Airflow is not installed here ({error}): run this where its scheduler runs"

@@ -38,6 +38,7 @@ REGION = "us-east-1"
 """Region when none is set; servers other than AWS ignore it."""
 
 CONNECTIONS = 32
+"""Connections that a client keeps, as many as its threads at most."""
 
 ATTEMPTS = 4
 """Requests for one body before a broken connection is an error."""
@@ -81,8 +82,8 @@ def make_client(*, interactive: bool = False) -> S3Client:
 
 def hook_client(hook: Any, *, interactive: bool = False) -> S3Client:
     """Return the client of Airflow's ``S3Hook``."""
-    if interactive:
-        hook = type(hook)(hook.aws_conn_id, config=hook.config.merge(Config(**INTERACTIVE)))
+    options = INTERACTIVE if interactive else {"max_pool_connections": CONNECTIONS}
+    hook = type(hook)(hook.aws_conn_id, config=hook.config.merge(Config(**options)))
     client: S3Client = hook.get_conn()
     return client
 

@@ -24,7 +24,7 @@ from urllib3.exceptions import ProtocolError
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
 from dmls_core.store import Store, open_store
 from dmls_core.store.s3 import S3Store
-from dmls_core.store.s3_client import INTERACTIVE, make_client, parse_time
+from dmls_core.store.s3_client import CONNECTIONS, INTERACTIVE, make_client, parse_time
 from dmls_core.testing.stores import StoreSuite, run_coroutine
 
 if TYPE_CHECKING:
@@ -334,6 +334,9 @@ def test_a_hook_gives_the_client_and_the_variables_of_trainers() -> None:
     assert isinstance(store, S3Store)
     assert store.client.meta.config.user_agent.startswith("theirs")
     assert store.client.meta.config.read_timeout == INTERACTIVE["read_timeout"]
+    other = open_store("s3://bucket/prefix", hook=_Hook())
+    assert isinstance(other, S3Store)
+    assert other.client.meta.config.max_pool_connections == CONNECTIONS, "threads do not discard connections"
     assert store.trainer_environment() == {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
