@@ -68,7 +68,7 @@ def kill_servers(servers: list[TritonProcess], folder: Path, arguments: argparse
             for protocol, port in (("http", 8000), ("grpc", 8001))
         }
     encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
-    (config,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (config,) = re.findall(r"```nginx\n([^`]*max_fails[^`]*)```", PAGE.read_text())
     draw = random.Random(arguments.seed)
     (folder / "nginx").mkdir()
     with (

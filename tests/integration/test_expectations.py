@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_read_is_not_as_expected(tmp_path, started):
     started.append(process)
     (failed,) = process.result(PATIENCE).failed
     assert failed.expectation == "readable"
-    assert failed.message.startswith("data.csv:3: the record has 1 field, the header 2")
+    assert failed.message.startswith("data.csv:3: target: the record has 1 field, the header 2")
 
 
 def test_a_process_that_breaks_says_why(tmp_path, started):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from dmls_core.devstack import airflow
 from dmls_core.devstack.context import Context, base_environment, load_identity
 from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url
-from tests.services.debian import find_program
+from tests.services.docker_engine import EngineMissingError, apt_install
 from tests.services.platform_client import PlatformClient
 from tests.services.seaweed import free_ports
 
@@ -102,6 +103,17 @@ class CeleryPlatform:
         self.hosts = {host.address: host for host in hosts}
 
 
+def _redis() -> str:
+    """Return the path of Redis; Debian's package of the server would start one, that of the tools has it, too."""
+    names = ("redis-server", "redis-check-rdb")
+    if not any(map(shutil.which, names)):
+        try:
+            apt_install(["redis-tools"])
+        except EngineMissingError as error:
+            pytest.skip(f"Redis: {error}")
+    return next(filter(None, map(shutil.which, names)))
+
+
 @pytest.fixture(scope="module")
 def celery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CeleryPlatform]:
     """Start Redis, the platform and the workers; skip where no network namespace can be made."""
@@ -109,11 +121,11 @@ def celery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CeleryPlatform]
         pytest.skip("network namespaces need root and iproute2")
     folder = tmp_path_factory.mktemp("celery")
     password, (port,) = secrets.token_hex(8), free_ports(1)
-    redis = find_program("redis-server", "usr/bin/redis-server", folder / "debian")
+    redis = _redis()
     configuration = folder / "redis.conf"
     configuration.touch(0o600)
     configuration.write_text(f'bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave ""\ndir {folder}\n')
-    broker = subprocess.Popen([redis, configuration], stdout=subprocess.DEVNULL)
+    broker = subprocess.Popen(["redis-server", configuration], executable=redis, stdout=subprocess.DEVNULL)
     own = airflow.airflow_environment
 
     def with_celery(context: Context, runner: airflow.Runner) -> dict[str, str]:
