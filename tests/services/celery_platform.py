@@ -104,7 +104,7 @@ class CeleryPlatform:
 
 
 def _redis() -> str:
-    """Return the path of Redis; Debian's package of the server would start one, that of the tools has it, too."""
+    """Return the path of Redis: Debian's package of the server would start one, that of its tools not."""
     names = ("redis-server", "redis-check-rdb")
     if not any(map(shutil.which, names)):
         try:
