@@ -59,6 +59,8 @@ def convert(path: Path, data: Data, folder: Path) -> Path:
             plain = _sibling(target)
             _decode(path, data.encoding, plain)
             _convert_text(plain, data, target)
+    except DataError as error:  # of a copy beside the target, which has another name
+        raise DataError([replace(issue, file=path.name) for issue in error.issues]) from error
     except UNREADABLE as error:
         reason = str(error).split("\n", 1)[0][:200]
         raise DataError(
@@ -162,7 +164,7 @@ def _convert_text(plain: Path, data: Data, target: Path) -> None:
         pass
     columns = names or [f"column_{at}" for at in range(1, len(cells) + 1)]
     if issues := check_structure(plain, above, columns, data.delimiter):
-        raise DataError([replace(issue, file=target.name) for issue in issues])
+        raise DataError(issues)
     _write((scan, names), data, target, above)
 
 

@@ -23,9 +23,9 @@ def split_fields(record: str, delimiter: str = ",") -> list[str]:
 
 
 def column_at(names: Sequence[str], record: str, delimiter: str = ",") -> str:
-    """Return the column in which a part of a record ends; the last one if the header has no more."""
+    """Return the column in which a part of a record ends: the last one at most; empty without names."""
     at = len(split_fields(record, delimiter)) - 1
-    return names[min(max(at, 0), len(names) - 1)]
+    return names[min(max(at, 0), len(names) - 1)] if names else ""
 
 
 def ragged_column(names: Sequence[str], n_fields: int) -> str:

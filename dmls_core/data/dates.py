@@ -69,5 +69,5 @@ def _not_a_date(series: pl.Series, texts: pl.Series, order: DateOrder) -> Column
         f"is not a {order} date",
         row=first_row(series, pl.Series(wrong)),
         expected="a date such as 2026-01-31 or 2026-01-31 14:05, or nothing if it is missing",
-        hint=hint_on([text.strip() for text in wrong]) or remedy,
+        hint=hint_on(wrong) or remedy,
     )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dmls_core.data.csv_dialect import is_number
 from dmls_core.data.encoder import MISSING, is_mark
 
 if TYPE_CHECKING:
@@ -21,15 +22,18 @@ WORDS = frozenset(
     {"\\n", "n.a.", "n.a", "na.", "n/d", "n.d.", "n.v.", "nil", "none", "null", "(null)", "[null]"}
     | {"missing", "unknown", "undefined", "not available", "no data", "blank", "(blank)", "empty"}
     | {"#ref!", "#value!", "#div/0!", "#null!", "#name?", "#num!", "k.a.", "k. a.", "s/d", "s.d.", "n/e"}
-    | {"n/a", "na", "nan", "#n/a"}
+    | {"n/a", "na", "#n/a"}
 )
-"""Marks that have letters, in lower case."""
+"""Marks that have letters, in lower case; ``nan`` is none, since every spelling of it is a number."""
 
 _SYMBOLS = re.compile(r"[-?.*_~/\u2013\u2014\u2212·•… ]{1,12}")
 _NUMBER = re.compile(r"[+-]?(?:\d[\d., '\u2019\u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+)?")
 
 _FEW = 3
 """Different marks of one column at most."""
+
+_MOST = 20
+"""Marks that a spec can have."""
 
 _SHARE = 0.1
 """Smallest share of numbers, or dates, in a column with marks."""
@@ -53,7 +57,7 @@ def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tupl
         strange = {
             text: count
             for text, count in texts.items()
-            if text not in MISSING and not _NUMBER.fullmatch(text) and not dates.fullmatch(text)
+            if not (text in MISSING or _NUMBER.fullmatch(text) or is_number(text) or dates.fullmatch(text))
         }
         if not strange:
             continue
@@ -63,7 +67,8 @@ def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tupl
             found.update(strange)
         else:
             others.append(Counter(strange))
-    return tuple(mark for mark, _ in found.most_common() if not any(_is_category(mark, o) for o in others))
+    marks = [mark for mark, _ in found.most_common() if not any(_is_category(mark, o) for o in others)]
+    return tuple(marks[:_MOST])
 
 
 def is_usual(text: str) -> bool:
@@ -100,9 +105,10 @@ def describe_marks(marks: Sequence[str], columns: Mapping[str, Sequence[Any]]) -
 
 def hint_on(texts: Sequence[str]) -> str:
     """Return the remedy for a column of numbers whose other texts are usual marks; empty if they are not."""
-    if not texts or len(texts) > _FEW or not all(is_usual(text) and text not in MISSING for text in texts):
+    marks = sorted({text.strip() for text in texts})
+    if not marks or len(marks) > _FEW or not all(is_usual(mark) and mark not in MISSING for mark in marks):
         return ""
-    listed = ", ".join(f'"{text}"' for text in sorted(texts)).replace("\\", "\\\\")
+    listed = ", ".join(f'"{mark}"' for mark in marks).replace("\\", "\\\\")
     return f"if this stands for a missing value, set [data] missing = [{listed}]"
 
 

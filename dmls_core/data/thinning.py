@@ -25,10 +25,31 @@ _CLOCK = time.monotonic
 def whole_records(chunk: bytes) -> bytes:
     """Return the records of a chunk that begin and end in it.
 
-    None if a record may contain line breaks in quotes: then the chunk may begin within one.
+    It returns nothing if a record may contain line breaks in quotes: then the chunk may begin within one.
     """
     records = chunk[chunk.find(b"\n") + 1 : chunk.rfind(b"\n") + 1]
     return b"" if any(line.count(b'"') % 2 for line in records.splitlines()) else records
+
+
+def whole_beginning(text: bytes, line_end: bytes = b"\n") -> bytes:
+    """Return the beginning of a text, up to the end of its last record.
+
+    A line break in quotes ends no record. Quotes that stay open for more than ``CHUNK`` bytes are an error of
+    the text: then it ends with the last line.
+    """
+    if line_end not in text:
+        return b""
+    quote = line_end.replace(b"\n", b'"')
+    last = end = text.rindex(line_end) + len(line_end)
+    quotes = text.count(quote, 0, end)
+    while quotes % 2 and last - end < CHUNK:
+        before = text.rfind(line_end, 0, end - len(line_end))
+        if before < 0:
+            break
+        start = before + len(line_end)
+        quotes -= text.count(quote, start, end)
+        end = start
+    return text[: last if quotes % 2 else end]
 
 
 def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, cut: bool) -> dict[str, Any]:
@@ -89,7 +110,7 @@ class _Places:
                     return False
                 raise
             try:
-                self._add(decoder.decode(block, final=not block).encode())
+                self._add(decoder.decode(block, final=not block and not cut).encode())
             except UnicodeDecodeError as error:
                 self.lines += block.count(b"\n", 0, error.start)
                 raise
@@ -115,7 +136,7 @@ class _Places:
         """Write the records, and return the parts as ``thin_text`` does."""
         start = bytes(self._start)
         if self.size > len(start):
-            start = start[: start.rfind(b"\n") + 1]
+            start = whole_beginning(start)
         parts, line = [], start.count(b"\n") + 1
         with target.open("wb") as out:
             out.write(start)

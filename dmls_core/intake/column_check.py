@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED
 from dmls_core.data.formats import COMPRESSED
-from dmls_core.data.thinning import CHUNK, span, thin_text, whole_records
+from dmls_core.data.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.file_sample import as_utf8, places
 
@@ -304,8 +304,7 @@ def _copy_sample(store: Files, file: ObjectInfo, path: Path, head_bytes: int) ->
     if len(head) == file.size:
         path.write_bytes(as_utf8(head, head))
         return []
-    first = as_utf8(head, head)
-    first = first[: first.rfind(b"\n") + 1]
+    first = whole_beginning(as_utf8(head, head))
     lines, parts = first.count(b"\n"), []
     with path.open("wb") as sample:
         sample.write(first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmls_core.data.encodings import is_utf16, utf16_codec
-from dmls_core.data.thinning import CHUNK, PLACES, whole_records
+from dmls_core.data.thinning import CHUNK, PLACES, whole_beginning, whole_records
 
 
 def places(size: int, head: int) -> list[int]:
@@ -25,4 +25,4 @@ def join_chunks(content: bytes, head: int) -> bytes:
     """
     first = as_utf8(content[:head], content)
     chunks = (as_utf8(content[start : start + CHUNK], content) for start in range(head, len(content), CHUNK))
-    return b"".join((first[: first.rfind(b"\n") + 1], *map(whole_records, chunks)))
+    return b"".join((whole_beginning(first), *map(whole_records, chunks)))

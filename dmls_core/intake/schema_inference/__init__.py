@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
+from dmls_core.data.compression import ZIP
 from dmls_core.data.encoder import is_missing
 from dmls_core.data.table_reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
@@ -229,8 +230,9 @@ def infer_part_schema(path: Path, size: int, keys: Mapping[str, Any] | None = No
     with path.open("rb") as file:
         head = file.read(HEAD)
     sample = read_sample(path.name, head, complete=len(head) >= size, keys=keys)
-    if not sample.spread:
-        sample = thinned_sample(path, path.name, sample, cut=packed < size, keys=keys)
+    cut = packed < size
+    if not sample.spread and not (cut and head.startswith(ZIP)):  # the end of an archive says what is in it
+        sample = thinned_sample(path, path.name, sample, cut=cut, keys=keys)
     return infer_schema(path.name, sample).as_json()
 
 

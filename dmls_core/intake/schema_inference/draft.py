@@ -168,16 +168,19 @@ def _kind(name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequ
 
 
 def _numbers(present: Sequence[Any], counts: Counter[str]) -> list[float] | None:
-    """Return the values as finite numbers; None if a value is anything else, or all are booleans."""
+    """Return the values as finite numbers, without those such as ``"NAN"``.
+
+    None if a value is anything else, or all are booleans.
+    """
     if set(counts) <= {"true", "false"}:
         return None
     try:
         if any("_" in text for text in counts):
             return None  # for Python, 1_000 is a number; in a CSV it is not
-        numbers = [number(value) for value in present]
+        numbers = [found for found in map(number, present) if not math.isnan(found)]
     except ValueError:
         return None
-    return numbers if all(map(math.isfinite, numbers)) else None
+    return numbers if numbers and all(map(math.isfinite, numbers)) else None
 
 
 def _flaw(counts: Counter[str]) -> str:

@@ -20,7 +20,7 @@ from dmls_core.data.detection import detect
 from dmls_core.data.encodings import line_end_utf16
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
 from dmls_core.data.missing_marks import describe_marks, find_marks, without_marks
-from dmls_core.data.thinning import CHUNK, PLACES, span, thin_text
+from dmls_core.data.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
 from dmls_core.intake.file_sample import join_chunks, places
@@ -257,7 +257,7 @@ def _converted(
     complete = complete and len(plain) < UNPACKED
     if not complete:
         end = line_end_utf16(plain) if keys.get("encoding") == "utf-16" else b"\n"
-        plain = plain[: plain.rfind(end) + len(end)]
+        plain = whole_beginning(plain, end)
     options = Data.model_validate({"format": format_of(file), **keys})
     with tempfile.TemporaryDirectory() as folder:
         name = Path(Path(file).name.lower())

@@ -143,6 +143,7 @@ def test_without_a_header(tmp_path: Path) -> None:
         ("d.jsonl", "[" * 100_000, {}, 1, "is not a JSON object"),
         ("d.csv", "a;y\nü;u\n".encode("cp1252"), {"delimiter": ";"}, 2, "not utf-8"),
         ("d.csv.zst", compress_zstd(b"a,y\n1,u\n" * 999)[:-9], {}, None, "cannot be read"),
+        ("d.csv", 'a;y\n1;"2\n3;4\n', {"delimiter": ";"}, 2, "never closed"),
     ],
     ids=[
         "long",
@@ -161,6 +162,7 @@ def test_without_a_header(tmp_path: Path) -> None:
         "deep",
         "encoding",
         "zstd",
+        "quote",
     ],
 )
 def test_what_is_wrong_is_found_in_its_line(

@@ -70,7 +70,7 @@ def test_every_reader_removes_the_marks(tmp_path: Path, name: str, stored: bool)
 
 def test_snapshots_of_sources_remove_them(tmp_path: Path) -> None:
     path, target = write(tmp_path, "a.csv"), tmp_path / "snapshot.parquet"
-    write_snapshot([str(path)], [{}], {"missing": list(MARKS)}, [], str(target))
+    write_snapshot([str(path)], [{}], {"missing": list(MARKS)}, [], str(target), [path.name])
     assert pl.read_parquet(target)["price"].to_list() == [1.5, None, 2.5, None]
 
 
@@ -95,10 +95,16 @@ def test_without_the_key_the_refusal_names_it(tmp_path: Path) -> None:
         ({"a": ["1", "2", "?"], "work": ["private", "?", "public"]}, ("?",)),
         ({"a": ["1", "2", "unknown"], "state": ["open", "unknown", "closed"]}, ()),
         ({"a": [1.0, 2.0]}, ()),
+        ({"a": ["1", "NAN", "-", "Nan", "inf"]}, ("-",)),  # numbers to every reader
     ],
 )
 def test_marks_of_a_sample(columns: dict[str, list[Any]], marks: tuple[str, ...]) -> None:
     assert find_marks(columns.values(), DATE) == marks
+
+
+def test_a_sample_has_no_more_marks_than_a_spec() -> None:
+    columns = [["1", "2", "3", "-" * at, "." * at, "?" * at] for at in range(1, 9)]
+    assert len(Data(missing=find_marks(columns, DATE)).missing) == 20
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet", "a.tsv"])
@@ -120,6 +126,8 @@ def test_the_drafted_spec_has_them(tmp_path: Path, name: str) -> None:
 
 def test_usual_marks_only_are_proposed() -> None:
     assert hint_on(["-", "n.a."]).endswith('missing = ["-", "n.a."]')
+    assert hint_on(["-", " - ", "- "]).endswith('missing = ["-"]')
+    assert hint_on(["\\N"]).endswith(r'missing = ["\\N"]')
     assert not hint_on(["12 kg"])
 
 

@@ -244,8 +244,16 @@ def test_whatever_is_dropped_gets_an_answer(content: bytes, complete: bool) -> N
         (b"a,b,c\n1,2,3\n1,\x00,3\n", 3, "b"),
         ("a,b,c\n1,2,3\n1,2,\u00fc\n".encode("cp1252"), 3, "c"),
         (b'a,b,c\n1,2,3\n1,"2" x,3\n', 3, "b"),
+        (b"\na,\x00\n", 2, ""),
+        (b"\na,\xff\n", 2, ""),
+        (b'\na,"b" x\n', 2, ""),
     ],
-    ids=["NUL", "encoding", "quote"],
+    ids=[
+        "NUL",
+        "encoding",
+        "quote",
+        *(f"{what} below an empty line" for what in ("NUL", "encoding", "quote")),
+    ],
 )
 def test_the_cell_that_cannot_be_read_is_named(content: bytes, line: int, key: str) -> None:
     (issue,) = unreadable(content)

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dmls_core.data.thinning import span, thin_text
+from dmls_core.data.thinning import CHUNK, span, thin_text, whole_beginning
 from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference import infer_file_schema, infer_schema, read_sample, sample_file
 
@@ -67,6 +67,31 @@ def test_a_piece_that_begins_within_quotes_does_not_spoil_the_sample(tmp_path: P
     path.write_text("a,note,y\n" + '1,"two\nlines, or more",u\n2,"x",v\n' * 120_000)
 
     assert infer_file_schema(path)["target"] == "y"
+
+
+@pytest.mark.parametrize(
+    ("text", "beginning"),
+    [
+        ("a,b\n1,2\n3,", "a,b\n1,2\n"),
+        ('a,b\n1,"2\n\n3"\n4,"5\n6', 'a,b\n1,"2\n\n3"\n'),
+        ('"a\nb', '"a\n'),
+        ("a,b", ""),
+        ("", ""),
+        ('a\n"' + "b\n" * CHUNK, 'a\n"' + "b\n" * CHUNK),  # never closed: its check says so
+    ],
+)
+def test_the_beginning_of_a_text_ends_with_a_record(text: str, beginning: str) -> None:
+    assert whole_beginning(text.encode()).decode() == beginning
+    for codec in ("utf-16-le", "utf-16-be"):
+        assert whole_beginning(text.encode(codec), "\n".encode(codec)).decode(codec) == beginning
+
+
+@pytest.mark.parametrize("shift", [0, 4, 8])
+def test_a_compressed_text_with_line_breaks_in_quotes(tmp_path: Path, shift: int) -> None:
+    path, target = tmp_path / "a.csv.gz", tmp_path / "thin"
+    path.write_bytes(gzip.compress(b"x" * shift + b"a,b\n" + b'1,"two\n\n"\n' * 40_000, 1))
+    thin_text(str(path), "utf-8", str(target), 1 << 17, 60, False)
+    assert target.read_bytes().count(b'"') % 2 == 0
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])

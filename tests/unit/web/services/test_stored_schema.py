@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
+import zipfile
 
 import polars as pl
 import pytest
@@ -33,6 +35,18 @@ def test_a_compressed_text_is_read_up_to_a_limit(store, monkeypatch):
     part = stored_schema.infer_stored_schema("lab", "iris", "a.csv.gz")
     assert part.extent == "the first 0.5 MiB of the file"
     assert 25_000 < part.columns[0]["high"] < 76_000
+
+
+def test_a_part_of_an_archive_has_its_first_rows(store, monkeypatch):
+    draw, content = random.Random(1), io.BytesIO()
+    rows = "".join(f"{at},{draw.random()},{draw.choice('uv')}\n" for at in range(80_000))
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", f"row,x,y\n{rows}")
+    store.put("incoming/lab/iris/a.zip", content.getvalue())
+    monkeypatch.setattr(stored_schema, "PACKED", 1 << 19)
+    found = stored_schema.infer_stored_schema("lab", "iris", "a.zip")
+    assert (found.spread, found.rows) == (False, None)
+    assert [column["name"] for column in found.columns] == ["row", "x", "y"]
 
 
 def test_of_large_parquet_the_columns_are_known(store, tmp_path):
