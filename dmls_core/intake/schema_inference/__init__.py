@@ -7,7 +7,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -277,5 +277,6 @@ def read_parquet_schema(path: str, file: str, size: int, keys: dict[str, Any] | 
     if whole:
         sample = read_sample(file, content, complete=True, keys=keys)
     else:
-        sample = parquet_tail(file, content, size)
+        marks = (keys or {}).get("missing")  # of the spec: there are no values that show them
+        sample = replace(parquet_tail(file, content, size), data={"missing": marks} if marks else {})
     return infer_schema(file, sample).as_json()

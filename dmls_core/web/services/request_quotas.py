@@ -12,7 +12,7 @@ SECONDS = 60.0
 
 _lock = threading.Lock()
 _answered: dict[str, deque[float]] = {}
-"""Team -> times of its latest requests, as many as its quota."""
+"""Team -> times of its latest requests, as many as its quota; no team whose last one is older than a minute."""
 
 
 def seconds_over_quota(team: str) -> float:
@@ -23,6 +23,9 @@ def seconds_over_quota(team: str) -> float:
         return 0.0
     now = time.monotonic()
     with _lock:
+        if team not in _answered:
+            for idle in [name for name, times in _answered.items() if times[-1] + SECONDS <= now]:
+                del _answered[idle]
         times = _answered.setdefault(team, deque(maxlen=quota))
         if len(times) == quota and (left := times[0] + SECONDS - now) > 0:
             return left

@@ -151,7 +151,7 @@ function listed(problem) {
   const items = problem.problems ?? [];
   if (!items.length) return h("p", { text: problem.detail ?? String(problem) });
   return h("ul", {}, items.map((item) => {
-    const place = item.line ? ` (line ${item.line})` : "";
+    const place = item.line ? ` (line ${item.line}${item.key ? `, ${item.key}` : ""})` : "";
     const found = item.found ? ` Found ${item.found}.` : "";
     return h("li", {}, `${item.message}${place}.${found}`, item.hint ? h("span", { class: "hint", text: ` ${item.hint}` }) : null);
   }));

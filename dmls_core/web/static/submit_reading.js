@@ -21,8 +21,8 @@ const CHOICES = {
 
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-/** Return the marks of missing values in a text with commas or blanks between them. */
-const marksOf = (text) => [...new Set(text.split(text.includes(",") ? "," : /\s+/).map((mark) => mark.trim()).filter(Boolean))];
+/** Return the marks of missing values in a text with commas between them: a mark may be "not available". */
+const marksOf = (text) => [...new Set(text.split(",").map((mark) => mark.trim()).filter(Boolean))];
 
 /** Return the keys of [data] on how a file is written that differ from their defaults. */
 export function readingOf(document) {

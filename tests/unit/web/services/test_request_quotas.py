@@ -51,6 +51,14 @@ def test_teams_do_not_share_a_quota(clock: list[float]) -> None:
     ]
 
 
+def test_teams_without_requests_are_forgotten(clock: list[float]) -> None:
+    for at in range(100):
+        clock[0] += 1
+        assert not seconds_over_quota(f"team{at}")
+    assert len(request_quotas._answered) == 60
+    assert seconds_over_quota("team99") == 60
+
+
 def test_without_a_quota_nothing_is_counted(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     quotas = SimpleNamespace(requests_per_minute={"lab": 1})
     monkeypatch.setattr(request_quotas, "airflow_settings", lambda: quotas)

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from dmls_core.errors import DataError
+from dmls_core.spec.data_table import Data
 from dmls_core.store import open_store
 from dmls_core.web.services import stored_schema
 
@@ -57,6 +58,8 @@ def test_of_large_parquet_the_columns_are_known(store, tmp_path):
     store.upload("incoming/lab/iris/a.parquet", tmp_path / "a.parquet")
     found = stored_schema.infer_stored_schema("lab", "iris", "a.parquet")
     assert (found.rows, [column["name"] for column in found.columns]) == (1_200_000, ["x", "y"])
+    marked = stored_schema.infer_stored_schema("lab", "iris", "a.parquet", Data(missing=("-",)))
+    assert marked.data == marked.document["data"] == {"missing": ["-"]}, "the form keeps what the user wrote"
     store.put("incoming/lab/iris/b.xlsx", bytes(9 << 20))
     with pytest.raises(DataError, match="too large"):
         stored_schema.infer_stored_schema("lab", "iris", "b.xlsx")
