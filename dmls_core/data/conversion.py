@@ -32,6 +32,8 @@ from dmls_core.data.parquet_source import reading
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.data_table import Data
 
+_HEAD = 1 << 16
+
 UNREADABLE = (*DAMAGED, pl.exceptions.PolarsError, csv.Error)
 """What damaged files raise."""
 
@@ -143,9 +145,11 @@ def _convert_text(plain: Path, data: Data, target: Path) -> None:
         if len(head) > data.skip_rows and record.raw:
             break
     else:
+        if not data.skip_rows:
+            raise DataError(_empty(target.name))
         raise DataError(ValidationIssue("the file has no rows below skip_rows", file=target.name))
     first = head[-1]
-    cells = next(csv.reader([first.raw.decode()], delimiter=data.delimiter), [])
+    cells = first.fields(data.delimiter)
     above = first.line + first.lines - 1 if data.header else first.line - 1
     # Polars counts the columns by the first line that it reads.
     below = islice(records(plain), len(head) if data.header else len(head) - 1, None)
@@ -168,11 +172,18 @@ def _convert_text(plain: Path, data: Data, target: Path) -> None:
     _write((scan, names), data, target, above)
 
 
+def _empty(file: str) -> ValidationIssue:
+    return ValidationIssue("the file is empty", hint="upload it again with its rows", file=file)
+
+
 def _decode(path: Path, encoding: str, target: Path) -> None:
     """Write a text as UTF-8, with line feeds at the ends of lines."""
     most, written = most_bytes(path), 0
     with unpacked(path) as file:
-        name = codec_of(encoding, file.read(2))
+        head = file.read(_HEAD)
+    name = codec_of(encoding, head)
+    if encoding == "utf-16" and head and b"\0" not in head:  # any comma or line break would have one
+        raise DataError(_undecodable(path, encoding))
     with unpacked(path) as file, target.open("w", encoding="utf-8", newline="\n") as out:
         text = io.TextIOWrapper(file, encoding=name, newline=None)
         try:
@@ -206,8 +217,10 @@ def _json_lines(path: Path, folder: Path) -> tuple[pl.LazyFrame, list[str]]:
     try:
         frame = pl.read_ndjson(plain, infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
+        empty = True
         with plain.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
+                empty = empty and not line.strip()
                 if line.strip() and (key := _broken_key(line)) is not None:
                     message = "the line is not a JSON object"
                     hint = "write each row as one object in a line of its own"
@@ -215,6 +228,8 @@ def _json_lines(path: Path, folder: Path) -> tuple[pl.LazyFrame, list[str]]:
                         message, hint, file=path.name, line=number, key=key, found=line[:80].strip()
                     )
                     raise DataError(issue) from None
+        if empty:
+            raise DataError(_empty(path.name)) from None
         raise error
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:
         message, hint = "contains lists or objects", "write one value per key"

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED
+from dmls_core.data.encodings import utf16_codec
 from dmls_core.data.formats import COMPRESSED
 from dmls_core.data.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.file_sample import as_utf8, places
+from dmls_core.intake.file_sample import places
 
 if TYPE_CHECKING:
     from dmls_core.settings import IntakeLimits
     from dmls_core.spec import Spec
+    from dmls_core.spec.values import Encoding
     from dmls_core.store import ObjectInfo
 
 FILES = 16
@@ -132,7 +134,7 @@ def check_columns(
                 unpacked += size
                 read.append(part)
             else:
-                parts[path.name] = _copy_sample(store, file, path, limits.head_bytes)
+                parts[path.name] = _copy_sample(store, file, path, limits.head_bytes, spec.data.encoding)
             paths.append(str(path))
         sampled = sum(Path(path).stat().st_size for path in paths)
         share = 1.0 if whole or data_format == "parquet" else min(1.0, sampled / max(1.0, unpacked or total))
@@ -151,7 +153,7 @@ def check_columns(
         except DataError as error:  # the sandbox itself: the file crashed its reader, or exceeded a limit
             return Findings(error.issues)
     findings = Findings.from_json(found)
-    notes = (*findings.notes, _read_note(read)) if read else findings.notes
+    notes = (*findings.notes, _read_note(read)) if read and not findings.issues else findings.notes
     return Findings(tuple(_placed(issue, parts) for issue in findings.issues), notes)
 
 
@@ -298,19 +300,25 @@ def _copy_footer(store: Files, file: ObjectInfo, path: Path) -> None:
         sparse.write(tail)
 
 
-def _copy_sample(store: Files, file: ObjectInfo, path: Path, head_bytes: int) -> list[_Part]:
-    """Write the beginning of a CSV and records from places in it to a file."""
+def _copy_sample(
+    store: Files, file: ObjectInfo, path: Path, head_bytes: int, encoding: Encoding
+) -> list[_Part]:
+    """Write the beginning of a CSV and records from places in it to a file, of UTF-16 as UTF-8."""
     head, _ = store.read(file.key, limit=head_bytes)
+
+    def text(part: bytes) -> bytes:
+        return part.decode(utf16_codec(head), "replace").encode() if encoding == "utf-16" else part
+
     if len(head) == file.size:
-        path.write_bytes(as_utf8(head, head))
+        path.write_bytes(text(head))
         return []
-    first = whole_beginning(as_utf8(head, head))
+    first = whole_beginning(text(head))
     lines, parts = first.count(b"\n"), []
     with path.open("wb") as sample:
         sample.write(first)
         for start in places(file.size, len(head)):
             data, _ = store.read(file.key, start=start, limit=CHUNK)
-            if not (records := whole_records(as_utf8(data, head))):
+            if not (records := whole_records(text(data))):
                 continue
             sample.write(records)
             parts.append(_Part(lines + 1, start))

@@ -144,6 +144,10 @@ def test_without_a_header(tmp_path: Path) -> None:
         ("d.csv", "a;y\nü;u\n".encode("cp1252"), {"delimiter": ";"}, 2, "not utf-8"),
         ("d.csv.zst", compress_zstd(b"a,y\n1,u\n" * 999)[:-9], {}, None, "cannot be read"),
         ("d.csv", 'a;y\n1;"2\n3;4\n', {"delimiter": ";"}, 2, "never closed"),
+        ("d.csv", "a,y\n1,u\n", {"encoding": "utf-16"}, None, "the text is not utf-16"),
+        ("d.csv.gz", gzip.compress(b""), {}, None, "the file is empty"),
+        ("d.csv", "a\n\n", {"skip_rows": 1}, None, "no rows below skip_rows"),
+        ("d.jsonl", "\n\n", {}, None, "the file is empty"),
     ],
     ids=[
         "long",
@@ -163,6 +167,10 @@ def test_without_a_header(tmp_path: Path) -> None:
         "encoding",
         "zstd",
         "quote",
+        "not utf-16",
+        "empty",
+        "empty below the title",
+        "empty json",
     ],
 )
 def test_what_is_wrong_is_found_in_its_line(

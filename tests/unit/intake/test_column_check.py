@@ -159,6 +159,9 @@ def test_a_large_text_in_utf_16_is_sampled_all_over(tmp_path: Path) -> None:
     (issue,) = sampled(tmp_path, "data.csv", LATE.encode("utf-16"), spec).issues
     assert (issue.key, issue.found) == ("a", "x")
     assert "near byte" in issue.message
+    (issue,) = sampled(tmp_path, "data.csv", LATE.encode("utf-16")).issues  # which a run refuses, too
+    assert "encoded in UTF-16" in issue.message
+    assert sampled(tmp_path, "data.csv", LATE.encode(), spec).issues
 
 
 def test_a_large_parquet_file_is_sampled_all_over(tmp_path: Path) -> None:
