@@ -109,7 +109,7 @@ def hint_on(texts: Sequence[str]) -> str:
     if not marks or len(marks) > _FEW or not all(is_usual(mark) and mark not in MISSING for mark in marks):
         return ""
     listed = ", ".join(f'"{mark}"' for mark in marks).replace("\\", "\\\\")
-    return f"if this stands for a missing value, set [data] missing = [{listed}]"
+    return f"if this stands for a missing value, set [data] missing = [{listed}], or add it to that list"
 
 
 def unmarked(column: pl.Expr, marks: Sequence[str]) -> pl.Expr:

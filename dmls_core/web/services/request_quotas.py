@@ -12,7 +12,7 @@ SECONDS = 60.0
 
 _lock = threading.Lock()
 _answered: dict[str, deque[float]] = {}
-"""Team -> times of its latest requests, as many as its quota; no team whose last one is older than a minute."""
+"""Team -> times of its latest requests, as many as its quota; idle teams are dropped."""
 
 
 def seconds_over_quota(team: str) -> float:

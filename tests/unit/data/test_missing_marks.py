@@ -125,9 +125,9 @@ def test_the_drafted_spec_has_them(tmp_path: Path, name: str) -> None:
 
 
 def test_usual_marks_only_are_proposed() -> None:
-    assert hint_on(["-", "n.a."]).endswith('missing = ["-", "n.a."]')
-    assert hint_on(["-", " - ", "- "]).endswith('missing = ["-"]')
-    assert hint_on(["\\N"]).endswith(r'missing = ["\\N"]')
+    assert hint_on(["-", "n.a."]).count('missing = ["-", "n.a."],') == 1
+    assert hint_on(["-", " - ", "- "]).count('missing = ["-"],') == 1
+    assert hint_on(["\\N"]).count(r'missing = ["\\N"],') == 1
     assert not hint_on(["12 kg"])
 
 
