@@ -83,13 +83,14 @@ class BoostingObjective(Objective):
     are the first fold grown to the end, and each further fold. The first fold decides how far the others
     grow.
 
-    With ``speedup``, boosters have this many times the learning rate of the model. All rounds are those of
-    the model: a booster has in proportion fewer. See ``shrinkage.py``.
+    With ``speedup``, boosters have this many times the learning rate of the model, if it has at least as many
+    rounds. All rounds are those of the model: a booster has in proportion fewer. See ``shrinkage.py``.
     """
 
     def __init__(self, task: SearchTask, space: Space, speedup: int = 1) -> None:
         super().__init__(task, space)
-        self._speedup = speedup
+        # A booster of less than one round would have the score of another model.
+        self._speedup = min(speedup, scored_rounds(task.model, space)[0])
         searched = {name: wanted for name, wanted in space.searched.items() if name != ROUNDS}
         self.suggested = Space(searched, space.fixed)
         self._binned = BinnedFolds(task)
@@ -178,6 +179,6 @@ class BoostingObjective(Objective):
         if stop():
             raise _StoppedError
         task, rows = self.task, self.task.folds[fold].test
-        prediction = growing.grow(max(1, round(rounds / self._speedup)))
+        prediction = growing.grow(max(1, round(rounds / self._speedup)))  # 1: of an early rung
         share = loss_share(task.truth[rows], prediction, None if task.weights is None else task.weights[rows])
         curve.add(fold, rounds, task.score_rows(rows, prediction), share)

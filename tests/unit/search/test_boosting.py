@@ -166,6 +166,23 @@ def test_trials_of_an_automatic_rate_learn_faster_than_the_model(family):
     assert trial.params == {"n_estimators": exact.params["n_estimators"] * rule.speedup}
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_trials_of_few_rounds_learn_as_fast_as_the_model(family):
+    """Otherwise the score of one fast round would belong to a model of one slow round."""
+    rounds = Range(min=1, max=6)
+    _, outcome = search(
+        [
+            make_candidate(
+                "auto", make_task(family), Space({"n_estimators": rounds}, {"learning_rate": "auto"}), 1
+            )
+        ],
+        1,
+    )
+    fixed = {"learning_rate": Shrinkage.of(180).rate}
+    exact = evaluate(make_task(family), {}, Space({"n_estimators": rounds}, fixed))
+    assert outcome.trials[0].surface.values == exact.surface.values
+
+
 @pytest.mark.parametrize("metric", ["log_loss", "roc_auc", "f1_macro", "rmse", "median_ae"])
 def test_any_metric_is_read_whichever_way_is_better(metric):
     regression = METRICS[metric].task == "regression"
