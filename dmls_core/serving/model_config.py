@@ -254,8 +254,6 @@ def table_config(
     inputs = [(name, kind, 1) for name, kind in kinds.items()]
     packed = matrices(main)
     inputs += [(name, kinds[columns[0]], len(columns)) for name, columns in packed.items()]
-    marks = main.features[0].marks
-    more = {"missing": json.dumps(marks, ensure_ascii=False)} if marks else {}
     return _TABLE_CONFIG.format(
         name=quoted(table_name(model)),
         max_batch_size=MAX_BATCH_SIZE,
@@ -273,9 +271,15 @@ def table_config(
         matrices=quoted(json.dumps(packed, ensure_ascii=False)),
         more="".join(
             f",\n  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
-            for key, text in {**more, **(parameters or {})}.items()
+            for key, text in {**mark_parameters(main), **(parameters or {})}.items()
         ),
     )
+
+
+def mark_parameters(encoder: Encoder) -> dict[str, str]:
+    """Return the parameter with the marks of missing values, which clients read; none without marks."""
+    marks = encoder.features[0].marks
+    return {"missing": json.dumps(marks, ensure_ascii=False)} if marks else {}
 
 
 def _outputs(classes: set[int]) -> list[str]:

@@ -22,6 +22,7 @@ from dmls_core.serving.model_config import (
     VALUE,
     VERSION,
     ModelShape,
+    mark_parameters,
     matrices,
     quoted,
     table_name,
@@ -177,6 +178,7 @@ def table_front(name: str, encoder: Encoder, version: int, slot: Slot) -> str:
         "target": encoder.target.name,
         "versions": json.dumps([{"columns": encoder.feature_names, "labels": labels}], ensure_ascii=False),
         "matrices": json.dumps(packed, ensure_ascii=False),
+        **mark_parameters(encoder),
     }
     return _front(table_name(name), version, inputs, outputs, parameters)
 

@@ -30,6 +30,7 @@ from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.intake.schema_inference.draft import DATE
 from dmls_core.models import load_spec
 from dmls_core.serving.model_config import table_config
+from dmls_core.serving.shared_config import Slot, table_front
 from dmls_core.serving.tensors import table_tensors
 from dmls_core.spec import Columns
 from dmls_core.spec.data_table import Data
@@ -154,10 +155,13 @@ def test_the_table_endpoint_and_its_clients_take_them() -> None:
     inputs = table_tensors(encoder, rows)
     np.testing.assert_array_equal(inputs["price"][:, 0], [np.nan, 1.0])
     assert inputs["size"][:, 0].tolist() == ["?", "big"]  # the endpoint's encoder knows the mark
-    config = table_config("lab.iris", {1: encoder}, version=1, folder=2)
-    assert r'key: "missing" value: { string_value: "[\042-\042, \042?\042]" }' in config
     plain = Encoder((NumberFeature("a"),), Target("y"))
-    assert '"missing"' not in table_config("lab.iris", {1: plain}, version=1, folder=2)
+    for endpoint in (
+        lambda own: table_config("lab.iris", {1: own}, version=1, folder=2),
+        lambda own: table_front("lab.iris", own, 1, Slot(2, 1)),
+    ):
+        assert r'key: "missing" value: { string_value: "[\042-\042, \042?\042]" }' in endpoint(encoder)
+        assert '"missing"' not in endpoint(plain)
 
 
 def test_the_schema_shows_marks_and_earlier_ones_are_read() -> None:
