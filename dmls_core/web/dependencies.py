@@ -143,8 +143,9 @@ async def check_predictor(request: Request, team: Team, name: Name) -> None:
     """
     await _check_prediction_access(request, team, name)
     if seconds := seconds_over_quota(team):
-        detail = f"{team} has sent as many prediction requests as it may in a minute"
-        raise HTTPException(429, detail, {"Retry-After": str(math.ceil(seconds))})
+        wait = math.ceil(seconds)
+        detail = f"{team} has sent as many prediction requests as it may in a minute: try again in {wait} s"
+        raise HTTPException(429, detail, {"Retry-After": str(wait)})
 
 
 async def _check_prediction_access(request: Request, team: str, name: str) -> None:

@@ -297,3 +297,4 @@ def test_a_key_gets_the_quota_of_its_team_and_no_more(analyst: TestClient, monke
     refused = analyst.post("/api/v1/predictions/lab/iris", json=ROWS, headers=headers)
     assert (refused.status_code, refused.headers["content-type"]) == (429, "application/problem+json")
     assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert refused.json()["detail"].endswith(f"try again in {refused.headers['retry-after']} s")
