@@ -179,17 +179,33 @@ _ICEBERG = {
 """Properties of pyiceberg's files."""
 
 
-_GOOGLE = re.compile(
-    r"gcs\.oauth2\.token|(google_)?service_account(_path|_key)?|google_application_credentials"
-)
-_AZURE = re.compile(r"(azure_|adls\.|account_|access_|client_|sas_|bearer_).*(key|sas|secret|string|token).*")
+_GOOGLE, _AZURE = ("gs", "gcs"), ("abfs", "abfss", "adl", "adls", "az", "azure", "wasb", "wasbs")
 
 _CREDENTIALS = {
-    **dict.fromkeys(S3_SCHEMES, re.compile(r"(s3|client)\.access-key-id|s3\.anonymous")),
-    "gs": _GOOGLE,
-    **dict.fromkeys(("abfs", "abfss", "adl", "az", "azure", "wasb", "wasbs"), _AZURE),
+    "delta": {
+        **dict.fromkeys(
+            _GOOGLE, re.compile(r"(google_)?service_account(_path|_key)?|(google_)?application_credentials")
+        ),
+        **dict.fromkeys(
+            _AZURE,
+            re.compile(
+                r"(azure_)?(storage_)?(account_key|access_key|master_key|client_secret|sas_key|sas_token|token)"
+                r"|bearer_token"
+            ),
+        ),
+    },
+    "iceberg": {
+        **dict.fromkeys(S3_SCHEMES, re.compile(r"(s3|client)\.access-key-id|s3\.anonymous")),
+        **dict.fromkeys(_GOOGLE, re.compile(r"gcs\.oauth2\.token")),
+        **dict.fromkeys(
+            _AZURE, re.compile(r"adls\.(connection-string|account-key|sas-token|client-secret|token)")
+        ),
+    },
 }
-"""Scheme of an address -> names of properties that are credentials of its object store."""
+"""Library and scheme of an address -> names of its properties that are credentials of the object store.
+
+deltalake's for S3 are not among them: Airflow has a type of connection for these.
+"""
 
 
 def _check_credentials(source: Source, extra: Mapping[str, str]) -> None:
@@ -201,14 +217,17 @@ def _check_credentials(source: Source, extra: Mapping[str, str]) -> None:
     scheme, separator, _ = str(source.lake).partition("://")
     if not separator:
         return
-    if scheme not in _CREDENTIALS:
-        known = ", ".join(f"{name}://" for name in _CREDENTIALS)
-        raise PlatformError(f"{scheme}:// is none of the object stores with tables: {known}")
-    aws = scheme in S3_SCHEMES
-    # deltalake's names of S3 credentials are not among them: Airflow has a type for these.
-    if not any(_CREDENTIALS[scheme].fullmatch(name.lower()) for name in extra):
-        remedy = "make it one of type AWS" if aws else "add them to its extra"
-        raise PlatformError(f"it has no credentials for {scheme}://; {remedy}")
+    if scheme not in S3_SCHEMES + _GOOGLE + _AZURE:
+        raise PlatformError(
+            f"{scheme}:// is no object store with tables; name one of s3://, gs:// or abfss://"
+        )
+    names = _CREDENTIALS["delta" if source.delta else "iceberg"].get(scheme)
+    if names and any(
+        names.fullmatch(name.lower()) and value not in ("", "false") for name, value in extra.items()
+    ):
+        return
+    remedy = "make it one of type AWS" if scheme in S3_SCHEMES else "add them to its extra"
+    raise PlatformError(f"it has no credentials for {scheme}://; {remedy}")
 
 
 def _s3(connection: Connection) -> dict[str, str | None]:

@@ -83,18 +83,31 @@ def _of_metadata(address: str, options: dict[str, str]) -> Table:
 
 
 def _check_places(table: Table, addresses: Sequence[str]) -> None:
-    """Raise ``DataError`` if metadata that users write names files of the worker."""
-    scheme = table.metadata_location.partition("://")[0]
-    local = [address for address in addresses if address.partition("://")[0] in ("file", address)]
-    if local and scheme not in ("file", table.metadata_location):
-        raise DataError(
-            ValidationIssue(
-                "the table names a file that is not in an object store",
-                hint="write the table again",
-                key="data.source.iceberg",
-                found=local[0],
+    """Raise ``DataError`` if metadata that users write names files outside the object store where it lies.
+
+    They would be read with whatever credentials the worker has for the other place.
+    """
+    place = _store_of(table.metadata_location)
+    for address in addresses:
+        if _store_of(address) != place:
+            raise DataError(
+                ValidationIssue(
+                    "the table names a file that is not in the object store of its metadata",
+                    hint="write the table again",
+                    key="data.source.iceberg",
+                    found=address,
+                )
             )
-        )
+
+
+def _store_of(address: str) -> str:
+    """Return the scheme of an address, one for all names of a store; ``file`` for a path."""
+    scheme, separator, _ = address.partition("://")
+    return _SAME.get(scheme, scheme) if separator else "file"
+
+
+_SAME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
+"""Further schemes of a store."""
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.airflow.timetables import submission_run_id
 from dmls_core.devstack.context import load_identity
-from dmls_core.store import open_store
-from dmls_core.store.snapshots import Snapshots
 from tests.bench.report import Row, run
-from tests.bench.web import fill_store
+from tests.bench.web import fill_store, make_records
 from tests.e2e import data
 from tests.services.demo_platform import NO_ENGINE, Demo, dmls, marked_processes
 from tests.services.platform_client import PlatformClient
@@ -88,14 +86,14 @@ def fill(home: Path, jobs: int) -> str:
     address = Demo("", 0, home).airflow_environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
     database = "postgresql://" + address.partition("://")[2]
     os.environ.update(client.state["environment"])
-    root = client.settings["root"]
-    records = Snapshots(open_store(root)).read(fill_store(root, jobs))
+    records, specs = make_records(jobs)
     rows = [
         (f"dmls.{one.team}.{one.name}", submission_run_id(one.version, one.run_key), *4 * (one.admitted,))
         for one in records
     ]
     with psycopg.connect(database) as connection, connection.cursor() as cursor:
         cursor.executemany(ENDED, rows)
+    fill_store(client.settings["root"], records, specs)
     command(home, "down")
     return database
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from dmls_core.models import load_spec
+from dmls_core.spec import Spec
+from dmls_core.store import DataObject, JobRecord, open_store
+from dmls_core.store.snapshots import Snapshots
 from tests.bench.report import Row, run
 from tests.services.seaweed import Seaweed
 
@@ -41,7 +45,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         try:
             root = f"s3://{server.bucket()}"
             configure(home, root, server.environment)
-            version = fill_store(root, arguments.jobs)
+            version = fill_store(root, *make_records(arguments.jobs))
             fill_database(arguments.jobs, version)
             return ask(arguments.jobs, arguments.requests)
         finally:
@@ -84,25 +88,26 @@ def places(jobs: int) -> list[tuple[str, str]]:
     return [(f"team{number % 50:02d}", f"job{number:05d}") for number in range(jobs)]
 
 
-def fill_store(root: str, jobs: int) -> str:
+def make_records(jobs: int) -> tuple[list[JobRecord], list[Spec]]:
+    """Return the records of accepted jobs, and their specs."""
+    models = ("random-forest-classifier", "xgboost-classifier", "lightgbm-classifier")
+    specs = [load_spec(f'model = "{model}"\n[columns]\ntarget = "y"\n'.encode()) for model in models]
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    records = []
+    for i, (team, name) in enumerate(places(jobs)):
+        data = DataObject(f"incoming/{team}/{name}/data.csv", "e", 9)
+        records.append(JobRecord(team, name, specs[i % 3].sha256, (data,), f"{i:016x}", now, 1))
+    return records, specs
+
+
+def fill_store(root: str, records: Sequence[JobRecord], specs: Sequence[Spec]) -> str:
     """Write what accepted jobs leave in S3: records, specs, answers, and the registry's snapshot.
 
     Return the snapshot's version.
     """
-    from dmls_core.models import load_spec
-    from dmls_core.store import DataObject, JobRecord, open_store
-    from dmls_core.store.snapshots import Snapshots
-
     store = open_store(root)
-    models = ("random-forest-classifier", "xgboost-classifier", "lightgbm-classifier")
-    specs = [load_spec(f'model = "{model}"\n[columns]\ntarget = "y"\n'.encode()) for model in models]
     for spec in specs:
         store.put(f"registry/specs/{spec.sha256}.json", spec.canonical())
-    now = datetime.now(UTC).isoformat(timespec="microseconds")
-    records = [
-        JobRecord(team, name, specs[i % 3].sha256, (DataObject("a.csv", "e", 9),), f"{i:016x}", now, 1)
-        for i, (team, name) in enumerate(places(jobs))
-    ]
 
     def write(record: JobRecord) -> None:
         place = f"{record.team}/{record.name}"
@@ -116,7 +121,7 @@ def fill_store(root: str, jobs: int) -> str:
             "run_key": record.run_key,
             "links": {},
             "fingerprint": "",
-            "updated": now,
+            "updated": record.admitted,
             "run": "",
         }
         store.put(f"incoming/{place}/_status.json", json.dumps(status).encode())

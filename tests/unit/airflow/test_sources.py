@@ -294,9 +294,29 @@ def test_other_runs_read_the_newest_lake_table_then_or_the_rows_of_their_interva
             {"sslkey": "a-key"},
             "has no credentials for gs://; add them to its extra",
         ),
-        ('delta = "https://169.254.169.254/x"', {}, "https:// is none of the object stores"),
+        ('delta = "s3://others/orders"', {"s3.access-key-id": "a-key"}, "make it one of type AWS"),
+        ('delta = "gs://others/orders"', {"gcs.oauth2.token": "a-key"}, "no credentials for gs://"),
+        (
+            'iceberg = "gs://others/v1.metadata.json"',
+            {"google_service_account_key": "a-key"},
+            "no credentials for gs://",
+        ),
+        ('iceberg = "s3://others/v1.metadata.json"', {"s3.anonymous": False}, "no credentials for s3://"),
+        ('delta = "https://169.254.169.254/x"', {}, "https:// is no object store with tables"),
     ],
-    ids=["catalog", "database", "aws", "s3-of-worker", "metadata-of-worker", "gs-of-worker", "scheme"],
+    ids=[
+        "catalog",
+        "database",
+        "aws",
+        "s3-of-worker",
+        "metadata-of-worker",
+        "gs-of-worker",
+        "iceberg-key",
+        "iceberg-token",
+        "delta-key",
+        "not-anonymous",
+        "scheme",
+    ],
 )
 def test_a_connection_that_does_not_lead_to_a_table_is_one_message(
     orders, monkeypatch, source, extra, message
