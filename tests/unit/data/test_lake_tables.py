@@ -202,7 +202,9 @@ def test_metadata_at_an_address_cannot_choose_the_code_that_reads_its_files(tmp_
     assert found.height == 12
 
 
-@pytest.mark.parametrize("place", ["/etc/data.parquet", "file:///etc/data.parquet", "gs://other/data.parquet"])
+@pytest.mark.parametrize(
+    "place", ["/etc/data.parquet", "file:///etc/data.parquet", "gs://other/data.parquet"]
+)
 def test_metadata_cannot_name_files_of_the_worker_or_of_another_store(place):
     from types import SimpleNamespace
 
