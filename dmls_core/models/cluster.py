@@ -75,6 +75,26 @@ class ShardedMatrix(StoredMatrix):
                     yield worker, low - start, positions[part], block[part]
             first += len(positions)
 
+    def dealt(
+        self, count: int, seed: int
+    ) -> Iterator[tuple[int, int, NDArray[np.integer], NDArray[np.float32]]]:
+        """Read the rows once and deal them out at random; see ``shards`` and ``deal``."""
+        owners = deal(len(self), count, seed)
+        ends = [0] * count
+        for positions, block in self.blocks():
+            for number in range(count):
+                chosen = np.flatnonzero(owners[positions] == number)
+                if len(chosen):
+                    yield number, ends[number], positions[chosen], block[chosen]
+                    ends[number] += len(chosen)
+
+
+def deal(rows: int, count: int, seed: int) -> NDArray[np.int16]:
+    """Return the number of each row's shard, at random; the sizes of the shards differ by one at most."""
+    owners = np.resize(np.arange(count, dtype=np.int16), rows)
+    np.random.default_rng(seed).shuffle(owners)
+    return owners
+
 
 def shard_ends(rows: int, count: int) -> tuple[int, ...]:
     """Return the end of each worker's range of ``rows``."""
@@ -86,6 +106,7 @@ class Cluster:
 
     Attributes:
         workers: addresses of those in use; after one was lost, those of the next try.
+        nodes: number of workers that the run has asked for.
         generation: number of times that the workers have changed: state on workers of an earlier one is lost.
         host: address by which the workers reach this process.
     """
@@ -95,8 +116,8 @@ class Cluster:
         self.workers: tuple[str, ...] = ()
         self.generation = 0
         self.host = host
+        self.nodes = nodes
         self._client = client
-        self._nodes = nodes
         self._note = note
         self._calls: list[Future] = []
         self._kept: dict[str, tuple[int, list[Future]]] = {}
@@ -126,18 +147,24 @@ class Cluster:
         )
 
     def submit(self, worker: int, function: Callable[..., Any], *arguments: object) -> Future:
-        """Call a function on a worker, given by number; its result stays there."""
+        """Call a function on a worker, given by number; its result stays there.
+
+        Numbers above those of the workers begin again with the first one.
+        """
         return self._client.submit(
-            function, *arguments, workers=[self.workers[worker]], allow_other_workers=False, pure=False
+            function, *arguments, workers=[self._address(worker)], allow_other_workers=False, pure=False
         )
 
     def send(self, worker: int, arrays: Sequence[NDArray[Any] | None]) -> list[Future]:
         """Copy arrays to a worker."""
         # Directly: otherwise the scheduler would hold the rows on their way.
         found: list[Future] = self._client.scatter(
-            list(arrays), workers=[self.workers[worker]], hash=False, direct=True
+            list(arrays), workers=[self._address(worker)], hash=False, direct=True
         )
         return found
+
+    def _address(self, worker: int) -> str:
+        return self.workers[worker % len(self.workers)]
 
     def results(self, futures: Sequence[Future]) -> list[Any]:
         """Wait for calls; return their results, or raise the first error."""
@@ -198,13 +225,13 @@ class Cluster:
     def _choose_workers(self) -> None:
         """Wait for all nodes; take those that are there in the end."""
         end = time.monotonic() + RETURN_SECONDS
-        while len(found := self._answering()) < self._nodes and time.monotonic() < end:
+        while len(found := self._answering()) < self.nodes and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
         if not found:
             raise PlatformError("the cluster has no worker left")
-        if len(found) < self._nodes:
-            self._note(f"{len(found)} of {self._nodes} nodes are left: the fit goes on with these")
-        self.workers = tuple(sorted(found)[: self._nodes])
+        if len(found) < self.nodes:
+            self._note(f"{len(found)} of {self.nodes} nodes are left: the fit goes on with these")
+        self.workers = tuple(sorted(found)[: self.nodes])
         self.generation += 1
 
     def _reported(self) -> list[str]:

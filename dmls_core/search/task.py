@@ -120,7 +120,7 @@ class SearchTask:
         features, target = self.features, self.target
         if rows is not None:
             placed = self.engine.place(rows)
-            features, target = features[placed], target[placed]
+            features, target = features.take(placed, axis=0), target[placed]
         return self.engine.fit(
             self.model,
             params,

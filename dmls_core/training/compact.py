@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines import BoostingEngine, Fitted, GrowingForestEngine
 from dmls_core.models.engines.forests import FittedForest
 from dmls_core.search.boosting import bin_rows
@@ -146,7 +147,8 @@ def _forest_sizes(task: SearchTask, fitted: FittedForest, params: Mapping[str, S
     estimators = fitted.forest.estimators_
     counts, depths = tree_counts(len(estimators)), tree_depths(max(one.tree_.max_depth for one in estimators))
     each = len(counts) * len(depths) * max(1, task.n_classes)
-    if fitted.forest.bootstrap and task.out_of_bag:
+    # On a cluster the trees have drawn from the rows of their shards.
+    if fitted.forest.bootstrap and task.out_of_bag and not isinstance(task.features, ShardedMatrix):
         rows = draw_rows(np.arange(len(task.truth)), _room(each), task.seed)
         parts = [_add_up(task, fitted, rows, counts, depths, out_of_bag=True)]
     else:

@@ -32,12 +32,13 @@ target = "y"
 value = {rounds}
 [max_depth]
 min = 4
-max = 6
-[learning_rate]
-value = 0.1
+max = {depth}
 [resources]
 nodes = {nodes}
 """
+
+FORESTS = ("random-forest", "extra-trees")
+BOOSTED = "[learning_rate]\nvalue = 0.1\n"
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
@@ -56,9 +57,14 @@ def _of_size(arguments: argparse.Namespace, rows: int, nodes: list[int]) -> list
 
 def _trained(arguments: argparse.Namespace, folder: Path, data: Path, rows: int, nodes: int) -> Row:
     spec, out = folder / f"spec-{nodes}.toml", folder / f"out-{nodes}"
-    spec.write_text(
-        SPEC.format(library=arguments.library, trials=arguments.trials, rounds=arguments.rounds, nodes=nodes)
+    text = SPEC.format(
+        library=arguments.library,
+        trials=arguments.trials,
+        rounds=arguments.rounds,
+        nodes=nodes,
+        depth=arguments.depth,
     )
+    spec.write_text(text if arguments.library in FORESTS else text + BOOSTED)
     begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     trainer = psutil.Popen(
         [DMLS, "train", str(spec), str(data), "--out", str(out)], stdout=subprocess.DEVNULL, stderr=sys.stderr
@@ -118,6 +124,7 @@ if __name__ == "__main__":
         ("--columns", 100, "columns of numbers"),
         ("--nodes", "1,2", "numbers of nodes"),
         ("--trials", 3, "trials of the search"),
-        ("--rounds", 50, "boosting rounds"),
-        ("--library", "xgboost", "xgboost or lightgbm"),
+        ("--rounds", 50, "boosting rounds, or trees"),
+        ("--depth", 6, "largest depth of the search"),
+        ("--library", "xgboost", "xgboost, lightgbm, random-forest or extra-trees"),
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines.base import (
+    Array,
     Forest,
     GrowingForestEngine,
     by_name,
@@ -14,6 +16,7 @@ from dmls_core.models.engines.base import (
     useful_threads,
 )
 from dmls_core.models.engines.ensemble import FittedTrees
+from dmls_core.models.engines.sharded_forests import TREES, fit_forest
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Requirement, Scalar, Task
 
 if TYPE_CHECKING:
@@ -220,6 +223,7 @@ class SklearnForestEngine(GrowingForestEngine):
     packages = ("sklearn", "treelite")
     libraries = ("scikit-learn", "numpy", "treelite")
     sample_weights = True
+    distributed = True
 
     def unfitted(
         self, model: ModelDefinition, settings: Mapping[str, Scalar], *, seed: int, threads: int
@@ -244,16 +248,20 @@ class SklearnForestEngine(GrowingForestEngine):
         self,
         model: ModelDefinition,
         params: Mapping[str, Scalar],
-        features: NDArray[np.float32],
-        target: NDArray[Any],
+        features: Array,
+        target: Array,
         *,
         n_classes: int,
         seed: int,
         threads: int,
-        weights: NDArray[np.float64] | None = None,
+        weights: Array | None = None,
     ) -> FittedForest:
         """Fit one forest; see ``Engine.fit``."""
         settings = self.effective(model, params)
+        if isinstance(features, ShardedMatrix):
+            rows, trees = (features, target, weights), int(settings[TREES])
+            grown = fit_forest(rows, model.name, params, trees, n_classes=n_classes, seed=seed)
+            return self.wrap(model, settings, grown.set_params(n_jobs=threads), n_classes)
         forest = self.unfitted(model, settings, seed=seed, threads=useful_threads(features, threads))
         try:
             forest.fit(features, target, weights)

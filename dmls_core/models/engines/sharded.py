@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.models.cluster import ShardedMatrix, shard_ends
+from dmls_core.models.cluster import ShardedMatrix, deal, shard_ends
 from dmls_core.models.engines.all_reduce import Library, Member, SocketMember, all_reduce
 from dmls_core.models.engines.base import Binned, Growing
 from dmls_core.models.engines.lightgbm_rows import NodeRows, sample_to_bin
@@ -124,24 +124,34 @@ class GrowingShards(Growing):
         return found
 
 
-def send_rows(rows: tuple[ShardedMatrix, NDArray[Any] | None, NDArray[Any] | None]) -> list[Future]:
-    """Copy each worker's rows to its memory; return a ``Shard`` on each."""
+def send_rows(
+    rows: tuple[ShardedMatrix, NDArray[Any] | None, NDArray[Any] | None], *, seed: int | None = None
+) -> list[Future]:
+    """Copy each worker's rows to its memory; return a ``Shard`` on each.
+
+    A worker gets a range of the rows or, with a ``seed``, random ones. There are then as many shards as the
+    run has nodes, even if fewer workers are left: what is fitted on a shard depends on no loss.
+    """
     matrix, target, weights = rows
     cluster, columns = matrix.cluster, matrix.shape[1]
-    count = len(cluster.workers)
+    count = len(cluster.workers) if seed is None else cluster.nodes
     if len(matrix) < count:
         raise DataError(
             ValidationIssue(
                 "there are too few rows for so many nodes", key="resources.nodes", found=f"{len(matrix)} rows"
             )
         )
-    ends = shard_ends(len(matrix), count)
+    if seed is None:
+        sizes, parts = np.diff(shard_ends(len(matrix), count), prepend=0), matrix.shards(count)
+    else:
+        sizes = np.bincount(deal(len(matrix), count, seed), minlength=count)
+        parts = matrix.dealt(count, seed)
     dtype, weighted = None if target is None else target.dtype.str, weights is not None
     shards = [
-        cluster.submit(worker, make_shard, end - start, columns, dtype, weighted)
-        for worker, (start, end) in enumerate(zip((0, *ends), ends, strict=False))
+        cluster.submit(worker, make_shard, size, columns, dtype, weighted)
+        for worker, size in enumerate(sizes.tolist())
     ]
-    for worker, first, positions, block in matrix.shards(count):
+    for worker, first, positions, block in parts:
         own = [None if values is None else values[positions] for values in (target, weights)]
         # One part at a time: neither process holds more than that beside its rows.
         cluster.wait(

@@ -74,6 +74,11 @@ class IncrementalForest(ForestScorer):
         return len(self._trees)
 
     @property
+    def rows(self) -> int:
+        """Number of rows that it grows on."""
+        return len(self._split.features)
+
+    @property
     def nbytes(self) -> int:
         """Approximate memory in bytes."""
         nodes = sum(tree.node_count for tree in self._trees)
@@ -168,6 +173,10 @@ class IncrementalForest(ForestScorer):
             self._slots[position] = places[key]
         if len(source) > before:
             self._sums = self._sums[:, source]
+
+    def sums(self) -> tuple[NDArray[np.float64], list[int], NDArray[np.int64]]:
+        """Return sums of predictions, (n_scored, n_slots, outputs), the slot of each pruning, and the votes."""
+        return self._sums, self._slots, self._counts
 
     def release_forest(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed
         """Return scikit-learn's forest with all its trees, and release them here."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
+from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines import Fitted, GrowingForestEngine
 from dmls_core.models.engines.base import useful_threads
 from dmls_core.search.forest.growing import BlockForest, IncrementalForest
@@ -25,7 +26,8 @@ from dmls_core.search.forest.halving import (
     max_survivors,
     standard_error,
 )
-from dmls_core.search.forest.scoring import ScoringData, prepare_scoring
+from dmls_core.search.forest.scoring import ScoringData, ScoringSplit, prepare_scoring
+from dmls_core.search.forest.sharded_forest import ForestShards, ShardedForest, prepare_shards
 from dmls_core.search.forest.space import TREES, PartitionedSpace, partition_space
 from dmls_core.search.forest.trees import best_limits, prune_forest
 from dmls_core.search.objective import HalvingObjective, ShouldPrune
@@ -59,21 +61,18 @@ class Configuration:
         self._parts = parts
         self._data = data
         self._scores: dict[int, tuple[tuple[float, ...], ...]] = {}
-        self._forests: list[IncrementalForest | BlockForest] = []
+        self._forests: list[GrownForest] = []
         # Sizes that its forests went through: the blocks of a ``BlockForest`` depend on them.
         self._stages: list[int] = []
         generator = np.random.default_rng(task.seed)
         self._groups = [generator.permutation(len(split.truth)) % GROUPS for split in data.splits]
 
     @property
-    def forests(self) -> list[IncrementalForest | BlockForest]:
+    def forests(self) -> list[GrownForest]:
         """Its forests; freed forests grow again with the same trees."""
         if not self._forests:
-            task = self._task
-            threads = useful_threads(task.features, task.threads)
-            kind = IncrementalForest if isinstance(task.engine, GrowingForestEngine) else BlockForest
             self._forests = [
-                kind(task, self._parts, split, self.params, threads=threads) for split in self._data.splits
+                start_forest(self._task, self._parts, split, self.params) for split in self._data.splits
             ]
             for size in self._stages:
                 for forest in self._forests:
@@ -192,6 +191,20 @@ class Configuration:
         )
 
 
+GrownForest = IncrementalForest | BlockForest | ShardedForest
+
+
+def start_forest(
+    task: SearchTask, parts: PartitionedSpace, split: ScoringSplit, params: dict[str, Scalar]
+) -> GrownForest:
+    """Return a forest without trees: on a cluster, of scikit-learn, or of another engine."""
+    if isinstance(split.features, ForestShards):
+        return ShardedForest(task, parts, split, params)
+    threads = useful_threads(task.features, task.threads)
+    kind = IncrementalForest if isinstance(task.engine, GrowingForestEngine) else BlockForest
+    return kind(task, parts, split, params, threads=threads)
+
+
 FIRST_RUNG_BYTES = 256 * 2**20
 """Memory for the forests of the first rung that may be promoted; others are grown again if promoted."""
 
@@ -290,24 +303,33 @@ class ForestObjective(HalvingObjective):
         split = data.splits[0]
         held = self._held.get(best.number)
         grown = held.forests[0] if held and held.trees >= trees else None
+        limits = {name: best.params[name] for name in parts.axes}
+        structural = {name: best.params[name] for name in self.suggested.searched}
         forest: Any
-        if isinstance(grown, IncrementalForest):
+        if isinstance(split.features, ForestShards):
+            if not isinstance(grown, ShardedForest):
+                grown = ShardedForest(task, parts, split, structural)
+            forest = grown.release_forest(trees, limits)
+        elif isinstance(grown, IncrementalForest):
             forest = grown.release_forest()
         else:
-            structural = {name: best.params[name] for name in self.suggested.searched}
             asked = engine.effective(task.model, parts.growth_params(structural, trees))
             threads = useful_threads(task.features, task.threads)
             forest = engine.unfitted(task.model, asked, seed=task.seed, threads=threads)
             forest.fit(split.features, split.target, split.weights)
         self._held.clear()
-        limits = {name: best.params[name] for name in parts.axes}
-        prune_forest(forest, trees, limits, len(split.features), data.bins)
+        if not isinstance(split.features, ForestShards):
+            prune_forest(forest, trees, limits, len(split.features), data.bins)
         forest.set_params(**engine.library_arguments(settings), warm_start=False)
         return engine.wrap(task.model, settings, forest, task.n_classes)
 
     def _scoring_data(self) -> ScoringData:
         if self._data is None:
-            self._data = prepare_scoring(self.task, self.space, len(self._parts.limits))
+            limits = len(self._parts.limits)
+            if isinstance(self.task.features, ShardedMatrix):
+                self._data = prepare_shards(self.task, limits)
+            else:
+                self._data = prepare_scoring(self.task, self.space, limits)
         return self._data
 
     def _configuration(self, number: int, params: dict[str, Scalar]) -> Configuration:

@@ -39,9 +39,12 @@ class Bins:
             rows = np.sort(np.random.default_rng(seed).choice(len(features), SAMPLE, replace=False))
         return cls(tuple(_edges(features[rows, column]) for column in range(features.shape[1])))
 
-    def encode(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the codes, float32, of the same shape."""
-        codes = np.empty(features.shape, np.float32)
+    def encode(
+        self, features: NDArray[np.float32], codes: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the codes, float32, of the same shape; in ``codes`` if given, which may be ``features``."""
+        if codes is None:
+            codes = np.empty(features.shape, np.float32)
         for column, edges in enumerate(self.edges):
             codes[:, column] = np.searchsorted(edges, features[:, column], side="left")
         return codes
@@ -146,8 +149,7 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
     if on_cpu and task.model.family == "random-forest":
         bins = Bins.of(features, seed=task.seed)
         features = bins.encode(features)
-    limit = max(MIN_SCORED, SUMS_BYTES // (8 * limits * max(1, task.n_classes)))
-    limit = min(limit, MAX_SCORED)
+    limit = most_scored(task, limits)
     generator = np.random.default_rng(task.seed)
 
     def few(rows: NDArray[Any]) -> NDArray[Any]:
@@ -174,6 +176,11 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
         places = np.arange(len(rows))
         splits.append(ScoringSplit(matrix, target, probe, places, task.truth[rows], False, *weights))
     return ScoringData(tuple(splits), bins)
+
+
+def most_scored(task: SearchTask, limits: int) -> int:
+    """Return the maximum number of scored rows, for ``limits`` prunings of each tree."""
+    return min(MAX_SCORED, max(MIN_SCORED, SUMS_BYTES // (8 * limits * max(1, task.n_classes))))
 
 
 def _of(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray[np.float64] | None:
