@@ -175,7 +175,7 @@ class IncrementalForest(ForestScorer):
             self._sums = self._sums[:, source]
 
     def sums(self) -> tuple[NDArray[np.float64], list[int], NDArray[np.int64]]:
-        """Return sums of predictions, (n_scored, n_slots, outputs), the slot of each pruning, and the votes."""
+        """Return sums of predictions, (n_scored, n_slots, outputs), each pruning's slot, and votes."""
         return self._sums, self._slots, self._counts
 
     def release_forest(self) -> Any:  # noqa: ANN401 - scikit-learn is not typed

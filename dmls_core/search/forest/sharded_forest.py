@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,7 @@ class ForestShards:
     """Rows on the workers of a cluster, to grow forests on and to score them.
 
     ``probe`` are the rows to score; trees of shard ``i`` vote on those at the positions ``voted[i]``.
+    ``forests`` are those that grow now, on each shard. They hold the rows, too, so none outlives a loss.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class ForestShards:
         self.cluster = rows[0].cluster
         self.voted = voted
         self.bins = bins
+        self.forests: WeakKeyDictionary[ShardedForest, list[Future]] = WeakKeyDictionary()
         self._rows = rows
         self._probe = probe
         self._seed = seed
@@ -103,6 +106,7 @@ class ForestShards:
         """Return the ``ScoringSplit`` of each shard; after a worker was lost, all rows are sent again."""
         if self._generation != self.cluster.generation:
             self._parts = []
+            self.forests.clear()
             shards = send_rows(self._rows, seed=self._seed)
             parts = []
             for number, (shard, voted) in enumerate(zip(shards, self.voted, strict=True)):
@@ -127,8 +131,6 @@ class ShardedForest(ForestScorer):
         self._shards: ForestShards = split.features
         self._cluster = self._shards.cluster
         self._arguments = parts, params
-        self._splits: list[Future] = []
-        self._forests: list[Future] = []
         self._trees = 0
         self._nbytes = 0
         self._slots: list[int] = []
@@ -149,14 +151,15 @@ class ShardedForest(ForestScorer):
         """Grow to ``trees`` trees; see ``ForestScorer.grow``."""
         if trees <= self._trees:
             return
-        self._merge(self._cluster.retried(lambda: self._grow(trees)))
+        votes: list[ShardVotes] = self._cluster.retried(lambda: self._grow(trees))
+        self._merge(votes)
         self._trees = trees
 
     def _grow(self, trees: int) -> list[ShardVotes]:
-        splits = self._shards.parts()
-        if splits is not self._splits:  # the first time, or after a loss
+        splits, grown = self._shards.parts(), self._shards.forests
+        if self not in grown:  # the first time, or after a loss
             task = replace(self._task, features=None, target=None, truth=np.empty(0), folds=(), weights=None)
-            self._forests = [
+            grown[self] = [
                 self._cluster.submit(
                     number,
                     start_forest,
@@ -166,13 +169,13 @@ class ShardedForest(ForestScorer):
                 )
                 for number, split in enumerate(splits)
             ]
-            self._splits = splits
         counts = trees_of_shards(trees, len(splits))
         calls = [
             self._cluster.submit(number, grow_on_shard, forest, count)
-            for number, (forest, count) in enumerate(zip(self._forests, counts, strict=True))
+            for number, (forest, count) in enumerate(zip(grown[self], counts, strict=True))
         ]
-        return self._cluster.results(calls)
+        votes: list[ShardVotes] = self._cluster.results(calls)
+        return votes
 
     def _merge(self, votes: list[ShardVotes]) -> None:
         """Add up the predictions of all shards; prunings that are equal on each share a slot."""
@@ -184,10 +187,11 @@ class ShardedForest(ForestScorer):
         for number, part in enumerate(votes):
             rows = self._shards.voted[number]
             self._counts[rows] += part.counts
-            columns = slice(None) if self.codes is None else np.searchsorted(self.codes, part.codes)
+            columns = np.arange(self.outputs)
+            if self.codes is not None and part.codes is not None:
+                columns = np.searchsorted(self.codes, part.codes)
             for key, place in places.items():
-                total = self._sums[:, place]
-                total[np.ix_(rows, np.arange(self.outputs)[columns])] += part.sums[:, key[number]]
+                self._sums[:, place][np.ix_(rows, columns)] += part.sums[:, key[number]]
         self._nbytes = max(part.nbytes for part in votes)
 
     def release_forest(self, trees: int, limits: Mapping[str, Scalar]) -> Forest:
@@ -195,17 +199,17 @@ class ShardedForest(ForestScorer):
 
         def attempt() -> list[Forest]:
             self._grow(max(trees, self._trees))
-            counts = trees_of_shards(trees, len(self._forests))
+            forests = self._shards.forests.pop(self)
+            counts = trees_of_shards(trees, len(forests))
             calls = [
                 self._cluster.submit(number, prune_on_shard, forest, count, limits, self._shards.bins)
-                for number, (forest, count) in enumerate(zip(self._forests, counts, strict=True))
+                for number, (forest, count) in enumerate(zip(forests, counts, strict=True))
                 if count
             ]
-            return self._cluster.results(calls)
+            found: list[Forest] = self._cluster.results(calls)
+            return found
 
-        forest = join_forests(self._cluster.retried(attempt), seed=self._task.seed)
-        self._splits, self._forests = [], []
-        return forest
+        return join_forests(self._cluster.retried(attempt), seed=self._task.seed)
 
     def has_votes(self) -> NDArray[np.bool_]:
         """Return for each scored row whether any tree votes on it."""
