@@ -10,7 +10,7 @@ import pytest
 
 from dmls_core.errors import EngineUnavailableError, PlatformError
 from dmls_core.models import load_spec
-from dmls_core.models.cluster import ShardedMatrix
+from dmls_core.models.cluster import ShardedMatrix, deal
 from dmls_core.training import nodes
 from dmls_core.training.plan import plan_run
 
@@ -90,3 +90,26 @@ def test_each_row_goes_to_one_worker(count: int, tmp_path: Path, monkeypatch: py
     assert max(sizes) - min(sizes) <= 1
     assert places == [(worker, at) for worker, size in enumerate(sizes) for at in range(size)]
     assert found == np.argsort(wanted).tolist()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_rows_are_dealt_out_at_random(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dmls_core.stored_matrix.BLOCK_BYTES", 4 * 2 * 5)  # five rows
+    values = np.arange(200, dtype=np.float32).reshape(100, 2)
+    (tmp_path / "matrix").write_bytes(values.tobytes(order="F"))
+    file = np.memmap(tmp_path / "matrix", np.float32, "r", shape=(100, 2), order="F")
+    wanted = np.random.default_rng(0).permutation(100)[:80]
+    matrix = ShardedMatrix(file, wanted, cluster=None)
+
+    found: list[list[int]] = [[] for _ in range(count)]
+    for number, first, positions, block in matrix.dealt(count, seed=3):
+        assert np.array_equal(block, values[wanted[positions]])
+        assert first == len(found[number])
+        found[number] += positions.tolist()
+
+    assert [set(np.flatnonzero(deal(80, count, 3) == number)) for number in range(count)] == [
+        set(own) for own in found
+    ]
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+    assert all(min(wanted[own]) < 20 and max(wanted[own]) >= 80 for own in found)
+    assert not np.array_equal(deal(80, count, 3), deal(80, count, 4))
