@@ -235,7 +235,7 @@ def _check_nodes(spec: Spec, issues: IssueCollector) -> None:
                 f"above 1 is not supported by {search.name}",
                 found=nodes,
                 expected=f"1, or one of the models {', '.join(able)}",
-                hint="leave out nodes: of data larger than memory, a forest is fitted on as many rows as fit",
+                hint="leave out nodes: of data larger than memory, these models use as many rows as fit",
             )
     if spec.resources.engine == "gpu":
         issues.add(path, "above 1 is not supported by the gpu engine", found=nodes, hint='engine = "cpu"')

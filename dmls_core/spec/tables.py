@@ -236,9 +236,7 @@ class Resources(Table):
     memory: Memory | None = Field(
         None, description="Memory limit of a trainer or node, at least 64 MiB.", examples=["8 GiB", "512m"]
     )
-    nodes: int = Field(
-        1, ge=1, description="Nodes that divide the rows and fit together; XGBoost or LightGBM."
-    )
+    nodes: int = Field(1, ge=1, description="Nodes that divide the rows and fit together; `cpu` engine only.")
 
 
 class Owner(Table):

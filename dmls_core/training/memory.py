@@ -11,7 +11,7 @@ from dmls_core.data.memory import MIB, STORED_ROW, TableSize
 from dmls_core.data.validation import LARGE
 from dmls_core.hardware import available_cpus, available_memory, parse_memory
 from dmls_core.models import CATALOGUE, engine_class
-from dmls_core.models.engines import BoostingEngine
+from dmls_core.models.engines import BoostingEngine, ForestEngine
 from dmls_core.search.task import Space
 from dmls_core.spec import Spec
 from dmls_core.spec.definitions import Choice, Scalar
@@ -98,22 +98,30 @@ def estimate_memory(
     )
 
 
-def estimate_node(spec: Spec, size: TableSize) -> int:
-    """Estimate the peak memory of each of the run's nodes in bytes: its rows, and the fit on them."""
+def estimate_node(spec: Spec, size: TableSize, model_bytes: int = 0) -> int:
+    """Estimate the peak memory of each of the run's nodes in bytes: its rows, and the fit on them.
+
+    ``model_bytes`` is the size of the largest model.
+    """
     rows = -(-int(size.rows * (1 - spec.evaluation.holdout)) // spec.resources.nodes)
-    # The values, and the bins of the search, which may still be there when those of the refit are made.
-    held = rows * (6 * size.features + ROW) + size.features * COLUMN
-    fits = [
-        engine_class("cpu", model.name).fit_bytes(rows, size.features, _largest(model))
-        for model in spec.models
-    ]
+    held = rows * (4 * size.features + ROW) + size.features * COLUMN
+    fits = [_node_fit(spec, model, rows, size.features, model_bytes) for model in spec.models]
     return NODE + BLOCKS // 2 + held + max(fits)
+
+
+def _node_fit(spec: Spec, model: ModelSearch, rows: int, columns: int, model_bytes: int) -> int:
+    engine = engine_class("cpu", model.name)
+    if issubclass(engine, ForestEngine):
+        # The rows become codes in their place; beside them are rows to score and the node's trees.
+        return BLOCKS // 2 + 2 * model_bytes // spec.resources.nodes
+    # The bins of the search may still be there when those of the refit are made.
+    return 2 * rows * columns + engine.fit_bytes(rows, columns, _largest(model))
 
 
 def _model_memory(spec: Spec, model: ModelSearch, size: TableSize, disk_limit: int | None) -> tuple[int, int]:
     """Return the memory of search and refit, without models and validation."""
     if spec.resources.nodes > 1:
-        # The fits are on the nodes; the trainer sends them blocks.
+        # The fits are on the nodes; the trainer sends them blocks, and scores forests' predictions.
         sending = LOADED + size.features * COLUMN + size.rows * STORED_ROW + 2 * BLOCKS + DASK
         return sending, sending
     engine = engine_class(CATALOGUE[model.name].engines[0], model.name)

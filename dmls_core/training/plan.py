@@ -219,13 +219,14 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
     from_disk = nodes or not fits(spec, size, limit)
     search = sum(model.search_seconds for model in models) / len(models)
     spent = search if spec.search.timeout is None else min(search, spec.search.timeout)
+    model_bytes = max(model.model_bytes for model in models)
     phases = estimate_memory(
         spec,
         size,
         disk_limit=limit if from_disk else None,
-        model_bytes=max(model.model_bytes for model in models),
+        model_bytes=model_bytes,
     )
-    node = estimate_node(spec, size) if nodes else 0
+    node = estimate_node(spec, size, model_bytes) if nodes else 0
     warnings = [describe_stored(limit)] if from_disk and not nodes else []
     return RunPlan(
         rows=size.rows,

@@ -100,8 +100,8 @@ def prepare(
     if left_out:
         warnings.append(
             f"{model.name} is fitted on {len(train):,} of {len(train) + left_out:,} training rows, drawn at "
-            "random: more do not fit in memory. Raise [resources] memory, or choose an XGBoost model, which "
-            "reads all rows from disk."
+            "random: more do not fit in memory. Raise [resources] memory, set nodes, or choose an XGBoost "
+            "model, which reads all rows from disk."
         )
     return Prepared(
         encoder=encoder,

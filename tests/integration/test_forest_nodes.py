@@ -18,9 +18,9 @@ from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import make_task
 
-ROWS, HELD_OUT = 12_000, 3_000
+ROWS, HELD_OUT = 8_000, 2_000
 
-SPACE = Space({"n_estimators": Range(min=10, max=60), "min_samples_leaf": Choice(values=(1, 5, 20))}, {})
+SPACE = Space({"n_estimators": Range(min=10, max=40), "min_samples_leaf": Choice(values=(1, 5, 20))}, {})
 
 
 def searched(task: SearchTask, kept: list[Trial], on_trial=lambda _: None):
@@ -37,7 +37,7 @@ def test_a_forest_recovers_from_a_killed_worker_and_scores_as_that_of_one_machin
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    whole = make_task(rows=ROWS + HELD_OUT)
+    whole = make_task(rows=ROWS + HELD_OUT, classes=2)
     # Sorted by class, as a file may be.
     order = np.argsort(whole.truth[:ROWS], kind="stable")
     rows, truth = whole.features[order], whole.truth[order]

@@ -105,6 +105,7 @@ def _scoring_note(
             out_of_bag=result["engine"] == "cpu" and bootstrap == [True],
             oversampled=many or "balanced" in space.get("class_weight", {}).get("values", ()),
             folds=folds,
+            nodes=spec["resources"].get("nodes", 1) > 1,
         )
         methods.setdefault(method, []).append(model)
     parts = [
@@ -121,15 +122,24 @@ def _scoring_note(
 
 
 def scoring_method(
-    trials: Sequence[Trial], *, forest: bool, out_of_bag: bool, folds: int, oversampled: bool = False
+    trials: Sequence[Trial],
+    *,
+    forest: bool,
+    out_of_bag: bool,
+    folds: int,
+    oversampled: bool = False,
+    nodes: bool = False,
 ) -> str:
     """Describe the rows on which one model's scored trials are scored.
 
     A forest may be scored on a single fold. ``out_of_bag``: the trees draw their rows, so that the others can
-    score them. ``oversampled``: trees may draw some rows so often that no out-of-bag row is left.
+    score them. ``oversampled``: trees may draw some rows so often that no out-of-bag row is left. ``nodes``:
+    several nodes have grown the trees.
     """
     if not forest or any(len(trial.get("values", ())) > 1 for trial in trials):
         return f"{folds} folds (mean)"
+    if nodes:
+        return "the rows of other nodes than a tree's, or on one fold if rows have groups or times"
     if out_of_bag and oversampled:
         return f"out-of-bag rows, or on the first of {folds} folds if trees draw some rows too often"
     if out_of_bag:

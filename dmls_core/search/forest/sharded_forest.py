@@ -47,7 +47,10 @@ def prepare_shards(task: SearchTask, limits: int) -> ScoringData:
     """
     matrix: ShardedMatrix = task.features
     bins = Bins.of(sample_to_bin(matrix), seed=task.seed) if task.model.family == "random-forest" else None
-    limit = min(most_scored(task, limits), max(MIN_SCORED, BLOCK_BYTES // (4 * matrix.shape[1])))
+    nodes = matrix.cluster.nodes
+    # The sums of all nodes and the total are in the trainer at once.
+    limit = most_scored(task, limits * (nodes + 1))
+    limit = min(limit, max(MIN_SCORED, BLOCK_BYTES // (4 * matrix.shape[1])))
     rows: NDArray[np.integer] = np.arange(len(matrix), dtype=np.int32)
     train = None if task.out_of_bag else task.folds[0].train
     scored = rows if train is None else task.folds[0].test
@@ -59,7 +62,6 @@ def prepare_shards(task: SearchTask, limits: int) -> ScoringData:
     grown = matrix if train is None else matrix.take(train)
     target = task.target if train is None else task.target[train]
     weights = task.weighing(train).get("weights")
-    nodes = matrix.cluster.nodes
     voted = [np.arange(len(scored))] * nodes
     if train is None:
         owners = deal(len(matrix), nodes, task.seed)[scored]

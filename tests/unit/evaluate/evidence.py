@@ -120,6 +120,7 @@ def spec(models: tuple[str, ...] = ("random-forest-classifier",)) -> dict[str, A
         "columns": {"target": "species"},
         "search": {"strategy": "auto", "metric": "accuracy", "timeout": None, "folds": 3, "seed": 0},
         "evaluation": {"holdout": 0.2, "split": "stratified"},
+        "resources": {"engine": "auto"},
         "deploy": {"mode": "manual", "min_metric": None},
     }
 

@@ -289,6 +289,9 @@ def test_the_report_says_which_rows_score_the_trials(
     assert scoring_method(trials, **options).startswith(expected)
     oversampled = scoring_method(trials, oversampled=True, **options)
     assert ("too often" in oversampled) == (expected == "out-of-bag rows")
+    assert scoring_method(trials, nodes=True, **options).startswith("the rows of other nodes") == (
+        expected != "3 folds (mean)"
+    )
 
 
 def test_several_models_have_separate_figures():

@@ -8,6 +8,7 @@ import pytest
 
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.spec import Choice, parse_spec
 from dmls_core.spec.cron import cron_issue
 
@@ -322,10 +323,6 @@ XGBOOST = "model = 'xgboost-classifier'\n" + COLUMNS
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            MODEL + COLUMNS + "[resources]\nnodes = 2",
-            ["random-forest", "lightgbm-classifier", "xgboost-classifier", "leave out nodes"],
-        ),
         (XGBOOST + "[resources]\nnodes = 2\nengine = 'gpu'", ["gpu engine", "cpu"]),
         (XGBOOST + "[search]\nworkers = 2\n[resources]\nnodes = 2", ["workers = 1"]),
         (XGBOOST + "[search]\nworkers = 'auto'\n[resources]\nnodes = 2", ["workers = 1"]),
@@ -337,6 +334,16 @@ XGBOOST = "model = 'xgboost-classifier'\n" + COLUMNS
 def test_nodes_that_cannot_be_had(issues_of: Issues, text: str, words: list[str]) -> None:
     (issue,) = issues_of(text)
     assert issue.key == "resources.nodes"
+    assert all(word in str(issue) for word in words)
+
+
+def test_nodes_for_an_engine_that_has_none(issues_of: Issues, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = MODEL + COLUMNS + "[resources]\nnodes = 2"
+    assert issues_of(text) == []
+    monkeypatch.setattr(SklearnForestEngine, "distributed", False)
+    (issue,) = issues_of(text)
+    assert issue.key == "resources.nodes"
+    words = ["not supported by random-forest", "lightgbm-classifier", "xgboost-classifier", "leave out nodes"]
     assert all(word in str(issue) for word in words)
 
 
