@@ -6,6 +6,7 @@ all of them in memory. Dask starts the workers, calls functions on them and noti
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -169,8 +170,20 @@ class Cluster:
     def results(self, futures: Sequence[Future]) -> list[Any]:
         """Wait for calls; return their results, or raise the first error."""
         self.wait(futures)
-        found: list[Any] = self._client.gather(list(futures))
+        found: list[Any] = self._client.sync(self._gather, futures)
         return found
+
+    async def _gather(self, futures: Sequence[Future]) -> list[Any]:
+        """Fetch results; Dask would wait for ever for those of a worker that was lost meanwhile."""
+        fetching = asyncio.ensure_future(self._client.gather(list(futures), asynchronous=True))
+        try:
+            while not (await asyncio.wait({fetching}, timeout=POLL_SECONDS))[0]:
+                if not set(self.workers) <= set((await self._client.scheduler.identity())["workers"]):
+                    raise ConnectionError("a node was lost")
+            found: list[Any] = fetching.result()
+            return found
+        finally:
+            fetching.cancel()
 
     def wait(self, futures: Sequence[Future]) -> None:
         """Wait for calls; raise the first error, or ``ConnectionError`` if a worker was lost."""
