@@ -97,6 +97,22 @@ def test_the_model_of_a_search_has_the_trees_of_both_workers(model: str, cluster
     assert (recorded["n_estimators"], recorded["random_state"]) == (trees, task.seed)
 
 
+def test_the_model_is_the_same_if_one_worker_is_left(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from distributed import Client
+
+    monkeypatch.setattr("dmls_core.models.cluster.RETURN_SECONDS", 0.0)
+    alone, notes = make_task(), []
+    (both, trials) = search(on_cluster(alone, cluster, tmp_path), n_trials=2)
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        last = Cluster(client, 2, "127.0.0.1", notes.append)
+        (one, again) = search(on_cluster(alone, last, tmp_path), n_trials=2)
+    assert notes == ["1 of 2 nodes are left: the fit goes on with these"]
+    assert [trial.values for trial in again] == [trial.values for trial in trials]
+    assert np.array_equal(one.fitted.predict(alone.features), both.fitted.predict(alone.features))
+
+
 def test_the_model_is_pruned_as_it_was_scored(cluster: Cluster, tmp_path: Path):
     alone = make_task()
     task = on_cluster(alone, cluster, tmp_path)
