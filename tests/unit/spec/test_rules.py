@@ -341,10 +341,9 @@ def test_nodes_for_an_engine_that_has_none(issues_of: Issues, monkeypatch: pytes
     text = MODEL + COLUMNS + "[resources]\nnodes = 2"
     assert issues_of(text) == []
     monkeypatch.setattr(SklearnForestEngine, "distributed", False)
-    (issue,) = issues_of(text)
-    assert issue.key == "resources.nodes"
-    words = ["not supported by random-forest", "lightgbm-classifier", "xgboost-classifier", "leave out nodes"]
-    assert all(word in str(issue) for word in words)
+    found = str(issues_of(text)[0])
+    assert "not supported by random-forest" in found
+    assert "lightgbm-classifier, lightgbm-regressor, xgboost-classifier" in found
 
 
 def test_nodes_for_xgboost_do_not_change_the_hash_of_other_specs(issues_of: Issues) -> None:
