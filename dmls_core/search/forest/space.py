@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 
+from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.spec.definitions import NONE, Choice, Hyperparameter, Range, Scalar
 
@@ -86,6 +87,8 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
     axes = {name: axis(space.searched[name], points) for name in pruning}
     limits = tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
     rows = len(task.truth)
+    if isinstance(task.features, ShardedMatrix):  # a tree grows on the rows of one node
+        rows //= task.features.cluster.nodes
     fixed = dict(split.fixed)
     if TREES in space.searched:
         found = axis(space.searched[TREES], SIZE_POINTS)

@@ -20,7 +20,7 @@ from dmls_core.search.task import Fold, SearchTask, Space
 from dmls_core.spec import Choice
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, SPACE, make_task, search
 
-CUTS = {"max_depth": Choice(values=(1, 3, "none")), "min_samples_split": Choice(values=(2, 9))}
+CUTS = {"max_depth": Choice(values=(1, 3, "none")), "min_samples_split": Choice(values=(30, 0.2))}
 SIZES = Choice(values=(2, 5, 12))
 
 
@@ -77,7 +77,7 @@ def test_each_tree_is_scored_on_the_rows_of_the_other_worker(model: str, cluster
             mean = np.where(first_rows, *both) / counts.reshape(first_rows.shape)
             assert score == pytest.approx(task.score(task.truth, mean, None), abs=1e-12)
     assert forest.voting_share() == 0.5
-    assert len(set(found)) > 3
+    assert len(set(found)) > 2
 
 
 @pytest.mark.parametrize("model", [CLASSIFIER, REGRESSOR])
