@@ -104,3 +104,7 @@ class TrackingError(PlatformError):
 
 class ServingError(PlatformError):
     """Triton failed, or a served model returned wrong predictions."""
+
+
+class ServingTimeoutError(ServingError):
+    """Triton did not answer in time: it, or the model, may be busy."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from dmls_core.store import ObjectInfo, Store, check_key, layout
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dmls_core.serving import TritonClient
 
 log = logging.getLogger(__name__)
 
@@ -180,33 +183,31 @@ class InterruptionTrigger(BaseEventTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield ``{"models": [name, ...]}``; again for models that stay interrupted, less and less often.
+        """Yield ``{"models": [name, ...]}``, and for processes that ended ``{"processes": [address, ...]}``.
 
-        For processes that ended, yield ``{"processes": [address, ...]}``.
+        Those that stay so are named again, less and less often.
         """
         from dmls_core.serving.intents import INTENTS, models_in  # imports NumPy
 
         asked = 0.0
-        waits: dict[str, tuple[float, float]] = {}  # model -> when it is due, and the wait after that
+        models, processes = _Repeated(PATIENCE), _Repeated(0)
         while True:
             try:
                 store = open_with_connection(self.url, self.aws_conn_id)
                 found = models_in(await store.list_async(INTENTS))
                 now = time.monotonic()
-                waits = {model: waits.get(model, (now + PATIENCE, 2 * PATIENCE)) for model in sorted(found)}
-                due = [model for model, (at, _) in waits.items() if at <= now]
-                waits |= {m: (now + waits[m][1], min(2 * waits[m][1], LONGEST_WAIT)) for m in due}
-                if due:
+                if due := models.due(found, now):
                     log.info("publishers were interrupted: %s", due)
                     yield TriggerEvent({"models": due})  # type: ignore[no-untyped-call]
                 if now >= asked + PROCESS_SECONDS:
                     asked = now
-                    if ended := await asyncio.to_thread(self._ended_processes, store):
+                    ended = await asyncio.to_thread(self._ended_processes, store)
+                    if ended := processes.due(ended, now):
                         log.warning("the shared process ended at %s", ended)
                         yield TriggerEvent({"processes": ended})  # type: ignore[no-untyped-call]
             except Exception:
-                # The watcher must survive an outage of the store.
-                log.exception("cannot list the changes in progress; trying again")
+                # The watcher must survive an outage of the store, and addresses that cannot be resolved.
+                log.exception("cannot look at the model repository or at Triton; trying again")
             await asyncio.sleep(self.poll_seconds)
 
     def _ended_processes(self, store: Store) -> list[str]:
@@ -217,13 +218,36 @@ class InterruptionTrigger(BaseEventTrigger):
         # From S3 no model shares a process.
         if self.url.startswith("s3://") or not self.triton_http or not has_shared_process(store):
             return []
-        ended = []
-        with triton_servers(self.triton_http, self.triton_grpc) as servers:
-            for client in servers:
-                with suppress(ServingError), client.again(PROCESS_TIMEOUT) as other:
-                    if not process_runs(other):
-                        ended.append(client.addresses["http"])
-        return ended
+
+        def ended(client: TritonClient) -> bool:
+            with suppress(ServingError), client.again(PROCESS_TIMEOUT) as other:
+                return not process_runs(other)
+            return False
+
+        with (
+            triton_servers(self.triton_http, self.triton_grpc) as servers,
+            ThreadPoolExecutor(len(servers)) as threads,
+        ):
+            answers = zip(servers, threads.map(ended, servers), strict=True)
+            return [client.addresses["http"] for client, has_ended in answers if has_ended]
+
+
+class _Repeated:
+    """Says when something that stays as it is is due again: after ``patience`` seconds, then ever later."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._waits: dict[str, tuple[float, float]] = {}  # name -> when it is due, and the wait after that
+
+    def due(self, found: Iterable[str], now: float) -> list[str]:
+        """Return which of the names found now are due, sorted."""
+        new = now + self._patience, 2 * PATIENCE
+        self._waits = {name: self._waits.get(name, new) for name in sorted(found)}
+        due = [name for name, (at, _) in self._waits.items() if at <= now]
+        for name in due:
+            wait = self._waits[name][1]
+            self._waits[name] = now + wait, min(2 * wait, LONGEST_WAIT)
+        return due
 
 
 PATIENCE = 10.0

@@ -65,7 +65,8 @@ class StoreGuard:
         if not self._suspicious:
             return
         if not self._answers():
-            self._due = None
+            if not self._restarts:  # a server that starts again does not shorten the pause after that
+                self._due = None
             return
         if refused := refusals(self._store):
             self._act(refused)
@@ -87,13 +88,16 @@ class StoreGuard:
         if now < self._due or self._restarts > RESTARTS:
             return
         what = f"{len(refused)} of {FOLDERS} folders refuse writes although the disk has room ({refused[0]})"
-        if self._restarts == RESTARTS:
-            log.error("%s, also after %s restarts: see the log of the S3 server", what, RESTARTS)
-        else:
-            log.warning("%s: the S3 server is started again", what)
-            self._restart()
-            self._due = now + FIRST_PAUSE * 2**self._restarts
+        self._due = now + FIRST_PAUSE * 2**self._restarts
         self._restarts += 1
+        if self._restarts > RESTARTS:
+            log.error("%s, also after %s restarts: see the log of the S3 server", what, RESTARTS)
+            return
+        log.warning("%s: the S3 server is started again", what)
+        try:
+            self._restart()
+        except OSError as error:
+            log.error("the S3 server cannot be started again (%s): start it yourself", error)
 
 
 def main(root: str, folder: str, request: str = "") -> None:

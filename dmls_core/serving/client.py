@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.errors import PlatformError, ServingError
+from dmls_core.errors import PlatformError, ServingError, ServingTimeoutError
 from dmls_core.serving.addresses import Address, Protocol, parse_address, split_addresses
 
 OWN_REQUEST = "dmls.own"
@@ -209,6 +209,8 @@ class TritonClient:
         try:
             yield
         except InferenceServerException as error:
+            if error.status() == "StatusCode.DEADLINE_EXCEEDED":
+                raise ServingTimeoutError(_down(address, error.message())) from error
             if self._unreachable(error.status() or ""):
                 raise ServingError(_down(address, error.message())) from error
             raise ServingError(f"Triton at {address} could not {doing}: {error.message()}") from error
@@ -217,8 +219,6 @@ class TritonClient:
 
     def _unreachable(self, status: str) -> bool:
         """Return whether the server itself is gone; gRPC reports a missing model as unavailable too."""
-        if status == "StatusCode.DEADLINE_EXCEEDED":
-            return True
         if status != "StatusCode.UNAVAILABLE":
             return False
         # A channel that failed to connect fails all requests for a while, even if the server is back.

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from dmls_core.errors import ConflictError, ServingError
+from dmls_core.errors import ConflictError, ObjectMissingError, ServingError, ServingTimeoutError
 from dmls_core.serving.client import TritonClient
 from dmls_core.serving.model_config import BOOKKEEPING, CHECKPOINT_FILE, CONFIG_FILE
 from dmls_core.serving.repository_files import RepositoryFiles
@@ -93,7 +93,10 @@ class SharedFiles:
         """Return the model and version of each slot that this version might have, by ``high``."""
         found = {}
         for info in self._store.list(f"{RECORDS}/{_low(model, version)}/"):
-            about = json.loads(self._store.get(info.key))
+            try:
+                about = json.loads(self._store.get(info.key))
+            except ObjectMissingError:  # another publisher freed it
+                continue
             found[int(PurePosixPath(info.key).stem)] = about["model"], about["version"]
         return found
 
@@ -107,10 +110,13 @@ def process_runs(client: TritonClient) -> bool:
     """Return whether the shared process of a server answers; its readiness does not say.
 
     Raises:
+        ServingTimeoutError: it does not answer in time, because it is busy: one that ended fails at once.
         ServingError: the server itself does not answer.
     """
     try:
         client.infer_tensors(SHARED, {"number_0": np.zeros((1, 1))}, request_id=ALIVE)
+    except ServingTimeoutError:
+        raise
     except ServingError:
         if client.live():
             return False

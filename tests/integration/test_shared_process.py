@@ -10,12 +10,12 @@ import psutil
 import pytest
 
 from dmls_core.devstack.supervisor import wait_until
-from dmls_core.errors import ServingError
+from dmls_core.errors import ServingError, ServingTimeoutError
 from dmls_core.serving import Deployment, Predictor, connect
 from dmls_core.serving.model_config import table_name
 from dmls_core.serving.reconcile import differences
 from dmls_core.serving.shared_config import SHARED
-from dmls_core.serving.shared_files import restart_process
+from dmls_core.serving.shared_files import process_runs, restart_process
 from dmls_core.serving.verification import GoldenRows
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import Served, post
@@ -122,6 +122,18 @@ def test_a_killed_process_comes_back(server, client, served):
     assert np.array_equal(value.ask(rows)["value"].ravel().astype(np.float32), value.expected(rows))
     deployment = partial(Deployment, server.repository, client)
     assert [differences(deployment(s.name), s.version) for s in served] == ["", ""]
+
+
+def test_a_busy_process_does_not_count_as_ended(server, client, served):
+    (process,) = processes(server)
+    process.suspend()
+    try:
+        with client.again(1.0) as impatient, pytest.raises(ServingTimeoutError):
+            restart_process(impatient)
+    finally:
+        process.resume()
+    assert process_runs(client)
+    assert processes(server) == [process]
 
 
 def test_a_model_leaves_the_shared_process_and_returns(server, client, served, monkeypatch):

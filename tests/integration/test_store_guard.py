@@ -97,7 +97,8 @@ class Guarded:
 
     def __init__(self, folder: Path, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
         self.refusing, self.restarts, self.writes, self.free = set[int](), list[float](), 0, 0.5
-        self._clock, put = clock, LocalStore.put
+        self._clock, put, listed = clock, LocalStore.put, LocalStore.list
+        self.starting = self.denied = False
 
         def _put(store: LocalStore, key: str, *arguments: Any) -> Any:
             self.writes += 1
@@ -105,12 +106,23 @@ class Guarded:
                 raise StoreError("leveldb is read-only")
             return put(store, key, *arguments)
 
+        def _list(store: LocalStore, *arguments: Any) -> Any:
+            if self.starting:
+                raise StoreError("connection refused")
+            return listed(store, *arguments)
+
         monkeypatch.setattr(LocalStore, "put", _put)
+        monkeypatch.setattr(LocalStore, "list", _list)
         for module in (probe, store_guard):
             monkeypatch.setattr(module, "FOLDERS", FEW_FOLDERS)
         usage = lambda _: SimpleNamespace(free=self.free * 100, total=100)  # noqa: E731
         monkeypatch.setattr(store_guard.shutil, "disk_usage", usage)
-        self._guard = StoreGuard(open_store(str(folder)), folder, lambda: self.restarts.append(clock.now))
+        self._guard = StoreGuard(open_store(str(folder)), folder, self._restart)
+
+    def _restart(self) -> None:
+        self.restarts.append(self._clock.now)
+        if self.denied:
+            raise PermissionError("/s3-guard/restart")
 
     def look(self, seconds: float) -> None:
         """Look every 5 s for some time."""
@@ -151,6 +163,24 @@ def test_restarts_that_do_not_help_become_rare_and_end(guarded: Guarded, clock: 
     guarded.refusing = set(range(FEW_FOLDERS))
     guarded.look(20)
     assert len(guarded.restarts) == RESTARTS + 1, "a success ends the count"
+
+
+def test_a_server_that_is_not_back_yet_does_not_shorten_the_pause(guarded: Guarded) -> None:
+    guarded.refusing = {3}
+    guarded.look(5 * FEW_FOLDERS)
+    (first,) = guarded.restarts
+    guarded.starting = True
+    guarded.look(5)
+    guarded.starting = False
+    guarded.look(40)
+    assert guarded.restarts[1] - first >= store_guard.FIRST_PAUSE
+
+
+def test_restarts_that_fail_are_counted(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    guarded.refusing, guarded.denied = {3}, True
+    guarded.look(1000)
+    assert len(guarded.restarts) == RESTARTS
+    assert "cannot be started again (/s3-guard/restart): start it yourself" in caplog.text
 
 
 def test_a_full_disk_and_a_short_refusal_restart_nothing(guarded: Guarded) -> None:

@@ -192,3 +192,12 @@ def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_no
         return (await anext(trigger.run())).payload
 
     assert run_coroutine(asyncio.wait_for(first(), timeout=60)) == {"processes": ["two"]}
+
+
+def test_what_stays_as_it_is_is_named_less_and_less_often() -> None:
+    repeated = triggers._Repeated(patience=5)
+    named = [now for now in range(0, 200, 5) if repeated.due({"a"}, now)]
+    assert named == [5, 25, 65, 145]
+    assert repeated.due(set(), 200) == []
+    assert repeated.due({"a"}, 205) == [], "it was well in the meantime: its patience begins anew"
+    assert triggers._Repeated(patience=0).due({"b", "a"}, 0) == ["a", "b"]
