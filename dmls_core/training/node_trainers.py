@@ -84,7 +84,7 @@ def write_cluster(store: Store, cluster: ClusterAddress) -> None:
 
 def read_cluster(store: Store, attempt: str) -> ClusterAddress | None:
     """Return the address of an attempt's cluster; ``None`` if there is none, or only another attempt's."""
-    with suppress(ObjectMissingError, ValueError, KeyError):
+    with suppress(ObjectMissingError, ValueError, KeyError, TypeError):
         known = json.loads(store.get(layout.CLUSTER))
         if known["attempt"] == attempt:
             return ClusterAddress(attempt, known["address"], known["certificate"], known["key"])

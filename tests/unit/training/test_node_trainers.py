@@ -39,7 +39,7 @@ def test_a_node_does_not_join_the_leader_of_another_attempt(store: Store):
     assert read_cluster(store, "dmls.shop.sales.1.2.4") is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"attempt": "dmls.shop.sales.1.2.3"}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b'{"attempt": "dmls.shop.sales.1.2.3"}'])
 def test_a_damaged_address_is_none(store: Store, content: bytes):
     store.put("cluster.json", content)
     assert read_cluster(store, LEADER.attempt) is None
