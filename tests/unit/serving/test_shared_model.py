@@ -79,6 +79,7 @@ def code(models: Repository) -> Iterator[Any]:
     played = types.ModuleType("triton_python_backend_utils")
     played.Tensor, played.InferenceResponse, played.TritonError = Tensor, Response, TritonError
     played.TritonModelException = RuntimeError
+    played.Logger = types.SimpleNamespace(log_error=[].append)
     sys.modules["triton_python_backend_utils"] = played
     sys.path.insert(0, str(folder))
     try:
@@ -210,7 +211,7 @@ def test_a_version_is_read_at_its_first_request_and_forgotten_for_others(start, 
     assert len(tiny.versions) == 1
 
 
-def test_a_damaged_file_is_not_read_and_a_removed_version_not_answered(start, models):
+def test_a_damaged_file_is_not_read_and_a_removed_version_not_answered(code, start, models, monkeypatch):
     name = "lab.binary"
     asked = through(models, name, {"input__0": encoder_of(models, name).transform(user_rows(1))})
     other = through(models, "lab.classes", {"input__0": np.zeros((1, 3), np.float32)})
@@ -219,8 +220,14 @@ def test_a_damaged_file_is_not_read_and_a_removed_version_not_answered(start, mo
     try:
         file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         damaged, fine = start().execute([asked, other])
-        assert "checkpoint.tl of lab.binary version 1 is damaged" in damaged.error
+        assert "checkpoint.tl of version 1 is damaged" in damaged.error
         assert not fine.error
+        file.unlink()
+        logged: list[str] = []
+        monkeypatch.setattr(code.pb_utils.Logger, "log_error", logged.append)
+        (missing,) = start().execute([asked])
+        assert missing.error == "the model cannot answer: see Triton's log"
+        assert str(file) in logged[0]
     finally:
         file.write_bytes(content)
     process = start()
