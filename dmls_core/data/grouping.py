@@ -13,6 +13,9 @@ from dmls_core.stored_matrix import Matrix
 BALANCED = 20_000
 """Groups that are placed one by one; the shares of further ones even out by their number."""
 
+CACHED_ROWS = 16_384
+"""Rows in memory that are hashed at a time: in a processor's cache, columns are read twice as fast."""
+
 
 def assign_groups(
     groups: NDArray[np.int64], target: NDArray[Any], shares: Sequence[float], *, n_classes: int, seed: int
@@ -88,11 +91,14 @@ def hash_rows(rows: Matrix) -> NDArray[np.uint64]:
     generator = np.random.default_rng(0)
     factors = generator.integers(1, 2**63, size=(rows.shape[1], 1), dtype=np.uint64) | np.uint64(1)
     found = np.zeros(len(rows), dtype=np.uint64)
-    for column in range(rows.shape[1]):
-        found ^= found >> np.uint64(29)
-        # Multiplication by an odd factor loses no bit.
-        bits = rows[:, column].view(np.uint32)
-        found += (bits.astype(np.uint64) + np.uint64(1)) * factors[column]
+    step = CACHED_ROWS if isinstance(rows, np.ndarray) else max(1, len(rows))
+    for start in range(0, len(rows), step):
+        part = found[start : start + step]
+        for column in range(rows.shape[1]):
+            part ^= part >> np.uint64(29)
+            # Multiplication by an odd factor loses no bit.
+            bits = rows[start : start + step, column].view(np.uint32)
+            part += (bits.astype(np.uint64) + np.uint64(1)) * factors[column]
     return found
 
 

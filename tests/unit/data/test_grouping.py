@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmls_core.data import grouping
-from dmls_core.data.grouping import assign_groups, first_of_last, hash_rows, join_groups, time_blocks
+from dmls_core.data.grouping import (
+    CACHED_ROWS,
+    assign_groups,
+    first_of_last,
+    hash_rows,
+    join_groups,
+    time_blocks,
+)
+from dmls_core.stored_matrix import StoredMatrix
 
 
 @settings(max_examples=60, deadline=None)
@@ -84,3 +92,14 @@ def test_rows_are_joined_by_groups_and_by_their_values():
 
     assert joined[0] == joined[2] == joined[3]  # the first and third are equal, the third and last a group
     assert joined[1] != joined[0]
+
+
+def test_rows_have_one_hash_in_memory_and_in_a_file(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(2 * CACHED_ROWS + 5, 3)).astype(np.float32)
+    rows[-1] = rows[0]
+    file = np.memmap(tmp_path / "matrix", np.float32, "w+", shape=rows.shape, order="F")
+    file[:] = rows
+    found = hash_rows(rows)
+    assert np.array_equal(hash_rows(StoredMatrix(file, np.arange(len(rows)))), found)
+    assert found[-1] == found[0]
+    assert len(np.unique(found)) == len(rows) - 1
