@@ -131,6 +131,8 @@ class CsvSource(Source):
         names = {f"c{at}": name for at, name in zip(self._positions(types), types, strict=True)}
 
         def copy(scan: pl.LazyFrame) -> pl.DataFrame:
+            # An attempt that failed may still be writing: this one needs a file of its own.
+            path.unlink(missing_ok=True)
             rows = max(_SAMPLE, _GROUP_BYTES // (4 * len(names)))
             scan.sink_parquet(path, row_group_size=rows, compression="lz4")
             counts = pl.len().alias("rows"), pl.col("last is null").any()
