@@ -130,13 +130,17 @@ class CsvSource(Source):
         texts = {name: pl.String() if dtype == pl.Categorical else dtype for name, dtype in types.items()}
         names = {f"c{at}": name for at, name in zip(self._positions(types), types, strict=True)}
 
+        copies: list[Path] = []
+
         def copy(scan: pl.LazyFrame) -> pl.DataFrame:
-            # An attempt that failed may still be writing: this one needs a file of its own.
-            path.unlink(missing_ok=True)
+            # An attempt that failed may open and write its file later: each one has a file of its own.
+            for failed in copies:
+                failed.unlink(missing_ok=True)
+            copies.append(path.with_name(f"{path.name}-{len(copies)}"))
             rows = max(_SAMPLE, _GROUP_BYTES // (4 * len(names)))
-            scan.sink_parquet(path, row_group_size=rows, compression="lz4")
+            scan.sink_parquet(copies[-1], row_group_size=rows, compression="lz4")
             counts = pl.len().alias("rows"), pl.col("last is null").any()
-            return pl.scan_parquet(path, glob=False).select(counts).collect(engine="streaming")
+            return pl.scan_parquet(copies[-1], glob=False).select(counts).collect(engine="streaming")
 
         columns = [*map(pl.col, names), self._last.is_null().alias("last is null")]
         rows, ragged = self._collect(texts, lambda _: columns, copy).row(0)
@@ -144,7 +148,7 @@ class CsvSource(Source):
             raise DataError(self._no_rows())
         if ragged and self._structure:
             raise DataError(self._structure)
-        return pl.scan_parquet(path, glob=False).select(list(names)).rename(names), rows
+        return pl.scan_parquet(copies[-1], glob=False).select(list(names)).rename(names), rows
 
     @property
     def _last(self) -> pl.Expr:

@@ -80,8 +80,8 @@ class Source(ABC):
     def store(self, types: Mapping[str, pl.DataType], path: Path) -> tuple[pl.LazyFrame, int]:
         """Return columns to read as often as needed, and the number of rows.
 
-        Text of a CSV file is ``String``. If reading it takes long, as for CSV, it is copied to ``path`` as
-        Parquet, a part of the file in memory at a time.
+        Text of a CSV file is ``String``. If reading it takes long, as for CSV, it is copied as Parquet to a
+        file whose name begins with ``path``, a part of it in memory at a time.
 
         Raises:
             DataError: as for ``read``.
