@@ -179,15 +179,19 @@ _ICEBERG = {
 """Properties of pyiceberg's files."""
 
 
-_GOOGLE, _AZURE = ("gs", "gcs"), ("abfs", "abfss", "adl", "adls", "az", "azure", "wasb", "wasbs")
+_GOOGLE_SCHEMES, _AZURE_SCHEMES = (
+    ("gs", "gcs"),
+    ("abfs", "abfss", "adl", "adls", "az", "azure", "wasb", "wasbs"),
+)
 
 _CREDENTIALS = {
     "delta": {
         **dict.fromkeys(
-            _GOOGLE, re.compile(r"(google_)?service_account(_path|_key)?|(google_)?application_credentials")
+            _GOOGLE_SCHEMES,
+            re.compile(r"(google_)?service_account(_path|_key)?|(google_)?application_credentials"),
         ),
         **dict.fromkeys(
-            _AZURE,
+            _AZURE_SCHEMES,
             re.compile(
                 r"(azure_)?(storage_)?(account_key|access_key|master_key|client_secret|sas_key|sas_token|token)"
                 r"|bearer_token"
@@ -196,9 +200,9 @@ _CREDENTIALS = {
     },
     "iceberg": {
         **dict.fromkeys(S3_SCHEMES, re.compile(r"(s3|client)\.access-key-id|s3\.anonymous")),
-        **dict.fromkeys(_GOOGLE, re.compile(r"gcs\.oauth2\.token")),
+        **dict.fromkeys(_GOOGLE_SCHEMES, re.compile(r"gcs\.oauth2\.token")),
         **dict.fromkeys(
-            _AZURE, re.compile(r"adls\.(connection-string|account-key|sas-token|client-secret|token)")
+            _AZURE_SCHEMES, re.compile(r"adls\.(connection-string|account-key|sas-token|client-secret|token)")
         ),
     },
 }
@@ -217,17 +221,15 @@ def _check_credentials(source: Source, extra: Mapping[str, str]) -> None:
     scheme, separator, _ = str(source.lake).partition("://")
     if not separator:
         return
-    if scheme not in S3_SCHEMES + _GOOGLE + _AZURE:
-        raise PlatformError(
-            f"{scheme}:// is no object store with tables; name one of s3://, gs:// or abfss://"
-        )
+    if scheme not in S3_SCHEMES + _GOOGLE_SCHEMES + _AZURE_SCHEMES:
+        raise PlatformError(f"DMLS reads no tables from {scheme}://: use s3://, gs:// or abfss://")
     names = _CREDENTIALS["delta" if source.delta else "iceberg"].get(scheme)
     if names and any(
         names.fullmatch(name.lower()) and value not in ("", "false") for name, value in extra.items()
     ):
         return
     remedy = "make it one of type AWS" if scheme in S3_SCHEMES else "add them to its extra"
-    raise PlatformError(f"it has no credentials for {scheme}://; {remedy}")
+    raise PlatformError(f"it has no credentials for {scheme}://: {remedy}")
 
 
 def _s3(connection: Connection) -> dict[str, str | None]:

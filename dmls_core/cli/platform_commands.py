@@ -126,7 +126,7 @@ def use_embedded_airflow() -> Iterator[None]:
     # Its hooks log each connection that they use.
     os.environ |= service["environment"] | {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"}
     try:
-        # Airflow logs to what is stdout when it is imported, where the answer belongs.
+        # On import, Airflow binds its log to stdout, where only the answer belongs.
         with redirect_stdout(sys.stderr):
             yield
     except ImportError as error:

@@ -38,7 +38,7 @@ REGION = "us-east-1"
 """Region when none is set; servers other than AWS ignore it."""
 
 CONNECTIONS = 32
-"""Connections that a client keeps, as many as its threads at most."""
+"""Connections that a client keeps open: enough for all threads that share it."""
 
 ATTEMPTS = 4
 """Requests for one body before a broken connection is an error."""

@@ -15,7 +15,7 @@ from dmls_core.errors import EngineUnavailableError
 from dmls_core.models.engines import Engine, ForestEngine, GrowingForestEngine
 from dmls_core.models.engines.base import Array, refusal
 from dmls_core.models.trees import FlatTrees, read_trees
-from dmls_core.search.forest.scoring import ForestScorer, ScoringSplit
+from dmls_core.search.forest.scoring import ForestScorer, ScoringSplit, SummedForest
 from dmls_core.search.forest.space import PartitionedSpace, restrictiveness
 from dmls_core.search.forest.trees import Nodes, Tree, TreeBuilder, build_trees, trees_before_builder
 from dmls_core.search.task import SearchTask
@@ -42,7 +42,7 @@ class TreePredictions:
     pruned_leaves: NDArray[np.int32]
 
 
-class IncrementalForest(ForestScorer):
+class IncrementalForest(SummedForest):
     """A forest of scikit-learn. Grown in steps, it equals the forest of a single fit."""
 
     def __init__(
@@ -54,7 +54,7 @@ class IncrementalForest(ForestScorer):
         *,
         threads: int,
     ) -> None:
-        super().__init__(task, split, split.target)
+        super().__init__(task, split, len(parts.limits))
         self._parts = parts
         self._threads = threads
         engine = cast("GrowingForestEngine", task.engine)
@@ -63,10 +63,6 @@ class IncrementalForest(ForestScorer):
         self._forest.set_params(warm_start=True, n_estimators=0)
         self._builder: TreeBuilder | None = None
         self._trees: list[Tree] = []
-        # (n_scored, n_slots, outputs): limits that have made no difference to any tree so far share a slot.
-        self._sums = np.zeros((len(split.truth), 1, self.outputs))
-        self._slots = [0] * len(parts.limits)
-        self._counts = np.zeros(len(split.truth), np.int64)
 
     @property
     def trees(self) -> int:
@@ -191,23 +187,6 @@ class IncrementalForest(ForestScorer):
         self._forest.set_params(n_estimators=self.trees)
         self._trees.clear()
         return self._forest
-
-    def has_votes(self) -> NDArray[np.bool_]:
-        """Return for each scored row whether any tree votes on it."""
-        return self._counts > 0
-
-    def voting_share(self) -> float:
-        """Return the mean share of trees that vote on a scored row."""
-        return float(self._counts.mean() / self.trees)
-
-    def first_equal(self) -> list[int]:
-        """Return for each pruning the first one that is equal in every tree so far."""
-        return [self._slots.index(slot) for slot in self._slots]
-
-    def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
-        found: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
-        return found
 
 
 MAX_PREDICTIONS = 4 * 2**20

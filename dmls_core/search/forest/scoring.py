@@ -303,3 +303,33 @@ class ForestScorer(ABC):
                 # The group has all rows of a class, or the only row: count it as no change.
                 found.append(self._task.score(truth, prediction, weights))
         return np.asarray(found)
+
+
+class SummedForest(ForestScorer):
+    """A forest that keeps the sums of its trees' predictions, (n_scored, n_slots, outputs).
+
+    Prunings that have made no difference to any tree so far share a slot.
+    """
+
+    def __init__(self, task: SearchTask, split: ScoringSplit, limits: int) -> None:
+        super().__init__(task, split, split.target)
+        self._sums = np.zeros((len(split.truth), 1, self.outputs))
+        self._slots = [0] * limits
+        self._counts = np.zeros(len(split.truth), np.int64)
+
+    def has_votes(self) -> NDArray[np.bool_]:
+        """Return for each scored row whether any tree votes on it."""
+        return self._counts > 0
+
+    def voting_share(self) -> float:
+        """Return the mean share of trees that vote on a scored row."""
+        return float(self._counts.mean() / self.trees)
+
+    def first_equal(self) -> list[int]:
+        """Return for each pruning the first one that is equal in every tree so far."""
+        return [self._slots.index(slot) for slot in self._slots]
+
+    def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
+        found: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
+        return found

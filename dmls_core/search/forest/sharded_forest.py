@@ -22,9 +22,9 @@ from dmls_core.search.forest.growing import IncrementalForest
 from dmls_core.search.forest.scoring import (
     MIN_SCORED,
     Bins,
-    ForestScorer,
     ScoringData,
     ScoringSplit,
+    SummedForest,
     most_scored,
 )
 from dmls_core.search.forest.space import PartitionedSpace
@@ -119,7 +119,7 @@ class ForestShards:
         return self._parts
 
 
-class ShardedForest(ForestScorer):
+class ShardedForest(SummedForest):
     """A forest that grows on all shards. Grown in steps, it equals the forest of a single fit."""
 
     def __init__(
@@ -129,15 +129,12 @@ class ShardedForest(ForestScorer):
         split: ScoringSplit,
         params: dict[str, Scalar],
     ) -> None:
-        super().__init__(task, split, split.target)
+        super().__init__(task, split, len(parts.limits))
         self._shards: ForestShards = split.features
         self._cluster = self._shards.cluster
         self._arguments = parts, params
         self._trees = 0
         self._nbytes = 0
-        self._slots: list[int] = []
-        self._sums = np.zeros((0, 0, self.outputs))
-        self._counts = np.zeros(len(split.truth), np.int64)
 
     @property
     def trees(self) -> int:
@@ -212,23 +209,6 @@ class ShardedForest(ForestScorer):
             return found
 
         return join_forests(self._cluster.retried(attempt), seed=self._task.seed)
-
-    def has_votes(self) -> NDArray[np.bool_]:
-        """Return for each scored row whether any tree votes on it."""
-        return self._counts > 0
-
-    def voting_share(self) -> float:
-        """Return the mean share of trees that vote on a scored row."""
-        return float(self._counts.mean() / self._trees)
-
-    def first_equal(self) -> list[int]:
-        """Return for each pruning the first one that is equal in every tree so far."""
-        return [self._slots.index(slot) for slot in self._slots]
-
-    def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
-        found: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
-        return found
 
 
 @dataclass(frozen=True, slots=True)

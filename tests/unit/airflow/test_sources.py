@@ -292,7 +292,7 @@ def test_other_runs_read_the_newest_lake_table_then_or_the_rows_of_their_interva
         (
             'delta = "gs://others/orders"',
             {"sslkey": "a-key"},
-            "has no credentials for gs://; add them to its extra",
+            "has no credentials for gs://: add them to its extra",
         ),
         ('delta = "s3://others/orders"', {"s3.access-key-id": "a-key"}, "make it one of type AWS"),
         ('delta = "gs://others/orders"', {"gcs.oauth2.token": "a-key"}, "no credentials for gs://"),
@@ -302,7 +302,7 @@ def test_other_runs_read_the_newest_lake_table_then_or_the_rows_of_their_interva
             "no credentials for gs://",
         ),
         ('iceberg = "s3://others/v1.metadata.json"', {"s3.anonymous": False}, "no credentials for s3://"),
-        ('delta = "https://169.254.169.254/x"', {}, "https:// is no object store with tables"),
+        ('delta = "https://169.254.169.254/x"', {}, "reads no tables from https://: use s3://"),
     ],
     ids=[
         "catalog",
