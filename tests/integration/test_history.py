@@ -62,6 +62,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]
         url = f"sqlite:///{tmp_path}/airflow.db"
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
+        server.empty("airflow")
         url = database_url(server.context, "airflow", "psycopg2")
     engine = create_engine(url)
     import_all_models()

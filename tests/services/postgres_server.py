@@ -34,10 +34,10 @@ class PostgresServer:
         """Address of the database that trainers share studies over."""
         return database_url(self.context, "optuna", "psycopg")
 
-    def empty(self) -> None:
-        """Make the study database anew."""
+    def empty(self, database: str = "optuna") -> None:
+        """Make a database anew, by default that of studies."""
         with superuser(self.context) as connection:
-            connection.execute("DROP DATABASE optuna WITH (FORCE)")
+            connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
         make_databases(self.context)
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
