@@ -20,6 +20,9 @@ from dmls_core.store import ObjectInfo
 
 CHUNK = 8 << 20
 
+_MODIFIED = ("LastModified", "last_modified", "mtime", "modificationTime")
+"""What file systems call the time of a file's last write."""
+
 
 class ObjectFiles:
     """The files that ``path`` names: a folder with a slash at its end, or a pattern. Keys are addresses."""
@@ -36,23 +39,23 @@ class ObjectFiles:
         try:
             # Airflow's hooks replace a missing connection by the credentials of the worker.
             BaseHook.get_connection(connection)
-            prefix = path if path.endswith("/") else parse_names(path)[0].rpartition("/")[0] + "/"
-            self._folder = ObjectStoragePath(prefix, conn_id=connection)
-            self._fs: Any = self._folder.fs
+            self._prefix = path if path.endswith("/") else parse_names(path)[0].rpartition("/")[0] + "/"
+            folder = ObjectStoragePath(self._prefix, conn_id=connection)
+            self._fs: Any = folder.fs
+            self._folder = folder.path.rstrip("/") + "/"
         except (AirflowException, AttributeError, ImportError, ValueError, OSError) as error:
             raise connection_failure(connection, error) from error
 
     def list(self) -> list[ObjectInfo]:
         """Return the files by address; raise ``PlatformError`` if the object store does not answer."""
-        scheme = self._path.partition("://")[0]
         try:
             self._fs.invalidate_cache()
-            found = self._fs.find(self._folder.path, detail=True)
+            found = self._fs.find(self._folder, detail=True)
         except FileNotFoundError:
             return []
         except Exception as error:  # each file system raises what its client does
             raise connection_failure(self._connection, error) from error
-        infos = [_info(f"{scheme}://{name.removeprefix('/')}", about) for name, about in found.items()]
+        infos = [_info(self._prefix + name[len(self._folder) :], about) for name, about in found.items()]
         return sorted((info for info in infos if self._means(info.key)), key=lambda info: info.key)
 
     def _means(self, key: str) -> bool:
@@ -68,7 +71,7 @@ class ObjectFiles:
             DataError: the file was deleted or replaced since it was listed.
             PlatformError: the object store does not answer.
         """
-        path = info.key.partition("://")[2]
+        path = self._folder + info.key.removeprefix(self._prefix)
         try:
             with self._fs.open(path, "rb", cache_type="readahead") as source, target.open("wb") as file:
                 while block := source.read(CHUNK):
@@ -93,7 +96,7 @@ def hive_columns(key: str) -> dict[str, str]:
 
 def _info(key: str, about: dict[str, Any]) -> ObjectInfo:
     """Return what a file system knows of a file; without an ETag, a hash of its size and last write."""
-    modified = about.get("LastModified") or about.get("last_modified") or about.get("mtime") or ""
+    modified = next((about[name] for name in _MODIFIED if about.get(name)), "")
     etag = about.get("ETag") or about.get("etag") or about.get("md5Hash") or about.get("content_md5")
     text = json.dumps([str(etag or modified), about["size"]])
     name = str(etag).strip('"') if etag else hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -8,11 +8,12 @@ from dmls_core import __version__
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's name, description, version and operator links."""
+    """Return the provider's name, description, version, operator links and file systems."""
     return {
         "package-name": "dmls",
         "name": "DMLS",
         "description": "Tuned, validated, served models from a TOML spec and a CSV.",
         "versions": [__version__],
         "extra-links": ["dmls_core.airflow.links.MlflowRunLink", "dmls_core.airflow.links.ReportLink"],
+        "filesystems": ["dmls_core.airflow.hdfs"],
     }

@@ -100,7 +100,10 @@ def _check_address(address: str, name: str, issues: IssueCollector) -> bool:
         issues.add(
             key, "must be an address without empty or relative parts", found=address, expected=expected
         )
-    elif any(character in parts[0] for character in "*?{}@"):
+    elif "@" in parts[0]:
+        hint = "the connection has the account"
+        issues.add(key, "must name a bucket or container alone", found=address, expected="no @", hint=hint)
+    elif any(character in parts[0] for character in "*?{}"):
         issues.add(key, "must name one bucket", found=address, expected="no pattern in the bucket's name")
     else:
         return True
