@@ -25,12 +25,15 @@ os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import: nothing is sent 
 
 _UNUSED: dict[str, ModuleType | None] = {
     "boto3": None,
+    "botocore": None,
+    "rfc3987_syntax": None,
     "sqlalchemy": None,
     "altair": ModuleType("altair"),
     "scipy.stats": ModuleType("scipy.stats"),
 }
-"""Packages that Great Expectations imports for data sources and distributions, which are not used here: 40 %
-of its import. It needs the last two to be there, but nothing in them."""
+"""Packages that Great Expectations imports for data sources, JSON schemas and distributions, which are not used
+here: two thirds of its import. It needs the last two to be there, but nothing in them; all others are optional
+(``rfc3987_syntax``, which jsonschema would use, builds a grammar for a second)."""
 
 _hidden = {name: module for name, module in _UNUSED.items() if name not in sys.modules}
 sys.modules.update(_hidden)  # type: ignore[arg-type]  # None hides a module
