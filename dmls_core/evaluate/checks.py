@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.grouping import hash_rows
+from dmls_core.evaluate.leakage import leaking_features
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
 from dmls_core.stored_matrix import Matrix
@@ -27,26 +28,6 @@ MIN_HOLDOUT_GROUPS = 10
 MIN_CLASS_ROWS = 5
 MAX_DUPLICATES = 0.05
 MAX_NAMES = 5
-
-LEAK_FEATURES = 25
-"""Features checked for leakage, the most important ones: a leaking feature is important to the model."""
-
-LEAK_ROWS = 5_000
-
-MIN_LEAK_ROWS = 50
-
-LEAK_FOLDS = 5
-LEAK_TREE_LEAVES = 16
-
-PERFECT_ERROR = 0.005
-"""Share of the error below which a feature leaks, whatever the other features achieve."""
-
-SMALL_ERROR: Mapping[Task, float] = {"classification": 0.05, "regression": 0.02}
-"""Share of the error below which a feature leaks if all others are much worse."""
-
-LEAK_RATIO = 4.0
-"""How many times larger the error of every other feature must then be: in natural data several features carry
-about the same information (in iris two of four come close to a perfect prediction), but a leak stands out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,58 +108,10 @@ def _leakage(evidence: Evidence) -> str:
     )
 
 
-def leaking_features(
-    task: Task, features: NDArray[np.float32], target: NDArray[Any], columns: Sequence[int], *, seed: int
-) -> list[int]:
-    """Return the columns that predict the target on their own, in their order.
-
-    For each column a small decision tree is cross-validated. Its error relative to the error without any
-    feature (balanced for classes, squared for values) decides. ``features``: (n_rows, n_features) training
-    rows. ``columns``: positions to check, most important first.
-    """
-    if len(target) < MIN_LEAK_ROWS:
-        return []
-    picked = np.random.default_rng(seed).permutation(len(target))[:LEAK_ROWS]
-    known = target[picked]
-    errors = {
-        column: _relative_error(task, features[picked, column], known) for column in columns[:LEAK_FEATURES]
-    }
-    return [
-        column
-        for column, error in errors.items()
-        if error <= PERFECT_ERROR
-        or (error <= SMALL_ERROR[task] and LEAK_RATIO * error <= _least_other(errors, column))
-    ]
-
-
-def _least_other(errors: Mapping[int, float], column: int) -> float:
-    return min((error for other, error in errors.items() if other != column), default=1.0)
-
-
-def _relative_error(task: Task, values: NDArray[np.float32], target: NDArray[Any]) -> float:
-    """Return the error of a tree on one column: 0 for a perfect prediction, 1 for none."""
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-    column, folds = values[:, None], np.arange(len(target)) % LEAK_FOLDS
-    found = np.empty(len(target))
-    for fold in range(LEAK_FOLDS):
-        held = folds == fold
-        tree = (
-            DecisionTreeClassifier(max_leaf_nodes=LEAK_TREE_LEAVES, class_weight="balanced", random_state=0)
-            if task == "classification"
-            else DecisionTreeRegressor(max_leaf_nodes=LEAK_TREE_LEAVES, random_state=0)
-        )
-        found[held] = tree.fit(column[~held], target[~held]).predict(column[held])
-    if task == "regression":
-        variance = float(np.var(target))
-        return float(np.mean((found - target) ** 2)) / variance if variance > 0 else 1.0
-    codes = np.unique(target)
-    missed = np.mean([(found[target == code] != code).mean() for code in codes])
-    return float(missed) / (1 - 1 / len(codes)) if len(codes) > 1 else 1.0
-
-
 def _duplicates(evidence: Evidence) -> str:
-    duplicates = int(np.isin(hash_rows(evidence.test), hash_rows(evidence.train)).sum())
+    known, held = np.sort(hash_rows(evidence.train)), hash_rows(evidence.test)
+    places = np.searchsorted(known, held).clip(max=len(known) - 1)
+    duplicates = int((known[places] == held).sum())
     if duplicates < 3 or duplicates <= MAX_DUPLICATES * len(evidence.test):
         return ""
     return (

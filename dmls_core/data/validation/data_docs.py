@@ -31,9 +31,9 @@ _UNUSED: dict[str, ModuleType | None] = {
     "altair": ModuleType("altair"),
     "scipy.stats": ModuleType("scipy.stats"),
 }
-"""Packages that Great Expectations imports for data sources, JSON schemas and distributions, which are not used
-here: two thirds of its import. It needs the last two to be there, but nothing in them; all others are optional
-(``rfc3987_syntax``, which jsonschema would use, builds a grammar for a second)."""
+"""Packages that Great Expectations imports for data sources, JSON schemas and distributions, which are not
+used here: two thirds of its import. The last two have to be there, but nothing in them; others are optional.
+jsonschema would use ``rfc3987_syntax``, which builds a grammar at its import."""
 
 _hidden = {name: module for name, module in _UNUSED.items() if name not in sys.modules}
 sys.modules.update(_hidden)  # type: ignore[arg-type]  # None hides a module

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sklearn import datasets
 
-from dmls_core.evaluate.checks import find_warnings, leaking_features
+from dmls_core.evaluate.checks import find_warnings
+from dmls_core.evaluate.leakage import leaking_features
 from tests.unit.evaluate.evidence import Case, evidence
 
 GOOD = ["iris", "wine", "breast_cancer", "digits", "diabetes"]
