@@ -190,6 +190,9 @@ REPEATS = 5
 MAX_FEATURES = 25
 """Features that are permuted, those with the highest importance in the model."""
 
+MAX_ROWS = 20_000
+"""Rows that are permuted at most. The standard error of an accuracy's decrease of 0.01 is then about 0.001."""
+
 MAX_TRAVERSALS = 20_000_000
 """Row-tree traversals at most, some seconds on one core; this limits the rows."""
 
@@ -294,6 +297,7 @@ def permutation_importances(
     most = max(
         100,
         min(
+            MAX_ROWS,
             MAX_TRAVERSALS // (max(1, trees) * REPEATS * max(1, len(columns))),
             MAX_VALUES // (REPEATS * features.shape[1]),
         ),
