@@ -191,7 +191,7 @@ MAX_FEATURES = 25
 """Features that are permuted, those with the highest importance in the model."""
 
 MAX_ROWS = 20_000
-"""Rows that are permuted at most. The standard error of an accuracy's decrease of 0.01 is then about 0.001."""
+"""Rows that are permuted at most. The standard error of an accuracy's decrease of 0.01 is about 0.001."""
 
 MAX_TRAVERSALS = 20_000_000
 """Row-tree traversals at most, some seconds on one core; this limits the rows."""
