@@ -175,6 +175,7 @@ def _write_docs(results: list[tuple[Expectation, CheckResult]], own: Sequence[st
     gc.disable()  # the next import creates no garbage, and the collector would take a fifth of its time
     from dmls_core.data.validation.data_docs import write_docs
 
+    gc.freeze()  # nor should the collector search all that was imported while the page is rendered
     gc.enable()
     write_docs(results, own, docs)
 
