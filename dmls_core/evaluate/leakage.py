@@ -54,7 +54,7 @@ def leaking_features(
     if len(target) < MIN_ROWS or not columns:
         return []
     picked = np.random.default_rng(seed).permutation(len(target))[:ROWS]
-    values, known = features[np.ix_(picked, columns)], target[picked]
+    values, known = features[picked[:, None], columns], target[picked]
     bounds = least_errors(task, values, known) - _ROUNDING
     if (bounds > SMALL_ERROR[task]).all():
         return []
@@ -107,17 +107,17 @@ def least_errors(task: Task, values: NDArray[np.float32], target: NDArray[Any]) 
     order = np.argsort(held, axis=2)  # missing values last
     # They are all in one leaf, which may be any: one cut more.
     cuts = LEAVES - 1 + bool(np.isnan(held).any())
+    costs: NDArray[np.float64] | None = None
     if task == "regression":
-        scale = float(np.sum((target - np.mean(target, dtype=np.float64)) ** 2, dtype=np.float64))
-        costs: NDArray[np.float64] | None = None
-        shares = target - np.mean(target, dtype=np.float64)
+        known: NDArray[Any] = target - np.mean(target, dtype=np.float64)
+        scale = float(np.sum(known**2))
     else:
-        codes, shares, sizes = np.unique(target, return_inverse=True, return_counts=True)
+        codes, known, sizes = np.unique(target, return_inverse=True, return_counts=True)
         scale = len(codes) - 1.0
         costs = 1 / sizes
     if not scale > 0:
         return np.ones(values.shape[1])
-    ordered = shares[: rows * FOLDS].reshape(rows, FOLDS).T[np.arange(FOLDS)[None, :, None], order]
+    ordered = known[: rows * FOLDS].reshape(rows, FOLDS).T[np.arange(FOLDS)[None, :, None], order]
     found = np.zeros(values.shape[1])
     for size in _BIN_ROWS:
         bins = ordered[:, :, : rows // size * size].reshape(*ordered.shape[:2], -1, size)
