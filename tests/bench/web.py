@@ -111,7 +111,8 @@ def fill_store(root: str, records: Sequence[JobRecord], specs: Sequence[Spec]) -
 
     def write(record: JobRecord) -> None:
         place = f"{record.team}/{record.name}"
-        store.put(f"registry/jobs/{place}.json", json.dumps(record.as_json()).encode())
+        document = json.dumps(record.as_json(), indent=2, sort_keys=True) + "\n"  # as the registry does
+        store.put(f"registry/jobs/{place}.json", document.encode())
         status = {
             "schema": 1,
             "state": "deployed",
