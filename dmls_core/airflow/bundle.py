@@ -77,7 +77,7 @@ class DmlsBundle(BaseDagBundle):
         self._parse_again: dict[tuple[Path, float], float] = {}
         self._everything: list[JobRecord] = []
         self._faults: dict[str, str] = {}
-        self._mark = ""  # of the registry's last change, at the last listing
+        self._mark: str | None = None  # of the registry's last change, at the last listing
         self._list_due = 0.0
         self._moving: dict[str, str] = {}  # DAGs -> files that Airflow has them from, besides their own
         self._moved = False  # whether it has all of them from their own
@@ -179,7 +179,7 @@ class DmlsBundle(BaseDagBundle):
         if not self._records:
             self._records = cached(written_records(self.path))
         mark = registry.change_mark()
-        if not mark or mark != self._mark or self._faults or time.monotonic() >= self._list_due:
+        if mark != self._mark or self._faults or time.monotonic() >= self._list_due:
             faults: dict[str, str] = {}
             self._everything = registry.jobs(self._records, faults)
             self._mark, self._faults, self._list_due = mark, faults, time.monotonic() + LIST_SECONDS
@@ -188,8 +188,8 @@ class DmlsBundle(BaseDagBundle):
     def _find_moving(self, jobs: AbstractSet[str]) -> dict[str, str]:
         """Return the jobs whose DAGs Airflow has from another file than theirs, with that file.
 
-        It does if the number of files has changed. It would take a DAG for deleted that its file has no
-        longer, and does not unschedule it if it has parsed the new file first.
+        That is so after the number of files has changed. If the other file lost the DAG before, Airflow would
+        take it for deleted, and start none of its tasks, until it has parsed the DAG's own file.
         """
         if self._moved:
             return {}
