@@ -174,7 +174,7 @@ class DmlsBundle(BaseDagBundle):
         """Return all records, and the unreadable keys with their errors.
 
         The registry is listed after each change, and every ``LIST_SECONDS`` in case a writer was killed
-        before it marked its change, or somebody else changed an object.
+        before it marked its change, or an operator changed an object.
         """
         if not self._records:
             self._records = cached(written_records(self.path))

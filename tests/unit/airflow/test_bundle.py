@@ -313,7 +313,7 @@ def test_the_registry_is_listed_after_a_change_and_once_a_minute(accept, bundle,
     assert dag_ids(made.path) == {"dmls.lab.iris", "dmls.lab.wine"}
     assert listed.count(layout.JOBS) == 2
 
-    (root / "registry" / "jobs" / "lab" / "wine.json").unlink()  # by somebody else
+    (root / "registry" / "jobs" / "lab" / "wine.json").unlink()  # by an operator
     made.refresh()
     assert listed.count(layout.JOBS) == 2
     later = time.monotonic() + 60
