@@ -391,15 +391,7 @@ def test_a_hook_lists_with_one_asynchronous_client(store: S3Store) -> None:
     assert opened == ["client"]
 
 
-def test_known_records_are_read_only_if_they_have_changed(
-    store: S3Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry = Registry(store)
-    known = [registry.accept(FakeSpec("one"), "lab", name, [], NOW) for name in ("a", "b")]
-    changed = registry.retire("lab", "b")
-    read: list[str] = []
-    monkeypatch.setattr(
-        Registry, "_read", lambda self, key, _f=Registry._read: read.append(key) or _f(self, key)
-    )
-    assert registry.jobs(cached(known)) == [known[0], changed]
-    assert read == ["registry/jobs/lab/b.json"]
+def test_records_that_are_known_from_elsewhere_have_the_etags_of_s3(store: S3Store) -> None:
+    known = [Registry(store).accept(FakeSpec("one"), "lab", name, [], NOW) for name in ("a", "b")]
+    listed = {info.key: info.etag for info in store.list("registry/jobs/")}
+    assert {key: etag for key, (etag, _) in cached(known).items()} == listed
