@@ -54,7 +54,8 @@ STALE_MARGIN_SECONDS = 10.0
 REPARSE_SECONDS = 20.0
 """Time after which a rewritten file is parsed again: longer than any parse that started before."""
 
-LIST_SECONDS = 60.0
+LIST_SECONDS, FAULT_SECONDS = 60.0, 5.0
+"""Seconds until the registry is listed again without a change, and while a record is unreadable."""
 
 MOVE_SECONDS = 60.0
 """Time after which a file is parsed again if Airflow still has its DAGs from another file."""
@@ -174,15 +175,16 @@ class DmlsBundle(BaseDagBundle):
         """Return all records, and the unreadable keys with their errors.
 
         The registry is listed after each change, and every ``LIST_SECONDS`` in case a writer was killed
-        before it marked its change, or an operator changed an object.
+        before it marked its change, or an operator changed an object; sooner while a record is unreadable.
         """
         if not self._records:
             self._records = cached(written_records(self.path))
         mark = registry.change_mark()
-        if mark != self._mark or self._faults or time.monotonic() >= self._list_due:
+        if mark != self._mark or time.monotonic() >= self._list_due:
             faults: dict[str, str] = {}
             self._everything = registry.jobs(self._records, faults)
-            self._mark, self._faults, self._list_due = mark, faults, time.monotonic() + LIST_SECONDS
+            pause = min(LIST_SECONDS, FAULT_SECONDS) if faults else LIST_SECONDS
+            self._mark, self._faults, self._list_due = mark, faults, time.monotonic() + pause
         return self._everything, self._faults
 
     def _find_moving(self, jobs: AbstractSet[str]) -> dict[str, str]:
