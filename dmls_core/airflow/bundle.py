@@ -1,8 +1,7 @@
 """The versioned DAG bundle: the registry of accepted jobs as a fixed number of DAG files, the shards.
 
-The DAG processor refreshes it; parsing then reads local files only. A shard is ``shard_NN.py`` (a few lines,
-the same for all) and ``shard_NN.json`` (its jobs). A file is rewritten only if its content changes, so that
-Airflow parses only changed files again.
+The DAG processor refreshes it; parsing then reads local files only, and Airflow parses only changed files
+again.
 
 A worker that executes a task uses the version with which the task's run started. It fetches the job of that
 task only: the files of a version are stubs, and ``read_shard`` fetches the job.
@@ -10,14 +9,10 @@ task only: the files of a version are stubs, and ``read_shard`` fetches the job.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
-import shutil
 import time
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +20,24 @@ from typing import TYPE_CHECKING, Any
 from airflow.configuration import conf
 from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
-import dmls_core
 from dmls_core.airflow.access_control import AccessControl, access_of_teams
+from dmls_core.airflow.dag_files import (
+    dag_ids,
+    has_stubs,
+    is_shard,
+    job_json,
+    keep,
+    shard_file,
+    static_dag_files,
+    write_dag_files,
+    write_stubs,
+    written_records,
+)
 from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs, team_entries
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
 from dmls_core.store import JobRecord, Registry, Store, layout
+from dmls_core.store.registry import Cache, cached
 from dmls_core.store.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -47,6 +54,12 @@ STALE_MARGIN_SECONDS = 10.0
 REPARSE_SECONDS = 20.0
 """Time after which a rewritten file is parsed again: longer than any parse that started before."""
 
+LIST_SECONDS, FAULT_SECONDS = 60.0, 5.0
+"""Seconds until the registry is listed again without a change, and while a record is unreadable."""
+
+MOVE_SECONDS = 60.0
+"""Time after which a file is parsed again if Airflow still has its DAGs from another file."""
+
 FETCH_THREADS = 16
 
 
@@ -61,10 +74,17 @@ class DmlsBundle(BaseDagBundle):
         self._registry: Registry | None = None
         self._snapshots: Snapshots | None = None
         self._watchdog: Watchdog | None = None
-        self._records: dict[str, tuple[str, JobRecord]] = {}
+        self._records: Cache = {}
         self._parse_again: dict[tuple[Path, float], float] = {}
+        self._everything: list[JobRecord] = []
+        self._faults: dict[str, str] = {}
+        self._mark: str | None = None  # of the registry's last change, at the last listing
+        self._list_due = 0.0
+        self._moving: dict[str, str] = {}  # DAGs -> files that Airflow has them from, besides their own
+        self._moved = False  # whether it has all of them from their own
         self._written: list[JobRecord] | None = None  # records of the last write that read every spec
         self._access: dict[str, AccessControl] = {}  # of each team's DAGs, at that write
+        self._jobs: dict[str, tuple[JobRecord, AccessControl | None, str]] = {}  # by DAG, with their JSON
 
     @property
     def path(self) -> Path:
@@ -82,8 +102,9 @@ class DmlsBundle(BaseDagBundle):
                 load_runner(self.settings)
                 if self._written_version() is None:
                     self._refresh(first=True)
-            elif self._written_version() != self.version:
-                self._write_stubs(self.version)
+            elif self._written_version() != self.version or not has_stubs(self.path, self.settings.shards):
+                write_stubs(self.path, self.settings.shards, self._static_files())
+                (self.path / VERSION_FILE).write_text(self.version)
         super().initialize()
 
     def refresh(self) -> None:
@@ -128,8 +149,7 @@ class DmlsBundle(BaseDagBundle):
         The ``first`` time, in whatever process needs the files, there may be no database.
         """
         registry, snapshots = self._open()
-        faults: dict[str, str] = {}
-        everything = registry.jobs(self._records, faults)
+        everything, faults = self._list(registry)
         own = [record for record in everything if self._has(record.team)]
         found = {layout.dag_id(record.team, record.name): record for record in own}
         retired = {dag_id for dag_id, record in found.items() if record.state == "retired"}
@@ -137,17 +157,57 @@ class DmlsBundle(BaseDagBundle):
         records = [record for dag_id, record in found.items() if dag_id not in gone]
         self._touch_due()
         access = {} if first else access_of_teams(self.settings.access_control)
-        if (records, access) == (self._written, self._access) and self._written_version():
+        moving = {} if first else self._find_moving(found.keys() - gone)
+        done = self._written, self._access, self._moving
+        if (records, access, moving) == done and self._written_version():
             return everything, faults
-        self._access = access
+        self._access, self._moving = access, moving
         version = snapshots.write(records)
-        before = dag_ids(self.path)
+        before = self._jobs.keys() or dag_ids(self.path)
         for path in self._write(records, version, registry.store):
             self._plan_parse(path, REPARSE_SECONDS)
         stale = conf.getint("dag_processor", "stale_dag_threshold") + STALE_MARGIN_SECONDS
-        for dag_id in before - dag_ids(self.path):
+        for dag_id in before - self._jobs.keys():
             self._plan_parse(shard_file(self.path, dag_id, self.settings.shards), stale)
         return everything, faults
+
+    def _list(self, registry: Registry) -> tuple[list[JobRecord], dict[str, str]]:
+        """Return all records, and the unreadable keys with their errors.
+
+        The registry is listed after each change, and every ``LIST_SECONDS`` in case a writer was killed
+        before it marked its change, or an operator changed an object; sooner while a record is unreadable.
+        """
+        if not self._records:
+            self._records = cached(written_records(self.path))
+        mark = registry.change_mark()
+        if mark != self._mark or time.monotonic() >= self._list_due:
+            faults: dict[str, str] = {}
+            self._everything = registry.jobs(self._records, faults)
+            pause = min(LIST_SECONDS, FAULT_SECONDS) if faults else LIST_SECONDS
+            self._mark, self._faults, self._list_due = mark, faults, time.monotonic() + pause
+        return self._everything, self._faults
+
+    def _find_moving(self, jobs: AbstractSet[str]) -> dict[str, str]:
+        """Return the jobs whose DAGs Airflow has from another file than theirs, with that file.
+
+        That is so after the number of files has changed. If the other file lost the DAG before, Airflow would
+        take it for deleted, and start none of its tasks, until it has parsed the DAG's own file.
+        """
+        if self._moved:
+            return {}
+        from dmls_core.airflow import metadata
+
+        with metadata.create_session(scoped=False) as session:
+            files = metadata.dag_files(session, self.name)
+        moving = {}
+        for dag_id in jobs & files.keys():
+            file, own = files[dag_id], shard_file(self.path, dag_id, self.settings.shards)
+            if is_shard(file) and file != own.name:
+                moving[dag_id] = file
+                if (own, MOVE_SECONDS) not in self._parse_again:
+                    self._plan_parse(own, MOVE_SECONDS)
+        self._moved = not moving
+        return moving
 
     def _has(self, team: str) -> bool:
         return team == self.settings.team if self.settings.team else team not in team_entries()
@@ -185,39 +245,39 @@ class DmlsBundle(BaseDagBundle):
             if path.is_file():
                 path.touch()
 
-    def _write_stubs(self, version: str) -> None:
-        """Write the DAG files of a version without its jobs."""
-        files = {path.name: path.read_text() for path in self._static_files()}
-        files |= {
-            f"shard_{number:02d}.py": SHARD.format(number=number, digest=version)
-            for number in range(self.settings.shards)
-        }
-        self.path.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            _write_if_changed(self.path / name, content)
-        (self.path / VERSION_FILE).write_text(version)
-
     def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
         """Write the DAG files of these records; return the changed ones."""
         self._written = records
-        shas = sorted({record.spec_sha256 for record in records})
+        known = self._jobs
+        found = [(layout.dag_id(record.team, record.name), record) for record in records]
+        self._jobs = {
+            dag_id: known[dag_id]
+            for dag_id, record in found
+            if dag_id in known and known[dag_id][:2] == (record, self._access.get(record.team))
+        }
+        new = [(dag_id, record) for dag_id, record in found if dag_id not in self._jobs]
+        shas = sorted({record.spec_sha256 for _, record in new})
         with ThreadPoolExecutor(FETCH_THREADS) as pool:
             specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))
-        jobs: dict[str, dict[str, Any]] = {}
         broken: dict[str, str] = {}
-        for record in records:
-            dag_id, spec = layout.dag_id(record.team, record.name), specs[record.spec_sha256]
+        for dag_id, record in new:
+            spec, access = specs[record.spec_sha256], self._access.get(record.team)
             if isinstance(spec, str):
                 broken[dag_id] = f"{record.team}/{record.name}: {spec}"
             else:
-                jobs[dag_id] = {"record": record.as_json(), "spec": spec}
-                if record.team in self._access:
-                    jobs[dag_id]["access_control"] = self._access[record.team]
+                entry = {"record": record.as_json(), "spec": spec}
+                entry |= {} if access is None else {"access_control": access}
+                self._jobs[dag_id] = record, access, job_json(entry)
         changed = write_dag_files(
-            self.path, jobs, broken, shards=self.settings.shards, static=self._static_files()
+            self.path,
+            {dag_id: text for dag_id, (_, _, text) in self._jobs.items()},
+            broken,
+            shards=self.settings.shards,
+            static=self._static_files(),
+            moving=self._moving,
         )
         (self.path / VERSION_FILE).write_text(version)
-        log.info("registry version %s: %s jobs, %s unreadable", version, len(jobs), len(broken))
+        log.info("registry version %s: %s jobs, %s unreadable", version, len(self._jobs), len(broken))
         return changed
 
     def _spec(self, sha256: str, store: Store) -> dict[str, Any] | str:
@@ -273,95 +333,5 @@ def _fetch(shard: Path, dag_id: str | None) -> dict[str, dict[str, Any]]:
     if record is None:
         return {}
     entry = {"record": record.as_json(), "spec": registry.spec(record.spec_sha256)}
-    _write_if_changed(kept, json.dumps(entry))
+    keep(kept, json.dumps(entry))
     return {dag_id: entry}
-
-
-SHARD = '''"""DMLS jobs, shard {number:02d}: an Airflow DAG file generated by DMLS. Content {digest}."""
-
-import airflow.sdk  # imported before the parser forks
-
-from dmls_core.airflow.job_dag import load_shard
-
-globals().update(load_shard(__file__))
-'''
-
-REJECTED = '''"""A job that DMLS could not read: this Airflow DAG file only raises the reason."""
-
-raise ValueError({message!r})
-'''
-
-
-def write_dag_files(
-    folder: Path,
-    jobs: Mapping[str, dict[str, Any]],
-    broken: Mapping[str, str],
-    *,
-    shards: int,
-    static: Iterable[Path] = (),
-) -> set[Path]:
-    """Write the DAG files of exactly these jobs and copies of ``static``; return the files that changed.
-
-    ``jobs`` maps DAG ids to ``{"record": ..., "spec": ...}``, ``broken`` to a message if the spec is
-    unreadable. Unchanged files stay untouched; new files are not returned.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted: dict[str, str] = {path.name: path.read_text() for path in static}
-    for number, members in _shards(jobs, shards).items():
-        content = json.dumps(members, sort_keys=True, separators=(",", ":"))
-        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        wanted[f"shard_{number:02d}.json"] = content
-        wanted[f"shard_{number:02d}.py"] = SHARD.format(number=number, digest=digest)
-    for dag_id, message in broken.items():
-        name = hashlib.sha256(dag_id.encode()).hexdigest()[:16]
-        wanted[f"rejected_{name}.py"] = REJECTED.format(message=message)
-    # Write a shard's jobs before the file that reads them.
-    in_order = sorted(wanted, key=lambda n: (not n.endswith(".json"), n))
-    changed = {folder / name for name in in_order if _write_if_changed(folder / name, wanted[name])}
-    for path in folder.iterdir():
-        if path.suffix in (".py", ".json") and path.name not in wanted:
-            path.unlink()
-    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-    return {path for path in changed if path.suffix == ".py"}
-
-
-def static_dag_files() -> list[Path]:
-    """Return the DAG files that ship with DMLS: in the wheel, or ``dags/`` of a checkout."""
-    package = Path(dmls_core.__file__).parent
-    for folder in (package / "airflow" / "dags", package.parent / "dags"):
-        if folder.is_dir():
-            return sorted(folder.glob("*.py"))
-    raise FileNotFoundError(f"no DAG files in {package / 'airflow' / 'dags'}: reinstall DMLS")
-
-
-def dag_ids(folder: Path) -> set[str]:
-    """Return the DAG ids of all shards in ``folder``."""
-    return {dag_id for path in folder.glob("shard_*.json") for dag_id in json.loads(path.read_text())}
-
-
-def shard_file(folder: Path, dag_id: str, shards: int) -> Path:
-    """Return the DAG file that ``dag_id`` belongs to."""
-    return folder / f"shard_{_shard_number(dag_id, shards):02d}.py"
-
-
-def _shard_number(dag_id: str, shards: int) -> int:
-    # crc32 and not hash(): it does not depend on PYTHONHASHSEED.
-    return zlib.crc32(dag_id.encode()) % shards
-
-
-def _shards(jobs: Mapping[str, dict[str, Any]], count: int) -> dict[int, dict[str, Any]]:
-    members: dict[int, dict[str, Any]] = {}
-    for dag_id in sorted(jobs):
-        members.setdefault(_shard_number(dag_id, count), {})[dag_id] = jobs[dag_id]
-    return members
-
-
-def _write_if_changed(path: Path, content: str) -> bool:
-    """Write the file atomically if its content differs; return whether it replaced other content."""
-    before = path.read_text() if path.is_file() else None
-    if before == content:
-        return False
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(content)
-    part.replace(path)
-    return before is not None

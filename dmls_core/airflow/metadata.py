@@ -93,6 +93,13 @@ def dag_states(session: Session) -> dict[str, DagState]:
     }
 
 
+def dag_files(session: Session, bundle: str) -> dict[str, str]:
+    """Return the file, relative to its bundle, that Airflow has each job's DAG from."""
+    columns = DagModel.dag_id, DagModel.relative_fileloc
+    mine = select(*columns).where(OURS, DagModel.bundle_name == bundle, ~DagModel.is_stale)
+    return {dag_id: file or "" for dag_id, file in session.execute(mine)}
+
+
 def team_dags(session: Session, team: str) -> set[str]:
     """Return the IDs of the DAGs of a team's jobs."""
     of_team = DagModel.dag_id.startswith(layout.team_prefix(team), autoescape=True)

@@ -143,7 +143,8 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
             "dag_bundle_config_list": json.dumps(bundles(context, runner)),
             "dag_bundle_storage_path": home / "bundles",
             "bundle_refresh_check_interval": 1,
-            "min_file_process_interval": 600,
+            # Its files are parsed when they change; the rest costs 20 ms of CPU time a job.
+            "min_file_process_interval": 3600,
             "parsing_processes": 2,
             "print_stats_interval": 600,
         },
@@ -201,7 +202,7 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
                 "inference_log": str(context.inference_log),
                 "image": TRAINER_IMAGE,
                 "gpus": _gpus_of(runner),
-                "refresh_interval": 3,
+                "refresh_interval": 1,
                 "connections": _connections(),
                 **(_docker_kwargs() if runner == "docker" else {}),
             },

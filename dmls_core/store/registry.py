@@ -8,9 +8,10 @@ import json
 import logging
 from collections.abc import Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
+from uuid import uuid4
 
 from dmls_core.errors import ConflictError, NotFoundError, ObjectMissingError, StoreError
 from dmls_core.store import layout
@@ -64,7 +65,10 @@ class JobRecord:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object that the registry keeps."""
-        return {"schema": SCHEMA, **asdict(self), "data": [asdict(item) for item in self.data]}
+        # asdict() costs ten times as much, and a registry has thousands of records.
+        values = {name: getattr(self, name) for name in FIELDS}
+        data = [{"key": item.key, "etag": item.etag, "size": item.size} for item in self.data]
+        return {"schema": SCHEMA, **values, "data": data}
 
     @classmethod
     def from_json(cls, fields: object) -> JobRecord:
@@ -144,6 +148,11 @@ class Registry:
                     cache.pop(key, None)
         return [cache[key][1] for key in sorted(cache)]
 
+    def change_mark(self) -> str:
+        """Return what differs after each change of a record; empty before the first one."""
+        info = self.store.head(layout.CHANGE)
+        return info.etag if info else ""
+
     def versions(self, team: str, name: str) -> list[JobRecord]:
         """Return the latest ``MAX_VERSIONS`` accepted versions of a job, newest first."""
         keys = sorted(info.key for info in self.store.list(layout.versions_folder(team, name)))
@@ -200,6 +209,7 @@ class Registry:
                     # Not 1 after a record was deleted: Airflow has runs of the versions before.
                     wanted = replace(wanted, version=self._last_kept(team, name) + 1)
                     self.store.create(key, _document(wanted))
+                    self._mark_change()
                     self._keep_version(wanted)
                     return wanted
                 current, etag = found
@@ -215,6 +225,7 @@ class Registry:
                 self.store.replace(key, _document(wanted), etag)
             except ConflictError:
                 continue
+            self._mark_change()
             self._keep_version(wanted)
             return wanted
         raise ConflictError(f"cannot accept {team}/{name}: other writers keep changing its record; try again")
@@ -233,6 +244,7 @@ class Registry:
             self.store.replace(key, _document(later), found[1])
         except ConflictError:
             return None
+        self._mark_change()
         return later
 
     def retire(self, team: str, name: str) -> JobRecord:
@@ -255,8 +267,13 @@ class Registry:
                 self.store.replace(key, _document(retired), etag)
             except ConflictError:
                 continue
+            self._mark_change()
             return retired
         raise ConflictError(f"cannot retire {team}/{name}: other writers keep changing its record; try again")
+
+    def _mark_change(self) -> None:
+        """Mark that a record was changed, so that readers need not list all of them to know."""
+        self.store.put(layout.CHANGE, json.dumps({"schema": SCHEMA, "change": uuid4().hex}).encode())
 
     def _last_kept(self, team: str, name: str) -> int:
         """Return the number of the newest version of which there is a copy, or 0."""
@@ -307,6 +324,20 @@ def _check_place(key: str, record: JobRecord) -> None:
     folder = layout.incoming_folder(record.team, record.name)
     if foreign := [item.key for item in record.data if not item.key.startswith(folder)]:
         raise ValueError(f"it names the data {foreign[0]}")
+
+
+def cached(records: Iterable[JobRecord]) -> Cache:
+    """Return a cache of records that are known from elsewhere, with the ETags that they have in S3.
+
+    A record that has another ETag there, because it has changed or the server does not use MD5, is read.
+    """
+    return {
+        layout.job_record(record.team, record.name): (
+            hashlib.md5(_document(record), usedforsecurity=False).hexdigest(),
+            record,
+        )
+        for record in records
+    }
 
 
 def _document(record: JobRecord) -> bytes:

@@ -26,6 +26,7 @@ from dmls_core.store.s3_client import (
     environment,
     hook_client,
     make_client,
+    parse_times_fast,
     translated,
 )
 
@@ -255,6 +256,7 @@ class S3Store(Store):
             yield None
             return
         async with await self._hook.get_async_conn() as client:
+            parse_times_fast(client)
             yield client
 
     async def _list_async(self, client: Any, prefix: str) -> Sequence[ObjectInfo]:

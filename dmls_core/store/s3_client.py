@@ -85,6 +85,7 @@ def hook_client(hook: Any, *, interactive: bool = False) -> S3Client:
     options = INTERACTIVE if interactive else {"max_pool_connections": CONNECTIONS}
     hook = type(hook)(hook.aws_conn_id, config=hook.config.merge(Config(**options)))
     client: S3Client = hook.get_conn()
+    parse_times_fast(client)
     return client
 
 
@@ -101,6 +102,13 @@ def environment(hook: Any = None) -> dict[str, str]:
         "AWS_ENDPOINT_URL": hook.conn_config.endpoint_url,
     }
     return {name: value for name, value in variables.items() if value}
+
+
+def parse_times_fast(client: Any) -> None:
+    """Have a client that others made use ``parse_time``, which makes a listing three times as cheap."""
+    # botocore takes it from the session, which Airflow's hook makes anew for each client.
+    parsers = client._endpoint._response_parser_factory  # noqa: SLF001
+    parsers.set_parser_defaults(timestamp_parser=parse_time)
 
 
 def parse_time(text: str | float) -> datetime:

@@ -124,7 +124,7 @@ class RunnerSuite:
         self, runner: Runner, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Callable[..., Launch]:
         """Return a function that prepares a job's search; the job's name selects the program's behavior."""
-        from dmls_core.airflow.bundle import shard_file, write_dag_files
+        from dmls_core.airflow.dag_files import job_json, shard_file, write_dag_files
         from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 
         def _launch(mode: str, *, worker: int = 0, last_try: bool = False, try_number: int = 1) -> Launch:
@@ -133,7 +133,7 @@ class RunnerSuite:
             record = Registry(store).accept(spec, "suite", mode, [data], datetime.now(UTC))
             dag_id, folder = layout.dag_id("suite", mode), tmp_path / "dags"
             entry = {"record": record.as_json(), "spec": spec.as_json()}
-            write_dag_files(folder, {dag_id: entry}, {}, shards=1)
+            write_dag_files(folder, {dag_id: job_json(entry)}, {}, shards=1)
             task = SimpleNamespace(
                 dag_id=dag_id,
                 run_id="run",

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.models import load_spec
 from dmls_core.spec import Spec
-from dmls_core.store import DataObject, JobRecord, open_store
+from dmls_core.store import DataObject, JobRecord, Store, open_store
 from dmls_core.store.snapshots import Snapshots
 from tests.bench.report import Row, run
 from tests.services.seaweed import Seaweed
@@ -111,7 +111,7 @@ def fill_store(root: str, records: Sequence[JobRecord], specs: Sequence[Spec]) -
 
     def write(record: JobRecord) -> None:
         place = f"{record.team}/{record.name}"
-        store.put(f"registry/jobs/{place}.json", json.dumps(record.as_json()).encode())
+        write_record(store, record)
         status = {
             "schema": 1,
             "state": "deployed",
@@ -129,6 +129,12 @@ def fill_store(root: str, records: Sequence[JobRecord], specs: Sequence[Spec]) -
     with ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(write, records))
     return Snapshots(store).write(records)
+
+
+def write_record(store: Store, record: JobRecord) -> None:
+    """Write a job's record as the registry does."""
+    document = json.dumps(record.as_json(), indent=2, sort_keys=True) + "\n"
+    store.put(f"registry/jobs/{record.team}/{record.name}.json", document.encode())
 
 
 def fill_database(jobs: int, version: str) -> None:

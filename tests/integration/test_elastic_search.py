@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from dmls_core.airflow.bundle import shard_file, write_dag_files
+from dmls_core.airflow.dag_files import job_json, shard_file, write_dag_files
 from dmls_core.airflow.runners import helper_trigger
 from dmls_core.airflow.runners.process import ProcessTrainerOperator, end_trainer, trainers_folder
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
@@ -76,7 +76,8 @@ def search(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         spec = load_spec(SPEC.format(n_trials=n_trials).encode())
         record = Registry(store).accept(spec, "lab", name, [data], datetime.now(UTC))
         dag_id, folder = layout.dag_id("lab", name), tmp_path / name
-        write_dag_files(folder, {dag_id: {"record": record.as_json(), "spec": spec.as_json()}}, {}, shards=1)
+        entry = {"record": record.as_json(), "spec": spec.as_json()}
+        write_dag_files(folder, {dag_id: job_json(entry)}, {}, shards=1)
         task = SimpleNamespace(
             dag_id=dag_id, run_id="run", task_id="search", map_index=worker, try_number=1, max_tries=3
         )

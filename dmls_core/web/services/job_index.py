@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -136,24 +136,28 @@ class Page:
     models: tuple[str, ...]
 
 
+def in_order(rows: Iterable[JobRow], sort: Sort, *, descending: bool) -> list[JobRow]:
+    """Return ``rows`` sorted by a column."""
+    key = SORT_KEYS[sort]
+    keyed = [(key(row), row) for row in rows]
+    known = sorted(
+        ((value, row) for value, row in keyed if value is not None),
+        key=lambda pair: (pair[0], pair[1].team, pair[1].name),
+        reverse=descending,
+    )
+    return [row for _, row in known] + [row for value, row in keyed if value is None]
+
+
 def search(rows: Sequence[JobRow], query: JobQuery) -> Page:
-    """Return the page of ``rows`` that ``query`` selects."""
+    """Return the page that ``query`` selects of ``rows``, which are in its order."""
     words = query.text.casefold().split()
     found = [row for row in rows if _matches(row, query, words)]
     states = Counter(row.state for row in found)
     wanted = set(query.states)
     found = [row for row in found if (row.state in wanted if wanted else _is_current(row))]
-    key = SORT_KEYS[query.sort]
-    keyed = [(key(row), row) for row in found]
-    known = sorted(
-        ((value, row) for value, row in keyed if value is not None),
-        key=lambda pair: (pair[0], pair[1].team, pair[1].name),
-        reverse=query.descending,
-    )
-    ordered = [row for _, row in known] + [row for value, row in keyed if value is None]
     return Page(
-        rows=tuple(ordered[query.offset : query.offset + query.limit]),
-        total=len(ordered),
+        rows=tuple(found[query.offset : query.offset + query.limit]),
+        total=len(found),
         states=dict(sorted(states.items())),
         teams=tuple(sorted({row.team for row in rows})),
         models=tuple(sorted({model for row in rows for model in row.models})),
@@ -204,6 +208,14 @@ class IndexSnapshot:
     rows: tuple[JobRow, ...] = ()
     complete: bool = False
     troubles: tuple[str, ...] = ()
+    _orders: dict[tuple[Sort, bool], list[JobRow]] = field(default_factory=dict, init=False, compare=False)
+
+    def in_order(self, query: JobQuery) -> list[JobRow]:
+        """Return all rows in the order of ``query``; sort them once only."""
+        key = query.sort, query.descending
+        if key not in self._orders:
+            self._orders[key] = in_order(self.rows, query.sort, descending=query.descending)
+        return self._orders[key]
 
 
 class JobIndex:
@@ -314,7 +326,7 @@ def find_jobs(user: User, query: JobQuery) -> tuple[Page, IndexSnapshot]:
     """Return the rows that match ``query`` among the jobs that Airflow lets ``user`` see."""
     snapshot = job_index().snapshot()
     readable = authorized_dags(user, {row.dag_id for row in snapshot.rows})
-    return search([row for row in snapshot.rows if row.dag_id in readable], query), snapshot
+    return search([row for row in snapshot.in_order(query) if row.dag_id in readable], query), snapshot
 
 
 def merge(stored: StoredJobs, airflow: AirflowJobs, served: Mapping[str, int]) -> tuple[JobRow, ...]:

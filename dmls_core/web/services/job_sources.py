@@ -22,14 +22,14 @@ from dmls_core.intake.status import Status
 from dmls_core.serving.addresses import parse_address
 from dmls_core.settings import TRITON_KEY_HEADER
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout
-from dmls_core.store.registry import Cache
+from dmls_core.store.registry import Cache, cached
 from dmls_core.store.snapshots import Snapshots
 from dmls_core.web.services.queue import Wait, read_waits
 
 log = logging.getLogger(__name__)
 
-THREADS = 10
-"""As many as the S3 client has connections."""
+THREADS = 3
+"""Few: they share one interpreter lock with the requests of users."""
 
 STATUS_BYTES = 1 << 20
 DRIFT_FILE = "drift.json"
@@ -78,7 +78,9 @@ class StoredJobs:
 
     def read_snapshot(self, version: str) -> None:
         """Read all active jobs from one version of the registry, which has few objects."""
-        for record in Snapshots(self.store).read(version):
+        records = Snapshots(self.store).read(version)
+        self._record_cache = cached(records)
+        for record in records:
             self.records[record.team, record.name] = record
 
     def refresh(self) -> None:

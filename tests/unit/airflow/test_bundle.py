@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dmls_core.airflow import metadata
-from dmls_core.airflow.bundle import dag_ids, read_shard
+from dmls_core.airflow.bundle import read_shard
+from dmls_core.airflow.dag_files import dag_ids, written_records
 from dmls_core.airflow.job_dag import build_dag
 from dmls_core.errors import StoreError
 from dmls_core.store import Registry, layout, open_store
@@ -27,8 +28,9 @@ def _settings(bundle, monkeypatch):
 @pytest.fixture(autouse=True)
 def database(monkeypatch) -> dict[str, Any]:
     """Return what Airflow's database has: ``runs``, and the approvals that were ``withdrawn``."""
-    found: dict[str, Any] = {"runs": [], "withdrawn": []}
+    found: dict[str, Any] = {"runs": [], "withdrawn": [], "files": {}}
     monkeypatch.setattr(metadata, "create_session", lambda **_: nullcontext())
+    monkeypatch.setattr(metadata, "dag_files", lambda *_: found["files"])
     monkeypatch.setattr(metadata, "unfinished_runs", lambda _: found["runs"])
     monkeypatch.setattr(
         metadata, "withdraw_approvals", lambda _, dags: found["withdrawn"].append(dags) or len(dags)
@@ -294,3 +296,87 @@ def test_a_team_with_an_entry_of_its_own_has_a_bundle_of_its_own(accept, bundle,
     assert list(shop.path.glob("dmls_*.py")) == []
     shop.refresh()
     assert dag_ids(shop.path) == {"dmls.shop.iris"}
+
+
+def test_the_registry_is_listed_after_a_change_and_once_a_minute(accept, bundle, root, monkeypatch):
+    accept("lab", "iris")
+    made, listed, real = bundle(), [], LocalStore.list
+    monkeypatch.setattr(
+        LocalStore, "list", lambda store, prefix: listed.append(prefix) or real(store, prefix)
+    )
+    made.initialize()
+    made.refresh()
+    assert listed == [layout.JOBS]
+
+    accept("lab", "wine")
+    made.refresh()
+    assert dag_ids(made.path) == {"dmls.lab.iris", "dmls.lab.wine"}
+    assert listed.count(layout.JOBS) == 2
+
+    (root / "registry" / "jobs" / "lab" / "wine.json").unlink()  # by an operator
+    made.refresh()
+    assert listed.count(layout.JOBS) == 2
+    later = time.monotonic() + 60
+    monkeypatch.setattr("dmls_core.airflow.bundle.time.monotonic", lambda: later)
+    made.refresh()
+    assert dag_ids(made.path) == {"dmls.lab.iris"}
+
+
+def test_a_dag_stays_in_its_former_file_until_airflow_has_it_from_its_own(
+    accept, bundle, database, monkeypatch
+):
+    """Airflow would take it for deleted, and not schedule it, if the former file was parsed first."""
+    for number in range(12):
+        accept("lab", f"job{number}")
+    job = "dmls.lab.job3"
+    made = bundle()
+    made.initialize()
+    own = shard_of(made.path, job).with_suffix(".py")
+    former = made.path / "shard_77.py"
+    database["files"] = {job: former.name, "dmls.lab.gone": "shard_78.py"}
+    made.refresh()
+    assert [job in path.read_text() for path in (own.with_suffix(".json"), former.with_suffix(".json"))] == [
+        True,
+        True,
+    ]
+    assert former.is_file()
+    before = own.stat().st_mtime_ns
+
+    later = time.monotonic() + 61
+    monkeypatch.setattr("dmls_core.airflow.bundle.time.monotonic", lambda: later)
+    made.refresh()
+    assert own.stat().st_mtime_ns > before, "it is parsed again until Airflow has the DAG from it"
+    assert former.is_file()
+
+    database["files"] = {job: own.name}
+    made.refresh()
+    assert shard_of(made.path, job).with_suffix(".py") == own
+    assert not former.exists()
+
+    database["files"] = {job: former.name}
+    made.refresh()
+    assert not former.exists(), "Airflow is asked until all DAGs have moved"
+
+
+def test_a_pinned_version_of_an_earlier_release_gets_the_files_that_it_lacks(accept, bundle):
+    accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+    version = made.get_current_version().version
+    worker = bundle(version=version, folder="worker")
+    worker.initialize()
+    (worker.path / "shard_03.py").unlink()
+    bundle(version=version, folder="worker").initialize()
+    assert (worker.path / "shard_03.py").is_file()
+
+
+def test_a_new_dag_processor_reads_the_records_of_its_files(accept, bundle):
+    accept("lab", "iris")
+    made = bundle()
+    made.initialize()
+    again = bundle()
+    again.initialize()
+    again._refresh()
+    assert [record.name for record in written_records(again.path)] == ["iris"]
+    (shard_of(made.path, "dmls.lab.iris")).write_text('{"dmls.lab.iris":{"record":{"schema":9}}}')
+    assert written_records(again.path) == []

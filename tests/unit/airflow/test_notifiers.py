@@ -20,7 +20,7 @@ from aiosmtpd.smtp import SMTP
 
 from dmls_core.airflow import intake_dag, status
 from dmls_core.airflow import notifiers as module
-from dmls_core.airflow.bundle import shard_file
+from dmls_core.airflow.dag_files import shard_file
 from dmls_core.airflow.deadlines import notify_missed_deadline
 from dmls_core.airflow.notifiers import connection_id, notify
 from dmls_core.errors import PlatformError, SpecError, StoreError

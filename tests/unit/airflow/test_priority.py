@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.airflow import job_dag, priority
-from dmls_core.airflow.bundle import shard_file
+from dmls_core.airflow.dag_files import shard_file
 from dmls_core.airflow.priority import (
     EPOCH_SECONDS,
     MAX_DELAY_SECONDS,

@@ -257,3 +257,20 @@ def test_a_damaged_spec_is_an_error(registry: Registry, store: Store) -> None:
 def test_json_round_trip() -> None:
     record = JobRecord("t", "n", "s", (DataObject("k", "e", 1),), "r", NOW.isoformat(), 3, "retired", "f")
     assert JobRecord.from_json(json.loads(json.dumps(record.as_json()))) == record
+
+
+def test_every_change_of_a_record_is_marked(registry: Registry) -> None:
+    marks = [registry.change_mark()]
+    first = accept(registry)
+    marks.append(registry.change_mark())
+    second = accept(registry, etag="e2")
+    marks.append(registry.change_mark())
+    registry.postpone(second, NOW + timedelta(days=1))
+    marks.append(registry.change_mark())
+    registry.retire("growth", "iris")
+    marks.append(registry.change_mark())
+    assert marks[0] == ""
+    assert len({*marks}) == 5
+    registry.retire("growth", "iris")
+    registry.postpone(first, NOW)
+    assert registry.change_mark() == marks[-1]

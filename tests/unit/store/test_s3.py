@@ -22,10 +22,12 @@ from moto.server import ThreadedMotoServer
 from urllib3.exceptions import ProtocolError
 
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
-from dmls_core.store import Store, open_store
+from dmls_core.store import Registry, Store, open_store
+from dmls_core.store.registry import cached
 from dmls_core.store.s3 import S3Store
 from dmls_core.store.s3_client import CONNECTIONS, INTERACTIVE, make_client, parse_time
 from dmls_core.testing.stores import StoreSuite, run_coroutine
+from tests.unit.store.fakes import NOW, FakeSpec
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -334,6 +336,8 @@ def test_a_hook_gives_the_client_and_the_variables_of_trainers() -> None:
     assert isinstance(store, S3Store)
     assert store.client.meta.config.user_agent.startswith("theirs")
     assert store.client.meta.config.read_timeout == INTERACTIVE["read_timeout"]
+    parser = store.client._endpoint._response_parser_factory.create_parser("rest-xml")
+    assert parser._timestamp_parser is parse_time
     other = open_store("s3://bucket/prefix", hook=_Hook())
     assert isinstance(other, S3Store)
     assert other.client.meta.config.max_pool_connections == CONNECTIONS, "threads do not discard connections"
@@ -360,7 +364,7 @@ def test_a_hook_lists_with_one_asynchronous_client(store: S3Store) -> None:
             @asynccontextmanager
             async def connect() -> AsyncIterator[SimpleNamespace]:
                 opened.append("client")
-                yield SimpleNamespace(get_paginator=self._paginator)
+                yield SimpleNamespace(get_paginator=self._paginator, _endpoint=store.client._endpoint)
 
             return connect()
 
@@ -385,3 +389,9 @@ def test_a_hook_lists_with_one_asynchronous_client(store: S3Store) -> None:
 
     assert run_coroutine(two_listings()) == [[], ["in/a"]]
     assert opened == ["client"]
+
+
+def test_records_that_are_known_from_elsewhere_have_the_etags_of_s3(store: S3Store) -> None:
+    known = [Registry(store).accept(FakeSpec("one"), "lab", name, [], NOW) for name in ("a", "b")]
+    listed = {info.key: info.etag for info in store.list("registry/jobs/")}
+    assert {key: etag for key, (etag, _) in cached(known).items()} == listed

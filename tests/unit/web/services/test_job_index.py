@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from dmls_core.intake.status_store import write_status
 from dmls_core.monitoring.prometheus import drift_file
 from dmls_core.store import Registry, Store, layout, open_store, write_served
 from dmls_core.web.routers.jobs import JobEntry
-from dmls_core.web.services.job_index import SORT_KEYS, JobQuery, JobRow, merge, search
+from dmls_core.web.services.job_index import SORT_KEYS, IndexSnapshot, JobQuery, JobRow, Page, merge, search
 from dmls_core.web.services.job_sources import AirflowJobs, Outcomes, StoredJobs
 from dmls_core.web.services.queue import Wait
 
@@ -38,7 +39,12 @@ def test_the_api_lists_every_row(row: JobRow):
 
 
 def names(**query: object) -> list[str]:
-    return [row.name for row in search(ROWS, JobQuery(**{"sort": "job", "descending": False, **query})).rows]
+    return [row.name for row in page_of(ROWS, **{"sort": "job", "descending": False, **query}).rows]
+
+
+def page_of(rows: list[JobRow], **given: Any) -> Page:
+    query = JobQuery(**given)
+    return search(IndexSnapshot(tuple(rows)).in_order(query), query)
 
 
 def test_retired_jobs_are_shown_only_if_their_state_is_selected():
@@ -48,7 +54,7 @@ def test_retired_jobs_are_shown_only_if_their_state_is_selected():
 
 def test_a_retired_job_that_is_still_served_is_shown():
     rows = [JobRow("lab", "old", state="retired", served=2), JobRow("lab", "older", state="retired")]
-    assert [row.name for row in search(rows, JobQuery()).rows] == ["old"]
+    assert [row.name for row in page_of(rows).rows] == ["old"]
 
 
 def test_every_word_must_occur_regardless_of_case():
@@ -70,7 +76,7 @@ def test_missing_values_come_last_in_either_direction():
 
 
 def test_a_page_contains_the_totals():
-    page = search(ROWS, JobQuery(sort="job", descending=False, offset=1, limit=1))
+    page = page_of(ROWS, sort="job", descending=False, offset=1, limit=1)
     assert [row.name for row in page.rows] == ["churn"]
     assert page.total == 3
     assert page.states == {"deployed": 1, "failed": 1, "retired": 1, "running": 1}
