@@ -19,11 +19,12 @@ from tests.e2e import data
 from tests.services.compose_stack import ComposeStack, make_stand_ins, new_variables, read_services
 from tests.services.docker_engine import DockerEngine, EngineMissingError
 from tests.services.platform_client import PlatformClient
+from tests.services.platform_home import eventually
 
 IMAGES = os.environ.get("DMLS_COMPOSE_CHECK", "")
 """Set by ``make compose-check``: ``built``, or ``mounted`` for the environment of the tests instead."""
 
-BELOW_AIRFLOW = ("postgres", "s3", "s3-bucket", "mlflow", "triton", "prometheus")
+BELOW_AIRFLOW = ("postgres", "s3", "s3-bucket", "s3-guard", "mlflow", "triton", "prometheus")
 whole = pytest.mark.skipif(not IMAGES, reason="the whole stack takes minutes: make compose-check")
 
 SPEC = data.IRIS.replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 1")
@@ -102,6 +103,16 @@ def test_other_users_of_the_machine_can_only_predict(stack: ComposeStack):
     assert "tritonserver" in found["processes"]
     secrets = {name: text for name, text in stack.variables.items() if len(text) == 64}
     assert not [name for name, text in secrets.items() if text in found["processes"]]
+
+
+@pytest.mark.timeout(900)
+def test_s3_starts_again_when_s3_guard_asks_for_it(stack: ComposeStack):
+    assert stack.restarts("s3-guard") == 0
+    before = stack.restarts("s3")
+    stack.compose("exec", "-T", "s3-guard", "touch", "/s3-guard/restart")
+    eventually(lambda: stack.restarts("s3") == before + 1)
+    stack.wait()
+    assert stack.restarts("s3") == before + 1
 
 
 @whole

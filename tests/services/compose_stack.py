@@ -168,6 +168,10 @@ class ComposeStack:
             states[name] = ended or (state["Status"] == "running" and healthy)
         return states
 
+    def restarts(self, service: str) -> int:
+        """Return how often Docker has started a service's container again after it ended."""
+        return int(self._containers()[service]["RestartCount"])
+
     def down(self, *options: str) -> None:
         """End the stack; with ``--volumes`` its data, too."""
         self.compose("down", "--timeout", "20", *options)
@@ -346,7 +350,8 @@ def _unbuilt(name: str) -> dict[str, Any]:
         },
         "volumes": [f"{place}:{place}:ro" for place in ENVIRONMENT],
     }
-    return service | ({"entrypoint": [str(entrypoint)]} if name.startswith(("airflow-", "s3-")) else {})
+    own = "entrypoint" in read_services()[name] or name == "mlflow"
+    return service | ({} if own else {"entrypoint": [str(entrypoint)]})
 
 
 def _postgres(folder: Path) -> dict[str, Any]:
@@ -367,7 +372,9 @@ def _postgres(folder: Path) -> dict[str, Any]:
 
 
 def _s3() -> dict[str, Any]:
-    return {"image": STAND_IN, "volumes": [f"{Path(find_program('weed')).resolve()}:/usr/bin/weed:ro"]}
+    """Return the base image with SeaweedFS: as in SeaweedFS's own, it has no folder for s3-guard."""
+    weed = Path(find_program("weed")).resolve()
+    return {"image": f"{STAND_IN}-base", "volumes": [f"{weed}:/usr/bin/weed:ro"]}
 
 
 def _triton(folder: Path) -> dict[str, Any]:
