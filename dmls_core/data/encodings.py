@@ -111,7 +111,7 @@ def _symbol_in_word(text: str) -> bool:
     """Return whether a symbol beyond ASCII is between two letters; an apostrophe may be."""
     places = zip(text, text[1:], text[2:], strict=False)
     return any(
-        not (found.isascii() or found.isalpha() or found == "’") and before.isalpha() and after.isalpha()
+        not (found.isascii() or found.isalpha() or found == "\u2019") and before.isalpha() and after.isalpha()
         for before, found, after in places
     )
 

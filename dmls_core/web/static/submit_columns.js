@@ -164,7 +164,7 @@ function fitTask(state, column) {
 
 function summary(schema, target, choose) {
   const place = schema.extent || (schema.spread ? "the file" : "its beginning");
-  const sample = `${shown(schema.seen)} rows from ${schema.spread ? "all over " : ""}${place}`;
+  const sample = `${schema.seen.toLocaleString("en")} rows from ${schema.spread ? "all over " : ""}${place}`;
   const rows = schema.rows === null ? sample : `${schema.rows.toLocaleString("en")} rows`;
   const seen = schema.rows !== null && schema.seen && schema.seen < schema.rows ? ` (${sample} were read)` : "";
   const count = schema.columns.length;
