@@ -230,7 +230,7 @@ def check_values(
                     continue
                 found = number(value)
             except ValueError as error:
-                hint = "give a date" if isinstance(feature, DateFeature) else "give a number"
+                hint = "give a date" if isinstance(feature, DateFeature) else "give a number such as 1234.5"
                 issues.append(ValidationIssue(f"column {name!r}: {error}", hint=hint))
                 continue
             if not low <= float(np.float32(found)) <= high:

@@ -75,15 +75,19 @@ export function showSchedule(state, changed) {
   ));
 }
 
-/** Show the next runs, or the error in the schedule. */
-export function showNextRuns(response) {
+/** Show the next runs, or the error in the schedule; `use` makes one of the columns of `dates` the time of the rows. */
+export function showNextRuns(response, dates, use) {
   const problem = response.problems.find((one) => /^schedule\b/.test(one.key));
   const schedule = response.document?.schedule;
   for (const id of ["cron", "timezone"]) byId(id)?.setAttribute("aria-invalid", String(problem?.key === `schedule.${id}`));
   const found = problem?.found ? ` (found ${problem.found})` : "";
   const times = response.next_runs;
   put(byId("schedule-note"),
-    problem && h("p", { class: "note bad", text: `${problem.key} ${problem.message}${found}; ${problem.hint}` }),
+    problem && h("div", { class: "note bad" },
+      h("p", { text: `${problem.key} ${problem.message}${found}; ${problem.hint}` }),
+      problem.key === "schedule" && schedule?.cron && !response.document.columns?.time
+        ? dates.map((name) => h("button", { type: "button", text: `Use ${name} as the time of the rows`, onclick: () => use(name) }))
+        : null),
     times.length > 0 && [
       h("h3", { text: `Next runs (${schedule.timezone ?? "UTC"})` }),
       h("ol", { class: "next-runs" }, times.map((time) => h("li", { class: "number", text: shownTime(time) }))),
