@@ -85,6 +85,7 @@ function showResult(response) {
   showProblems(response.problems, response.gist);
   showNextRuns(response, dateColumns(), (name) => {
     setRole(state, name, "time");
+    state.document.data = { window: "all", ...state.document.data }; // one table, from which each run reads what is past
     changed(true);
     byId("schedule").focus();
   });
