@@ -183,9 +183,12 @@ def test_an_odd_drop_hides_no_job(dmls, store):
 def test_a_retired_job_is_listed_no_more(dmls, store, files):
     dmls("submit", *files, "--team", "sea")
     finish(store, "sea", "tides", "deployed")
+    Registry(store).retire("sea", "tides")
+    write_status(store, "sea", "tides", "waiting", "for its spec")
+    (row,) = json.loads(dmls("jobs", "--json").out)["jobs"]
+    assert row["state"] == "retired"  # as on its page, while its data is still there
     for info in list(store.list("incoming/")):
         store.delete(info.key)
-    Registry(store).retire("sea", "tides")
     assert "sea/tides" not in dmls("jobs").out
     assert "(retired)" in dmls("show", "sea/tides").out
 
