@@ -240,6 +240,8 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
             return words, str(extra.get("file", ""))
         case "dmls_undeploy" if extra.get("version"):
             return words, f"version {extra.get('version')}"
+        case "dmls_rollback" if not extra.get("previous"):
+            return "served a version again", f"version {extra.get('version')}"
         case "dmls_rollback":
             return words, f"to version {extra.get('version')}, from {extra.get('previous')}"
     return words, ""
