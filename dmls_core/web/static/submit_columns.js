@@ -124,7 +124,9 @@ export function showColumns(state, changed) {
 
 /** Focus a column's role in the table: the button that was pressed is gone. */
 function focusRole(schema, name) {
-  byId(`role-${schema.columns.findIndex((column) => column.name === name)}`)?.focus({ preventScroll: true });
+  const role = byId(`role-${schema.columns.findIndex((column) => column.name === name)}`);
+  role?.focus({ preventScroll: true });
+  role?.scrollIntoView({ block: "nearest" });
 }
 
 /** Let the user correct the order of dates; a column whose dates cannot be read in it is ignored. */

@@ -71,7 +71,7 @@ export function showSchedule(state, changed) {
       changed(true);
     } }, [["", "Not monitored"], ["report", "Report it"], ["retrain", "Report it and train again"]].map(([value, label]) =>
       h("option", { value, selected: value === action, text: label })))),
-    field("labels", "Late labels", "Files in the job's folder with the true values of earlier requests", text("labels", "data", "labels", { placeholder: "labels/{date}.csv" })),
+    field("labels", "Late labels", "Files in the job's folder with the request_id and the true target of earlier requests", text("labels", "data", "labels", { placeholder: "labels/{date}.csv" })),
   ));
 }
 
