@@ -240,10 +240,10 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
             return words, str(extra.get("file", ""))
         case "dmls_undeploy" if extra.get("version"):
             return words, f"version {extra.get('version')}"
-        case "dmls_rollback" if not extra.get("previous"):
-            return "served a version again", f"version {extra.get('version')}"
         case "dmls_rollback":
-            return words, f"to version {extra.get('version')}, from {extra.get('previous')}"
+            version, previous = extra.get("version"), extra.get("previous")
+            again = ("served a version again", f"version {version}")
+            return (words, f"to version {version}, from {previous}") if previous else again
     return words, ""
 
 
