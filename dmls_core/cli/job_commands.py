@@ -27,11 +27,17 @@ from dmls_core.html.formats import ago
 from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dmls_core.cli.job_view import JobRow
     from dmls_core.intake import Status
     from dmls_core.store import Store
 
 DEFAULT_TEAM = "default"
 WAIT_SECONDS = 24 * 3600.0
+
+MESSAGE_WIDTH = 30
+"""Least characters of the column of messages: in a narrower terminal, they follow the table."""
 
 COLORS = {
     "waiting": "yellow",
@@ -95,18 +101,32 @@ def list_jobs(as_json: JsonOption = False) -> None:
     if not rows:
         out.print("no jobs yet: upload a spec and its data, for example with `dmls submit`")
         return
+    from rich.measure import Measurement
+
+    messages = [escape(row.queue.text if row.queue else row.message) for row in rows]
+    table = _job_table(rows)
+    if Measurement.get(out, out.options, table).maximum + MESSAGE_WIDTH <= out.width:
+        out.print(_job_table(rows, messages), soft_wrap=False)
+        return
+    out.print(table, soft_wrap=False)
+    for row, message in zip(rows, messages, strict=True):
+        if row.state != "deployed":
+            out.print(f"{escape(row.job)}: {message}")
+
+
+def _job_table(rows: Sequence[JobRow], messages: Sequence[str] = ()) -> Table:
+    """Return the table of jobs, with a column of messages if there are any."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("JOB", "STATE", "VERSION", "SERVED", "UPDATED", "MESSAGE"):
+    for heading in ("JOB", "STATE", "VERSION", "SERVED", "UPDATED", *(["MESSAGE"] if messages else [])):
         table.add_column(heading, no_wrap=heading != "MESSAGE", overflow="fold")
-    for row in rows:
+    for row, *message in zip(rows, *([messages] if messages else []), strict=True):
         color = COLORS.get(row.state, "default")
-        version = str(row.version or "")
         served = f"version {row.served.version}" if row.served else ""
-        state, message = f"[{color}]{row.state}[/]", escape(row.queue.text if row.queue else row.message)
-        table.add_row(escape(row.job), state, version, served, ago(row.updated), message)
-    out.print(table, soft_wrap=False)
+        state, version = f"[{color}]{row.state}[/]", str(row.version or "")
+        table.add_row(escape(row.job), state, version, served, ago(row.updated), *message)
+    return table
 
 
 def show(job: JobArgument, as_json: JsonOption = False) -> None:

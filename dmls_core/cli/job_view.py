@@ -97,9 +97,10 @@ def _row(
     place: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
 ) -> JobRow:
     active = record if record and record.state == "active" else None
+    retired = record is not None and active is None and (status is None or status.state == "waiting")
     return JobRow(
         job="/".join(place),
-        state=status.state if status else "accepted",
+        state="retired" if retired else status.state if status else "accepted",
         message=status.message if status else "not checked yet",
         version=active.version if active else None,
         run_key=active.run_key if active else None,

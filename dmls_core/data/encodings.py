@@ -95,12 +95,25 @@ def _of_bytes(head: bytes) -> Encoding:
     best = found.best()
     if best is None or best.encoding not in names:  # too few letters
         return "windows-1252"
-    for match in found:
+    likely = [match for match in found if match.encoding in names]
+    if names is _WESTERN:  # of a few short words, charset-normalizer takes K÷ln for one
+        likely = [match for match in likely if not _symbol_in_word(str(match))] or likely
+    best = likely[0]
+    for match in likely:
         # Encodings that give the same text are one match.
         if "cp1252" in match.could_be_from_charset and names is _WESTERN:
             alike = match.chaos <= best.chaos + _ALIKE and match.coherence >= best.coherence - _ALIKE
             return "windows-1252" if alike else names[best.encoding]
     return names[best.encoding]
+
+
+def _symbol_in_word(text: str) -> bool:
+    """Return whether a symbol beyond ASCII is between two letters; an apostrophe may be."""
+    places = zip(text, text[1:], text[2:], strict=False)
+    return any(
+        not (found.isascii() or found.isalpha() or found == "\u2019") and before.isalpha() and after.isalpha()
+        for before, found, after in places
+    )
 
 
 def _is_foreign(text: bytes) -> bool:

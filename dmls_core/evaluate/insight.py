@@ -6,14 +6,15 @@ The trainer computes it once from the held-out rows, in time linear in their col
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, Feature
+from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, Feature
+from dmls_core.data.moments import day_of, hour_of
 from dmls_core.evaluate.checks import Evidence
 from dmls_core.evaluate.diagnostics import Diagnostics
 
@@ -54,7 +55,7 @@ def describe_insight(
     order = np.argsort(-evidence.importances, kind="stable")
     features = encoder.column_features
     columns = [int(at) for at in order if features[at].name not in leave_out]
-    shown = columns[:EXAMPLE_COLUMNS]
+    shown = _starts(features, columns)[:EXAMPLE_COLUMNS]
     return {
         "schema": SCHEMA,
         "baseline": diagnostics.baseline,
@@ -62,7 +63,7 @@ def describe_insight(
         "calibration": diagnostics.calibration,
         "residuals": diagnostics.residuals,
         "scatter": diagnostics.scatter,
-        "columns": [evidence.features[at] for at in shown],
+        "columns": [features[at].name for at in shown],
         "cells": _cells(evidence, features, shown),
         "worst": _worst_rows(evidence, features, shown, losses),
         "loss": "share of wrong predictions" if evidence.labels else "mean absolute error",
@@ -70,6 +71,14 @@ def describe_insight(
         "segments": worst_segments(evidence, features, columns[:SEGMENT_FEATURES], losses),
         "losses": [_rounded(loss) for loss in losses.tolist()] if len(losses) <= MAX_LOSSES else None,
     }
+
+
+def _starts(features: Sequence[Feature], columns: Sequence[int]) -> list[int]:
+    """Return the first column of each feature of ``columns``, in their order: a date has several."""
+    first: dict[str, int] = {}
+    for at, feature in enumerate(features):
+        first.setdefault(feature.name, at)
+    return [first[name] for name in dict.fromkeys(features[at].name for at in columns)]
 
 
 def row_losses(evidence: Evidence) -> NDArray[np.float64]:
@@ -130,20 +139,25 @@ def worst_segments(
         return []
     found: list[tuple[float, dict[str, Any]]] = []
     for column in columns:
-        for text, member in _segments(evidence.test[:, column], features[column]):
+        feature, name = features[column], evidence.features[column]
+        shown: Callable[[float], str] = "{:.4g}".format
+        if isinstance(feature, DateFeature) and feature.days and name == feature.columns[0]:
+            name, shown = feature.name, day_of
+        for text, member in _segments(evidence.test[:, column], feature, shown):
             rows = int(member.sum())
             if rows < MIN_SEGMENT_ROWS or rows > len(losses) / 2:
                 continue
             loss = float(losses[member].mean())
             z = (loss - mean) / (spread / math.sqrt(rows))
             if z >= SEGMENT_Z:
-                name = evidence.features[column]
                 found.append((z, {"feature": name, "values": text, "rows": rows, "loss": _rounded(loss)}))
     found.sort(key=lambda pair: -pair[0])
     return [segment for _, segment in found[:MAX_SEGMENTS]]
 
 
-def _segments(values: NDArray[np.float32], feature: Feature) -> list[tuple[str, NDArray[np.bool_]]]:
+def _segments(
+    values: NDArray[np.float32], feature: Feature, shown: Callable[[float], str]
+) -> list[tuple[str, NDArray[np.bool_]]]:
     missing = np.isnan(values)
     if isinstance(feature, CategoryFeature):
         codes = np.unique(values[~missing])[:MAX_CATEGORIES].tolist()
@@ -152,15 +166,27 @@ def _segments(values: NDArray[np.float32], feature: Feature) -> list[tuple[str, 
     edges = np.unique(np.quantile(known, QUARTERS)) if len(known) else np.array([])
     groups = [("missing", missing)]
     if len(edges):
-        groups.append((f"up to {edges[0]:.4g}", values <= edges[0]))
+        groups.append((f"up to {shown(edges[0])}", values <= edges[0]))
         for low, high in pairwise(edges):
-            groups.append((f"{low:.4g} to {high:.4g}", (values > low) & (values <= high)))
-        groups.append((f"above {edges[-1]:.4g}", values > edges[-1]))
+            groups.append((f"{shown(low)} to {shown(high)}", (values > low) & (values <= high)))
+        groups.append((f"above {shown(edges[-1])}", values > edges[-1]))
     return groups
 
 
 def _values(row: NDArray[np.float32], features: Sequence[Feature], columns: Sequence[int]) -> list[Any]:
-    return [_raw(float(row[column]), features[column]) for column in columns]
+    """Return the values of the features that begin at ``columns``."""
+    return [_value(row[at : at + len(features[at].columns)], features[at]) for at in columns]
+
+
+def _value(parts: NDArray[np.float32], feature: Feature) -> str | float | None:
+    if not isinstance(feature, DateFeature):
+        return _raw(float(parts[0]), feature)
+    if np.isnan(parts[0]) or (
+        feature.fill is not None and np.array_equal(parts, np.array(feature.fill, np.float32))
+    ):
+        return None
+    day = [day_of(float(parts[0]))] if feature.days else []
+    return " ".join([*day, *([hour_of(float(parts[-1]))] if feature.times else [])])
 
 
 def _raw(code: float, feature: Feature) -> str | float | None:

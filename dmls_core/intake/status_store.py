@@ -166,7 +166,8 @@ def report_stopped(store: Store, team: str, job: str, version: int | None, by: s
         if before.state != "deployed":
             return replace(before, updated="")
         what = f"version {version}" if version else "the model"
-        message = f"{what} is no longer served: stopped by {by}. A rollback serves it again"
+        again = "`dmls rollback`, or the page of the job, serves it again"
+        message = f"{what} is no longer served: stopped by {by}. {again}"
         return replace(before, state="stopped", message=_truncated(message), updated="")
 
     return _change(store, team, job, updated)

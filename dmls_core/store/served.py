@@ -46,7 +46,7 @@ class ServedModel:
         """Return the record as one line."""
         score = f": {self.metric} {self.score:.4f} on its holdout" if self.score is not None else ""
         trained = f", trained {_minute(self.trained)}" if self.trained else ""
-        since = f", since {_minute(self.since)}" if self.since else ""
+        since = f", served since {_minute(self.since)}" if self.since else ""
         return f"version {self.version}{score}{trained}{since}"
 
     def as_json(self) -> dict[str, Any]:

@@ -264,14 +264,18 @@ def _metric_direction(metric: str) -> str:
 
 
 def _task_states(view: RunDetails) -> Callable[[str], str]:
-    """Return a function from a task to its state; for a mapped task, the first one without success."""
+    """Return a function from a task to its state; for a mapped task, the first one without success.
+
+    A deferred task whose trainer reports its progress is running: only its Airflow worker is free.
+    """
     by_task: dict[str, list[str]] = {}
     for task in view.tasks:
         by_task.setdefault(task.task_id, []).append(task.state)
 
     def state_of(task_id: str) -> str:
         found = by_task.get(task_id, ["none"])
-        return next((state for state in found if state not in {"success", "skipped"}), found[0])
+        state = next((state for state in found if state not in {"success", "skipped"}), found[0])
+        return "running" if state == "deferred" and view.progress else state
 
     return state_of
 

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from dmls_core.html import create_environment
-from dmls_core.html.formats import ago, decimals, duration, file_size
+from dmls_core.html.formats import ago, brief, decimals, duration, file_size
 from dmls_core.web.services.charts import sparkline
 from dmls_core.web.services.submissions import mark_floats
 
@@ -101,12 +101,20 @@ def number(value: object) -> str:
 
 
 def parameter(value: object) -> str:
-    """Return the value of a hyperparameter as in a spec."""
+    """Return the value of a hyperparameter as in a spec, where 1.0 and 1 differ."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        text = f"{value:.6g}"
+        return f"{text}.0" if text.lstrip("-").isdigit() else text
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return str(value)
+
+
+def cell(value: object) -> str:
+    """Return a value of a table: whole numbers without decimals, and years without a comma."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e4:
+        return f"{value:.0f}"
+    return brief(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def as_json(value: object, indent: int | None = None) -> str:
@@ -116,5 +124,16 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 FILTERS = {
     function.__name__: function
-    for function in (ago, as_json, duration, file_size, mark_floats, number, parameter, state_kind, timestamp)
+    for function in (
+        ago,
+        as_json,
+        cell,
+        duration,
+        file_size,
+        mark_floats,
+        number,
+        parameter,
+        state_kind,
+        timestamp,
+    )
 }

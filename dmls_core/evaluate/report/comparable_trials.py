@@ -58,9 +58,11 @@ def comparable_trials(
         settings = [_settings(trial, sizes[-1]) for trial in scored]
         best = max if direction == "maximize" else min
         trials = [best(each, key=lambda one: one["value"]) for each in settings if each]
-        return ComparableTrials(
-            trials, [one for each in settings for one in each], f"with {sizes[-1]:,} trees each"
-        )
+        note = f"with {sizes[-1]:,} trees each"
+        others = [name for name in scored[0]["surface"]["axes"] if name != LENGTH]
+        if others:
+            note += f", and each with the {' and '.join(others)} that is best then"
+        return ComparableTrials(trials, [one for each in settings for one in each], note)
     read = any(LENGTH in (trial.get("surface") or {}).get("axes", {}) for trial in scored)
     begun = [
         {

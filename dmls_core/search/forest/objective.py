@@ -254,7 +254,7 @@ class ForestObjective(HalvingObjective):
         room = max_survivors(self.halving.configurations)
         for one in self._beyond(room, FIRST_RUNG_BYTES):
             del self._held[one.number]
-        return configuration.trial("pruned", f"the first {trees} trees")
+        return configuration.trial("pruned", f"pruned after {trees} trees")
 
     def promote(self, promotion: Promotion) -> Rung:
         """Grow a configuration to the next rung; see ``HalvingObjective.promote``."""

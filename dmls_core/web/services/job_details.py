@@ -241,7 +241,9 @@ def describe_event(event: LogEvent) -> tuple[str, str]:
         case "dmls_undeploy" if extra.get("version"):
             return words, f"version {extra.get('version')}"
         case "dmls_rollback":
-            return words, f"to version {extra.get('version')}, from {extra.get('previous')}"
+            version, previous = extra.get("version"), extra.get("previous")
+            again = ("served a version again", f"version {version}")
+            return (words, f"to version {version}, from {previous}") if previous else again
     return words, ""
 
 

@@ -230,7 +230,7 @@ def check_values(
                     continue
                 found = number(value)
             except ValueError as error:
-                hint = "give a date" if isinstance(feature, DateFeature) else "give a number"
+                hint = "give a date" if isinstance(feature, DateFeature) else "give a number such as 1234.5"
                 issues.append(ValidationIssue(f"column {name!r}: {error}", hint=hint))
                 continue
             if not low <= float(np.float32(found)) <= high:
@@ -273,7 +273,7 @@ def read_served_encoder(repository: Repository, model: str) -> tuple[int, Encode
     """Return the served version of a model and its encoder; raise ``NotFoundError`` without one."""
     version = repository.serving(model)
     if version is None:
-        raise NotFoundError(f"no version of {model} is served yet: deploy one first")
+        raise NotFoundError(f"no version of {model} is served: deploy one, or serve an earlier one again")
     return version, Encoder.from_json(repository.read(model, version, "encoder.json"))
 
 

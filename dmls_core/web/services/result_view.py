@@ -36,11 +36,15 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A feature: how much the score loses without it, as text, and the width of its bar (0 to 100)."""
+    """A feature: how much the score loses without it, as text, and the width of its bar (0 to 100).
+
+    ``clear`` says that it loses more than twice the spread between shuffles.
+    """
 
     name: str
     loss: str
     width: float
+    clear: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,12 @@ def _drivers(result: Json, insight: Json) -> tuple[Driver, ...]:
         return f"{loss:,.{digits}f}" + ("" if spread is None else f" ± {spread:,.{digits}f}")
 
     return tuple(
-        Driver(name, text(loss, spread), round(100 * max(0.0, loss) / largest, 1) if largest > 0 else 0.0)
+        Driver(
+            name,
+            text(loss, spread),
+            width=round(100 * max(0.0, loss) / largest, 1) if largest > 0 else 0.0,
+            clear=loss > 2 * (spread or 0.0),
+        )
         for name, loss, spread in found
     )
 

@@ -181,7 +181,7 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
         significant = p_value < SIGNIFICANT and means[0] > means[1]
     else:
         p_value = _unpaired_p_value(result, other)
-        basis = f"by the intervals of both scores, on {'the same' if same else 'different'} held-out rows"
+        basis = f"judged by both intervals, on {'the same' if same else 'different'} held-out rows"
         significant = p_value is not None and p_value < SIGNIFICANT
     if not difference:
         basis = f"on {'the same' if same else 'different'} held-out rows"
@@ -193,7 +193,7 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
         rows=rows,
         p_value=p_value,
         significant=significant,
-        message=f"{metric} is {difference:.4f} worse: {basis} ({chance})"
+        message=f"{metric} is {difference:.4f} worse, {basis} ({chance})"
         if difference
         else f"{metric} is the same, {basis}",
     )

@@ -80,7 +80,7 @@ def read_scored_file(team: str, name: str, file: str) -> ScoredFile:
 
 
 def open_predictions(team: str, name: str, file: str) -> tuple[str, Iterator[bytes]]:
-    """Return the file name of a file's predictions, and their content in chunks.
+    """Return a file name for a file's predictions, other than its own, and their content in chunks.
 
     Raises:
         NotFoundError: there are none (yet).
@@ -101,7 +101,8 @@ def open_predictions(team: str, name: str, file: str) -> tuple[str, Iterator[byt
             while part := stream.read(CHUNK_BYTES):
                 yield part
 
-    return result.rpartition("/")[2], chunks()
+    stem, _, ending = result.rpartition("/")[2].rpartition(".")
+    return f"{stem}-predicted.{ending}", chunks()
 
 
 def submit_file(team: str, name: str, file: str, path: Path, user: str) -> ScoredFile:

@@ -40,9 +40,9 @@ export function debounced(work, wait) {
   };
 }
 
-/** Format a number with at most `digits` significant digits. */
+/** Format a number with at most `digits` significant digits; one of four digits, such as a year, has no comma. */
 export function shown(number, digits = 4) {
-  return Number(number).toLocaleString("en", { maximumSignificantDigits: digits });
+  return Number(number).toLocaleString("en", { maximumSignificantDigits: digits, useGrouping: "min2" });
 }
 
 /** Format a number of bytes. */

@@ -4,7 +4,7 @@
 import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
 import { spreadOf } from "./sample.js";
-import { forgetTarget, showColumns } from "./submit_columns.js";
+import { forgetTarget, setRole, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showEstimate } from "./submit_estimate.js";
 import { showForm } from "./submit_form.js";
@@ -34,6 +34,7 @@ const state = {
 let latest = 0;
 let reads = 0;
 
+const dateColumns = () => (state.schema?.columns ?? []).filter(({ kind }) => kind === "date").map(({ name }) => name).slice(0, 3);
 const columnNames = () => (state.schema ? state.schema.columns.map((column) => column.name) : []);
 
 /** Let the server write or check the spec; ignore responses to outdated requests. */
@@ -82,7 +83,12 @@ async function textChanged() {
 function showResult(response) {
   state.valid = response.valid;
   showProblems(response.problems, response.gist);
-  showNextRuns(response);
+  showNextRuns(response, dateColumns(), (name) => {
+    setRole(state, name, "time");
+    state.document.data = { window: "all", ...state.document.data }; // one table, from which each run reads what is past
+    changed(true);
+    byId("schedule").focus();
+  });
   update();
 }
 

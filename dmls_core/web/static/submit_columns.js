@@ -42,7 +42,7 @@ function roleOf(columns, name) {
 }
 
 /** Set the role of a column in the document, which lists the features or the ignored columns, as before. */
-function setRole(state, name, role) {
+export function setRole(state, name, role) {
   const before = state.document.columns ?? {};
   const names = state.schema.columns.map((column) => column.name);
   const roles = new Map(names.map((column) => [column, roleOf(before, column)]));
@@ -84,10 +84,12 @@ export function showColumns(state, changed) {
     setRole(state, column.name, "target");
     fitTask(state, column);
     changed(true);
+    focusRole(schema, column.name);
   };
   const ignore = (name) => {
     setRole(state, name, "out");
     changed(true);
+    focusRole(schema, name);
   };
   const used = (name) => roleOf(columns, name) !== "out";
   summary(schema, target, choose);
@@ -118,6 +120,13 @@ export function showColumns(state, changed) {
   more.hidden = schema.columns.length <= MOST;
   more.textContent = `${schema.columns.length - MOST} more columns are in the spec.`;
   preview(schema);
+}
+
+/** Focus a column's role in the table: the button that was pressed is gone. */
+function focusRole(schema, name) {
+  const role = byId(`role-${schema.columns.findIndex((column) => column.name === name)}`);
+  role?.focus({ preventScroll: true });
+  role?.scrollIntoView({ block: "nearest" });
 }
 
 /** Let the user correct the order of dates; a column whose dates cannot be read in it is ignored. */
@@ -164,7 +173,7 @@ function fitTask(state, column) {
 
 function summary(schema, target, choose) {
   const place = schema.extent || (schema.spread ? "the file" : "its beginning");
-  const sample = `${shown(schema.seen)} rows from ${schema.spread ? "all over " : ""}${place}`;
+  const sample = `${schema.seen.toLocaleString("en")} rows from ${schema.spread ? "all over " : ""}${place}`;
   const rows = schema.rows === null ? sample : `${schema.rows.toLocaleString("en")} rows`;
   const seen = schema.rows !== null && schema.seen && schema.seen < schema.rows ? ` (${sample} were read)` : "";
   const count = schema.columns.length;

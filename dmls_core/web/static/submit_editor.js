@@ -53,7 +53,7 @@ function item(problem) {
     problem.key ? h("code", { text: problem.key }) : null,
     ` ${problem.message}`,
     detail ? h("span", { class: "hint", text: ` (${detail})` }) : null,
-    problem.hint ? h("span", { class: "fix", text: ` ${problem.hint}` }) : null,
+    problem.hint ? h("span", { class: "fix", text: problem.hint }) : null,
   );
 }
 

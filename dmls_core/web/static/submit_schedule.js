@@ -71,19 +71,23 @@ export function showSchedule(state, changed) {
       changed(true);
     } }, [["", "Not monitored"], ["report", "Report it"], ["retrain", "Report it and train again"]].map(([value, label]) =>
       h("option", { value, selected: value === action, text: label })))),
-    field("labels", "Late labels", "Files in the job's folder with the true values of earlier requests", text("labels", "data", "labels", { placeholder: "labels/{date}.csv" })),
+    field("labels", "Late labels", "Files in the job's folder with the request_id and the true target of earlier requests", text("labels", "data", "labels", { placeholder: "labels/{date}.csv" })),
   ));
 }
 
-/** Show the next runs, or the error in the schedule. */
-export function showNextRuns(response) {
+/** Show the next runs, or the error in the schedule; `use` makes one of the columns of `dates` the time of the rows. */
+export function showNextRuns(response, dates, use) {
   const problem = response.problems.find((one) => /^schedule\b/.test(one.key));
   const schedule = response.document?.schedule;
   for (const id of ["cron", "timezone"]) byId(id)?.setAttribute("aria-invalid", String(problem?.key === `schedule.${id}`));
   const found = problem?.found ? ` (found ${problem.found})` : "";
   const times = response.next_runs;
   put(byId("schedule-note"),
-    problem && h("p", { class: "note bad", text: `${problem.key} ${problem.message}${found}; ${problem.hint}` }),
+    problem && h("div", { class: "note bad" },
+      h("p", { text: `${problem.key} ${problem.message}${found}; ${problem.hint}` }),
+      problem.key === "schedule" && schedule?.cron && !response.document.columns?.time
+        ? dates.map((name) => h("button", { type: "button", text: `Use ${name} as the time of the rows`, onclick: () => use(name) }))
+        : null),
     times.length > 0 && [
       h("h3", { text: `Next runs (${schedule.timezone ?? "UTC"})` }),
       h("ol", { class: "next-runs" }, times.map((time) => h("li", { class: "number", text: shownTime(time) }))),

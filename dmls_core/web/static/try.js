@@ -220,5 +220,5 @@ try {
   byId("state").replaceChildren();
   await predict();
 } catch (error) {
-  failed(byId("state"), error, error.problem?.status === 404 ? "No model of this job is served yet." : "The model is not available now.");
+  failed(byId("state"), error, error.problem?.status === 404 ? "No model of this job is served." : "The model is not available now.");
 }

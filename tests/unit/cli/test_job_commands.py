@@ -159,6 +159,17 @@ def test_jobs_lists_accepted_and_rejected_drops(dmls, store, files):
     assert rows["sea/broken"]["version"] is None
 
 
+def test_messages_follow_the_table_in_a_narrow_terminal(dmls, store, monkeypatch):
+    write_status(store, "sea", "tides-of-the-north", "failed", "the target has one class")
+    write_status(store, "sea", "waves", "deployed", "deployed as sea.waves version 1")
+    monkeypatch.setenv("COLUMNS", "60")
+    heading, *_, last = dmls("jobs").out.splitlines()
+    assert "MESSAGE" not in heading
+    assert last == "sea/tides-of-the-north: the target has one class"
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "MESSAGE" in dmls("jobs").out
+
+
 def test_an_odd_drop_hides_no_job(dmls, store):
     for folder, updated in (("[/b]", "2026-01-02T00:00:00+00:00"), ("plain", "2026-01-01T00:00:00")):
         write_status(store, "sea", folder, "waiting", "for its data")
@@ -172,9 +183,12 @@ def test_an_odd_drop_hides_no_job(dmls, store):
 def test_a_retired_job_is_listed_no_more(dmls, store, files):
     dmls("submit", *files, "--team", "sea")
     finish(store, "sea", "tides", "deployed")
+    Registry(store).retire("sea", "tides")
+    write_status(store, "sea", "tides", "waiting", "for its spec")
+    (row,) = json.loads(dmls("jobs", "--json").out)["jobs"]
+    assert row["state"] == "retired"  # as on its page, while its data is still there
     for info in list(store.list("incoming/")):
         store.delete(info.key)
-    Registry(store).retire("sea", "tides")
     assert "sea/tides" not in dmls("jobs").out
     assert "(retired)" in dmls("show", "sea/tides").out
 

@@ -52,6 +52,20 @@ def test_a_symbol_or_a_single_word_is_western(text: str) -> None:
     assert detect_encoding(f"a,b\n1,{text}\n2,x\n".encode("cp1252")) == "windows-1252"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("windows-1252", "Zubehör Röcke Händler München Köln Düsseldorf Mäntel"),
+        ("windows-1252", "jamón Málaga pingüino niño Córdoba España León"),
+        ("windows-1250", "Poznań Wrocław Białystok Łódź Kraków Gdańsk Rzeszów"),
+        ("cp850", "Gebühr Mäntel"),
+    ],
+)
+def test_a_few_short_words_have_no_symbols_inside(encoding: str, words: str) -> None:
+    text = "a,b\n" + "".join(f"1,{word}\n" for word in words.split())
+    assert detect_encoding(text.encode(encoding)) == encoding
+
+
 def test_utf_16_without_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     path.write_bytes(cities("utf-16").encode("utf-16-le"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
+from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, NumberFeature, Target
 from dmls_core.evaluate.diagnostics import diagnose
 from dmls_core.evaluate.insight import EXAMPLES, MAX_CELLS, MAX_SEGMENTS, describe_insight
 from tests.unit.evaluate.evidence import Case, evidence
@@ -73,6 +74,25 @@ def test_a_segment_that_is_much_worse_is_found_by_its_category():
     (segment,) = describe_insight(found, diagnostics, encoder)["segments"]
     assert (segment["feature"], segment["values"]) == ("town", "Oslo")
     assert segment["loss"] == pytest.approx(wrong[town == 2].mean(), rel=1e-4)
+
+
+def test_a_date_is_one_column_of_the_examples_and_segments_name_its_days():
+    date, draw = DateFeature("ordered", times=True), np.random.default_rng(3)
+    spread = [f"2024-{month:02}-{day:02} {day % 24:02}:30" for month in range(1, 13) for day in range(1, 29)]
+    x = np.concatenate([date.encode([*spread, None]), draw.normal(size=(337, 1))], axis=1, dtype=np.float32)
+    late = x[:, 1] > 9
+    found = evidence(
+        x, np.zeros(337), np.where(late, 5.0, 0.1), rows=337, train=x, train_target=np.zeros(337)
+    )
+    encoder = Encoder((date, NumberFeature("price")), Target("y"))
+    found = replace(found, features=list(encoder.column_names), importances=np.array([1, 0, 0, 0, 0, 2]))
+    diagnostics = diagnose(found, lambda rows: rows[:, 0] * 0.0, trees=1)
+    insight = describe_insight(found, diagnostics, encoder)
+    assert insight["columns"] == ["price", "ordered"]
+    assert insight["worst"][0]["values"][1] == "2024-10-01 01:30:00"
+    assert insight["segments"][0] | {"rows": 0} == {
+        "feature": "ordered", "values": "above 2024-09-28", "rows": 0, "loss": 5.0
+    }  # fmt: skip
 
 
 def test_noise_has_few_segments():

@@ -42,7 +42,7 @@ def test_the_status_says_what_is_served_after_a_rollback(store):
     assert report_served(store, "lab", "iris", serve(store, 1, 0.8, by="Ada"))
     status = read_status(store, "lab", "iris")
     assert (status.served["version"], status.served["score"]) == (1, 0.8)
-    assert status.message.startswith("version 1: accuracy 0.8000 on its holdout, since ")
+    assert status.message.startswith("version 1: accuracy 0.8000 on its holdout, served since ")
     assert status.message.endswith("instead of version 2: rolled back by Ada")
     page = store.get(layout.incoming_file("lab", "iris", layout.STATUS_MD)).decode()
     assert "Served: version 1: accuracy 0.8000" in page
@@ -70,7 +70,7 @@ def test_a_rollback_knows_when_the_version_was_trained(store):
         write_served(store, "lab", "iris", version, about, by="a run", run=f"run-{version}", trained=trained)
     back = write_served(store, "lab", "iris", 1, about, by="Ada")
     assert (back.run, back.trained[:10], back.previous) == ("run-1", "2026-11-01", 2)
-    assert ", trained 2026-11-01 10:00 UTC, since " in back.text
+    assert ", trained 2026-11-01 10:00 UTC, served since " in back.text
     assert write_served(store, "lab", "iris", 2, about, by="Ada").run == "run-2"
     found = read_served(store, "lab", "iris")
     assert found

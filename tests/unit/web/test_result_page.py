@@ -55,6 +55,13 @@ def test_the_four_questions_have_answers(classes: int, insight: bool):
     assert ('data-chart="scatter"' in page) == (insight and classes == 0)
 
 
+def test_a_model_without_a_clear_driver_says_so():
+    view = details(Case(2), insight=True)
+    assert "No column clearly matters" not in render(view)
+    view.insight["permutation"] = [["f0", 0.004, 0.003], ["f1", -0.001, 0.002]]
+    assert "No column clearly matters" in render(view)
+
+
 def test_names_of_columns_and_classes_are_escaped():
     page = render(details(Case(3, names=[HOSTILE, "b"]), insight=True))
     assert "<img" not in page

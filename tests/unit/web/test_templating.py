@@ -36,6 +36,7 @@ def test_ago_is_relative_to_now():
         (0.93333333, "0.9333", "0.933333"),
         (1234, "1,234", "1234"),
         (27720.4, "27,720", "27720.4"),
+        (1.0, "1.0000", "1.0"),
         (-1234.5, "-1,234.5", "-1234.5"),
         (0.0000012, "1.2e-06", "1.2e-06"),
         (None, "", "none"),
@@ -45,6 +46,18 @@ def test_ago_is_relative_to_now():
 )
 def test_numbers_and_parameters(value: object, number: str, parameter: str):
     assert (templating.number(value), templating.parameter(value)) == (number, parameter)
+
+
+def test_cells_show_whole_numbers_and_years_as_people_write_them():
+    values = (5.0, 1987.0, 0.25, 1234.56, 19798.0, "Zürich")
+    assert [templating.cell(value) for value in values] == [
+        "5",
+        "1987",
+        "0.25",
+        "1,235",
+        "19,798",
+        "Zürich",
+    ]
 
 
 def test_file_sizes_and_durations():

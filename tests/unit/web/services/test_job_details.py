@@ -42,6 +42,7 @@ CHANGED = {
         ("update_hitl_detail", '{"chosen_options": ["Reject"]}', ("declined the model", "")),
         ("patch_dag", '{"is_paused": true}', ("paused the job", "")),
         ("patch_dag", '{"is_paused": false}', ("resumed the job", "")),
+        ("dmls_rollback", '{"version": 1, "previous": null}', ("served a version again", "version 1")),
         ("dmls_rollback", '{"version": 1, "previous": 2}', ("rolled back", "to version 1, from 2")),
         ("dmls_retire", "not JSON", ("retired the job", "")),
         ("dmls_respec", None, ("submitted a changed spec", "")),

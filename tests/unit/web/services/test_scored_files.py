@@ -136,7 +136,7 @@ def test_a_submitted_file_waits_until_it_is_scored(store: Store, tmp_path: Path)
     (listed,) = list_scored_files(*JOB).files
     assert (listed.state, listed.rows, listed.version) == ("scored", 2, 3)
     name, chunks = open_predictions(*JOB, "may.csv")
-    assert (name, b"".join(chunks)) == ("may.csv", b"predictions")
+    assert (name, b"".join(chunks)) == ("may-predicted.csv", b"predictions")
 
 
 def test_a_file_that_was_written_again_waits(store: Store):
