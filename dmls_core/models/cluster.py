@@ -139,6 +139,8 @@ class Cluster:
                 return attempt()
             except Exception as error:
                 lost, again = self._lost(), left > 0 and isinstance(error, PassingError)
+                if lost and not left:
+                    break
                 if lost or again:
                     reason = f"{len(lost)} of {len(self.workers)} nodes lost" if lost else str(error)
                     log.debug("a fit failed: %s", reason, exc_info=error)

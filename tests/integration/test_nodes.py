@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.models.cluster import Cluster
 from dmls_core.models.engines import all_reduce
 from dmls_core.store import open_store
+from dmls_core.training import nodes
 from dmls_core.training.node_trainers import ClusterAddress, write_cluster
 from tests.services.seaweed import S3Server
 
@@ -219,6 +221,20 @@ def test_a_call_that_waits_for_a_failed_one_for_ever_ends_with_its_worker(client
     assert cluster.results([cluster.submit(at, abs, -at) for at in range(2)]) == [0, 1]
 
 
+def test_pages_of_libraries_do_not_count_against_the_memory_of_a_node() -> None:
+    def loaded() -> int:
+        import sklearn.ensemble  # noqa: F401
+
+        return os.getpid()
+
+    # With the libraries, a worker needs about 155 MB and 95 MB of pages.
+    with ExitStack() as stack:
+        client = nodes._start(1, 200 << 20, stack)
+        first = client.submit(loaded, pure=False).result()
+        time.sleep(0.5)  # Dask looks ten times a second
+        assert client.submit(loaded, pure=False).result() == first
+
+
 def test_lightgbm_connects_by_other_ports_if_another_process_has_taken_one(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +269,7 @@ def test_lightgbm_connects_by_other_ports_if_another_process_has_taken_one(
 
 
 LEADER = """import sys, time
+from dmls_core.training import nodes
 from dmls_core.training.node_trainers import lead_nodes
 with lead_nodes(1, sys.argv[1], "job.a.b.1", lambda line: None):
     print("joined", flush=True)
