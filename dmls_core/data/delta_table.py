@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from dmls_core.data.lake_tables import BATCH_ROWS, TableFile, TimeRange, no_table, no_version
+from dmls_core.data.lake_tables import BATCH_ROWS, TableFile, TimeRange, no_table, no_version, open_parquet
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
@@ -159,11 +159,10 @@ class DeltaVersion:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file; a column that it lacks was added to the table later, and is null."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         schema = pa.schema([self.schema.field(name) for name in names])
         with self._store.open_input_file(path) as file:
-            parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+            parquet = open_parquet(file)
             own = [name for name in names if name in parquet.schema_arrow.names and name not in values]
             start = 0
             # Without a column, a batch still has its number of rows.

@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.data.lake_tables import TableFile, TimeRange, no_table, no_version
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.data.lake_tables import BATCH_ROWS, TableFile, TimeRange, no_table, no_version, open_parquet
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 
 if TYPE_CHECKING:
@@ -173,16 +176,61 @@ class IcebergSnapshot:
     def _read(
         self, task: FileScanTask, names: list[str], rows: BooleanExpression
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file that are not deleted."""
+        """Yield the rows of a file that are not deleted; of Parquet, those of ``rows`` and others."""
         import pyarrow as pa
         from pyiceberg.io.pyarrow import ArrowScan
+        from pyiceberg.manifest import FileFormat
 
         schema = pa.schema([self.schema.field(name) for name in names])
-        scan = ArrowScan(self.table.metadata, self.table.io, self._columns.select(*names), rows)
-        for batch in scan.to_record_batches([task]):
-            columns = [batch.column(field.name).cast(field.type) for field in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        columns = self._columns.select(*names)
+        if task.file.file_format == FileFormat.PARQUET:
+            found = self._read_parquet(task, columns)
+        else:
+            found = ArrowScan(self.table.metadata, self.table.io, columns, rows).to_record_batches([task])
+        for batch in found:
+            arrays = [batch.column(field.name).cast(field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _read_parquet(self, task: FileScanTask, columns: Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a Parquet file, some at a time; pyiceberg would hold those of the whole file."""
+        from pyiceberg.io import pyarrow as arrow
+
+        table = self.table.metadata
+        older = table.format_version <= 2  # without nanoseconds
+        deletes = arrow._read_all_delete_files(self.table.io, [task])  # noqa: SLF001 - nothing public
+        deleted = _positions(deletes.get(task.file.file_path, ()))
+        with self.table.io.new_input(task.file.file_path).open() as file:
+            parquet = open_parquet(file)
+            own = arrow.pyarrow_to_schema(
+                parquet.schema_arrow,
+                table.name_mapping(),
+                downcast_ns_timestamp_to_us=older,
+                format_version=table.format_version,
+            )
+            constants = arrow._get_column_projection_values(  # noqa: SLF001 - nothing public
+                task.file, columns, table.schema(), table.specs().get(task.file.spec_id), own.field_ids
+            )
+            ids = {field.field_id for field in columns.fields}
+            names = [field.name for field in own.fields if field.field_id in ids]
+            end = 0
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=names):
+                start, end = end, end + batch.num_rows
+                low, high = np.searchsorted(deleted, (start, end))
+                kept = np.setdiff1d(np.arange(end - start), deleted[low:high] - start)
+                yield arrow._to_requested_schema(  # noqa: SLF001 - nothing public maps a batch
+                    columns,
+                    own,
+                    batch.take(kept) if low < high else batch,
+                    downcast_ns_timestamp_to_us=older,
+                    projected_missing_fields=constants,
+                    allow_timestamp_tz_mismatch=True,
+                )
 
     def _exists(self, task: FileScanTask) -> bool:
         files: list[Any] = [task.file, *task.delete_files]
         return all(self.table.io.new_input(file.file_path).exists() for file in files)
+
+
+def _positions(deletes: Sequence[pa.ChunkedArray]) -> NDArray[np.int64]:
+    """Return the positions that delete files name for a file, sorted."""
+    return np.unique(np.concatenate([np.empty(0, np.int64), *map(np.asarray, deletes)]))

@@ -20,12 +20,16 @@ from dmls_core.settings import DataLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 GROUP_ROWS = 131_072
 """Rows of a row group in the copy."""
 
 BATCH_ROWS = 32_768
 """Rows that are read at a time."""
+
+BUFFER_BYTES = 1 << 20
+"""Bytes that are read at a time of each column of a Parquet file."""
 
 _CLOCK_CHANGE = timedelta(hours=2)
 """The most that a time without a zone can be off, because an hour occurs twice or never."""
@@ -263,6 +267,13 @@ def _rows(file: TableFile) -> Iterator[pa.RecordBatch]:
                 found=found,
             )
         ) from error
+
+
+def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
+    """Return a Parquet file that is read as batches are needed; by default, pyarrow reads all of it."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit="us")
 
 
 def no_version(what: str, found: str, hint: str) -> DataError:

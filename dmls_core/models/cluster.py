@@ -43,6 +43,10 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
+class PassingError(PlatformError):
+    """A call on a worker failed by a coincidence, although no worker was lost: another try may succeed."""
+
+
 class ShardedMatrix(StoredMatrix):
     """Some rows of a matrix in a file, which engines fit on a cluster."""
 
@@ -125,22 +129,25 @@ class Cluster:
         self._choose_workers()
 
     def retried(self, attempt: Callable[[], _T]) -> _T:
-        """Return ``attempt()``; try it again with new ``workers`` if one of them was lost meanwhile.
+        """Return ``attempt()``; try it again after ``PassingError``, or with new ``workers`` after a loss.
 
         Raises:
-            PlatformError: no worker is left, or one was lost in every try.
+            PlatformError: no worker is left, or every try failed so.
         """
-        for _ in range(TRIES):
+        for left in reversed(range(TRIES)):
             try:
                 return attempt()
             except Exception as error:
-                lost = self._lost()
-                if lost:
-                    log.debug("a fit failed because a node was lost", exc_info=error)
-                    self._note(f"{len(lost)} of {len(self.workers)} nodes lost: the fit starts again")
+                lost, again = self._lost(), left > 0 and isinstance(error, PassingError)
+                if lost and not left:
+                    break
+                if lost or again:
+                    reason = f"{len(lost)} of {len(self.workers)} nodes lost" if lost else str(error)
+                    log.debug("a fit failed: %s", reason, exc_info=error)
+                    self._note(f"{reason}: the fit starts again")
                 if self._end_calls(lost) or lost:
                     self._choose_workers()
-                if not lost:
+                if not (lost or again):
                     raise
         raise PlatformError(
             f"nodes were lost in each of {TRIES} tries of a fit: each may need more memory than it has; "

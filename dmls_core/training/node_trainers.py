@@ -200,7 +200,7 @@ async def _work(leader: ClusterAddress) -> None:
     import dask
     from distributed import Nanny
 
-    from dmls_core.training.nodes import CONFIGURATION
+    from dmls_core.training.nodes import CONFIGURATION, LIBRARY_PAGES
 
     with dask.config.set(CONFIGURATION):
         limit = available_memory()
@@ -208,7 +208,7 @@ async def _work(leader: ClusterAddress) -> None:
             async with Nanny(
                 leader.address,
                 nthreads=available_cpus(),
-                memory_limit=max(limit - NANNY, limit // 2),
+                memory_limit=max(limit - NANNY, limit // 2) + LIBRARY_PAGES,
                 security=leader.security(),
                 host=own_address(),
                 local_directory=os.environ.get("TMPDIR"),

@@ -27,11 +27,17 @@ if TYPE_CHECKING:
 START_SECONDS = 120.0
 """Seconds for the workers to start, and for the connection to a cluster that is there."""
 
+TERMINATE = 0.95
+"""Share of its limit at which Dask ends a worker."""
+
+LIBRARY_PAGES = 100 << 20
+"""Pages of library files in a node: Dask's limit counts them, those of a run and of a container do not."""
+
 CONFIGURATION: dict[str, Any] = {
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": 0.95,
+    "distributed.worker.memory.terminate": TERMINATE,
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.daemon": True,
     "distributed.admin.tick.limit": "60s",
@@ -118,7 +124,7 @@ def _start(nodes: int, memory: int, stack: ExitStack) -> Client:
             n_workers=nodes,
             processes=True,
             threads_per_worker=max(1, available_cpus() // nodes),
-            memory_limit=memory,
+            memory_limit=int((memory + LIBRARY_PAGES) / TERMINATE),
             host="127.0.0.1",
             dashboard_address=None,
             security=Security.temporary(),

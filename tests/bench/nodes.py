@@ -2,7 +2,8 @@
 
 Run it with ``python tests/bench/nodes.py``. ``matrix MB`` is the float32 matrix. ``node MB`` is the most
 memory that no file backs of one node, ``trainer MB`` that of the trainer. CPU seconds are those of all
-processes.
+processes. With ``--memory``, each node and the trainer have this
+limit; a node that exceeds it is ended. ``--kill 1`` kills a node when the first trial has been logged.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from threading import Thread
 
 import psutil
 
@@ -35,6 +37,7 @@ min = 4
 max = {depth}
 [resources]
 nodes = {nodes}
+{memory}
 """
 
 FORESTS = ("random-forest", "extra-trees")
@@ -63,19 +66,30 @@ def _trained(arguments: argparse.Namespace, folder: Path, data: Path, rows: int,
         rounds=arguments.rounds,
         nodes=nodes,
         depth=arguments.depth,
+        memory=f'memory = "{arguments.memory} MiB"' if arguments.memory and nodes > 1 else "",
     )
     spec.write_text(text if arguments.library in FORESTS else text + BOOSTED)
     begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     trainer = psutil.Popen(
-        [DMLS, "train", str(spec), str(data), "--out", str(out)], stdout=subprocess.DEVNULL, stderr=sys.stderr
+        [DMLS, "train", str(spec), str(data), "--out", str(out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    lines: list[str] = []
+    Thread(target=lines.extend, args=(trainer.stderr,), daemon=True).start()
     peaks: dict[int, int] = {}
+    kills = arguments.kill if nodes > 1 else 0
     while trainer.poll() is None:
-        for process in (trainer, *_workers(trainer)):
+        workers = _workers(trainer)
+        for process in (trainer, *workers):
             peaks[process.pid] = max(peaks.get(process.pid, 0), _anonymous(process))
+        if kills and workers and any(line.startswith("trial 0") for line in lines):
+            workers[0].kill()
+            kills = 0
         time.sleep(0.05)
     if trainer.returncode:
-        raise SystemExit(f"the training on {nodes} nodes failed")
+        raise SystemExit("".join(lines))
     used, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begun
     result = json.loads((out / "result.json").read_text())
     low, high = result["holdout"]["interval"]
@@ -83,6 +97,7 @@ def _trained(arguments: argparse.Namespace, folder: Path, data: Path, rows: int,
     return {
         "rows": rows,
         "nodes": nodes,
+        "lost": sum("nodes lost" in line for line in lines),
         "matrix MB": 4 * rows * arguments.columns / 2**20,
         "search s": result["seconds"]["search"],
         "refit s": result["seconds"]["refit"],
@@ -127,4 +142,6 @@ if __name__ == "__main__":
         ("--rounds", 50, "boosting rounds, or trees"),
         ("--depth", 6, "largest depth of the search"),
         ("--library", "xgboost", "xgboost, lightgbm, random-forest or extra-trees"),
+        ("--memory", 0, "limit of several nodes and their trainer, in MB; 0: none"),
+        ("--kill", 0, "1: kill a node during the search"),
     )

@@ -3,8 +3,8 @@
 Run it with ``python tests/bench/scaling.py``; each size is a trainer of its own.
 
 - ``--what cost`` (the default) trains on each of ``--sizes``. ``ns a cell`` is the CPU time that the data
-  adds, over its values: the time of a trainer on ``BARE`` rows, interpreter and libraries, is left out. So
-  is its memory from ``added / matrix``, the memory that the data adds, without the model, as a multiple of
+  adds, over its values: the time of a trainer on ``BARE``, interpreter and libraries, is left out. So is its
+  memory from ``added / matrix``, the memory that the data adds, without the model, as a multiple of
   the float32 matrix. The validation is a process beside the trainer; its peak is its own.
 - ``--what strong`` trains on the first size with each number of ``--cores``; ``speed-up`` is against the
   first.
@@ -19,10 +19,13 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.bench.report import Row, run
 
 COLUMNS = 54
-BARE = 300
+BARE = 300, 10
+"""Rows and columns of the trainer whose cost is left out."""
+
 BLOCK_VALUES = 20_000_000
 """Numbers that are drawn and written at a time."""
 
@@ -40,11 +45,11 @@ n_trials = {trials}
 [columns]
 target = "y"
 [n_estimators]
-min = 10
-max = 40
+min = 4
+max = {trees}
 [max_depth]
 min = 4
-max = 12
+max = {depth}
 """
 
 
@@ -54,10 +59,10 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as name:
         folder = Path(name)
         spec = folder / "spec.toml"
-        spec.write_text(SPEC.format(model=arguments.model, trials=arguments.trials))
+        spec.write_text(SPEC.format(**vars(arguments)))
         trained = partial(_trained, folder, spec, arguments)
-        trained(BARE, sizes[0][1])  # the first start reads the libraries from the disk
-        bare = trained(BARE, sizes[0][1])
+        trained(*BARE)  # the first start reads the libraries from the disk
+        bare = trained(*BARE)
         if arguments.what == "cost":
             return [_cost(trained(rows, columns), bare) for rows, columns in sizes]
         (rows, columns), *_ = sizes
@@ -83,6 +88,7 @@ def _trained(
     assert done.returncode == 0, done.stderr[-3000:]
     size = data.stat().st_size / 2**20
     data.unlink()
+    shutil.rmtree(out)  # a further run would return its result
     return json.loads(done.stdout.splitlines()[-1]) | {
         "rows": rows,
         "columns": columns,
@@ -99,11 +105,7 @@ def _cost(figures: dict[str, float], bare: dict[str, float]) -> Row:
         "rows": int(figures["rows"]),
         "columns": int(figures["columns"]),
         "file MB": figures["file"],
-        "load s": figures["load"],
-        "search s": figures["search"],
-        "refit s": figures["refit"],
-        "total s": figures["total"],
-        "process s": figures["process"],
+        **{f"{phase} CPU s": figures[f"{phase} CPU"] for phase in ("load", "search", "validation")},
         "CPU s": figures["cpu"],
         "ns a cell": (figures["cpu"] - bare["cpu"]) * 1e9 / cells,
         "matrix MB": matrix,
@@ -134,12 +136,25 @@ def _scaled(cores: int, growth: int, figures: dict[str, float], first: dict[str,
 def one(spec: str, data: str, out: str, engine: str) -> dict[str, float]:
     """Train once, in this process; sizes are in MiB, CPU seconds include the validation's."""
     from dmls_core.training import TrainRequest, train
+    from dmls_core.training.progress import Progress
 
+    spent, timed = {"load": 0.0, "search": 0.0}, Progress.phase
+
+    @contextmanager
+    def phase(progress: Progress, name: str) -> Iterator[None]:
+        begun = time.process_time()
+        with timed(progress, name):
+            yield
+        spent[name] = time.process_time() - begun
+
+    Progress.phase = phase  # type: ignore[method-assign]
     result = train(TrainRequest(spec, (data,), out, engine=engine), progress=lambda _: None)
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     model = next(item for item in result["artifacts"] if item["name"] == "model/checkpoint.tl")
     return {
         **{phase: result["seconds"][phase] for phase in ("load", "search", "refit", "total")},
+        **{f"{phase} CPU": spent[phase] for phase in ("load", "search")},
+        "validation CPU": children.ru_utime + children.ru_stime,
         "cpu": sum(used.ru_utime + used.ru_stime for used in (own, children)),
         "peak": _peak(),
         "validation": children.ru_maxrss / 1024,
@@ -196,5 +211,7 @@ if __name__ == "__main__":
             ("--model", "random-forest-classifier", "model of the spec"),
             ("--engine", "cpu", "cpu or gpu"),
             ("--trials", 3, "trials of the search"),
+            ("--trees", 40, "largest number of trees"),
+            ("--depth", 12, "largest depth"),
             ("--format", "csv", "csv or parquet"),
         )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -17,9 +20,14 @@ import pytest
 
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.models.cluster import Cluster
+from dmls_core.models.engines import all_reduce
 from dmls_core.store import open_store
+from dmls_core.training import nodes
 from dmls_core.training.node_trainers import ClusterAddress, write_cluster
 from tests.services.seaweed import S3Server
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
 
 ROWS = 30_000
 
@@ -181,32 +189,87 @@ def score_alone(spec: Path, data: str, folder: Path) -> float:
     return score
 
 
-def test_a_call_that_waits_for_a_failed_one_for_ever_ends_with_its_worker(monkeypatch) -> None:
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Two workers whose calls may end in a moment after another one has failed."""
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    monkeypatch.setattr("dmls_core.models.cluster.GRACE_SECONDS", 0.2)
+    options = {"host": "127.0.0.1", "dashboard_address": None, "security": Security.temporary()}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        LocalCluster(n_workers=2, threads_per_worker=1, **options) as own,
+        Client(own) as client,
+    ):
+        patch.setattr("dmls_core.models.cluster.GRACE_SECONDS", 0.2)
+        yield client
 
+
+def test_a_call_that_waits_for_a_failed_one_for_ever_ends_with_its_worker(client: Client) -> None:
     def wait_or_fail(worker: int) -> None:
         if worker:
             time.sleep(600)
         raise DataError(ValidationIssue("cannot be fitted"))
 
-    options = {"host": "127.0.0.1", "dashboard_address": None, "security": Security.temporary()}
-    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as own, Client(own) as client:
-        cluster = Cluster(client, 2, "127.0.0.1", lambda _: None)
-        before = cluster.workers
-        with pytest.raises(DataError, match="cannot be fitted"):
-            cluster.retried(
-                lambda: cluster.results([cluster.submit(at, wait_or_fail, at) for at in range(2)])
-            )
-        assert cluster.generation == 2
-        assert before[0] in cluster.workers
-        assert before[1] not in cluster.workers
-        assert cluster.results([cluster.submit(at, abs, -at) for at in range(2)]) == [0, 1]
+    cluster = Cluster(client, 2, "127.0.0.1", lambda _: None)
+    before = cluster.workers
+    with pytest.raises(DataError, match="cannot be fitted"):
+        cluster.retried(lambda: cluster.results([cluster.submit(at, wait_or_fail, at) for at in range(2)]))
+    assert cluster.generation == 2
+    assert before[0] in cluster.workers
+    assert before[1] not in cluster.workers
+    assert cluster.results([cluster.submit(at, abs, -at) for at in range(2)]) == [0, 1]
+
+
+def test_pages_of_libraries_do_not_count_against_the_memory_of_a_node() -> None:
+    def loaded() -> int:
+        import sklearn.ensemble  # noqa: F401
+
+        return os.getpid()
+
+    # With the libraries, a worker needs about 155 MB and 95 MB of pages.
+    with ExitStack() as stack:
+        client = nodes._start(1, 200 << 20, stack)
+        first = client.submit(loaded, pure=False).result()
+        time.sleep(0.5)  # Dask looks ten times a second
+        assert client.submit(loaded, pure=False).result() == first
+
+
+def test_lightgbm_connects_by_other_ports_if_another_process_has_taken_one(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = all_reduce.free_port
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address, ports = taken.getsockname()[1], []
+
+        def submitted(worker: int, function: Callable[..., object], *arguments: object) -> Future:
+            if function is free:
+                ports.append(worker)
+                if len(ports) == 2:  # of the second worker, for the first try
+                    return submit(worker, int, address)
+            return submit(worker, function, *arguments)
+
+        notes: list[str] = []
+        cluster = Cluster(client, 2, "127.0.0.1", notes.append)
+        submit = cluster.submit
+        monkeypatch.setattr(cluster, "submit", submitted)
+
+        def attempt() -> list[int]:
+            with all_reduce.all_reduce(cluster, "lightgbm") as members:
+                sizes = [
+                    submit(at, lambda member: member.call(lambda: member.size), members[at])
+                    for at in range(2)
+                ]
+                return cluster.results(sizes)
+
+        assert cluster.retried(attempt) == [2, 2]
+    assert notes == [f"another process has taken port {address} of a node: the fit starts again"]
 
 
 LEADER = """import sys, time
+from dmls_core.training import nodes
 from dmls_core.training.node_trainers import lead_nodes
 with lead_nodes(1, sys.argv[1], "job.a.b.1", lambda line: None):
     print("joined", flush=True)

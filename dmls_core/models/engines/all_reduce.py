@@ -20,7 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from dmls_core.models.cluster import Cluster
+from dmls_core.models.cluster import Cluster, PassingError
 
 if TYPE_CHECKING:
     from distributed import Future as DaskFuture
@@ -113,7 +113,7 @@ def connect_sockets(cluster: Cluster) -> list[DaskFuture]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that is free now."""
+    """Return a port of this machine that is free now; another process may take it before LightGBM does."""
     with socket.socket() as listener:
         listener.bind(("", 0))
         port: int = listener.getsockname()[1]
@@ -146,6 +146,9 @@ def _connect(machines: Sequence[str], number: int) -> None:
             ",".join(machines).encode(), port, CONNECT_MINUTES, len(machines)
         )
     if code:
+        error = library._LIB.LGBM_GetLastError().decode()  # noqa: SLF001
+        if "Binding port" in error:
+            raise PassingError(f"another process has taken port {port} of a node")
         raise ConnectionError(f"LightGBM cannot connect the nodes {', '.join(machines)}")
 
 

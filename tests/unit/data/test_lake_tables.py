@@ -11,12 +11,20 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import FileScanTask
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap
 
-from dmls_core.data.lake_tables import copy_table, find_version
+from dmls_core.data.iceberg_table import open_iceberg
+from dmls_core.data.lake_tables import BATCH_ROWS, copy_table, find_version
 from dmls_core.errors import DataError, PlatformError
 
 FIRST = date(2026, 1, 5)
@@ -166,6 +174,46 @@ def test_an_iceberg_table_without_a_broken_or_deleted_file_is_read(tmp_path, cat
     Path(needed.removeprefix("file://")).unlink()
     with pytest.raises(DataError, match=f"a file of the table is gone .found {needed};"):
         copied(tmp_path, "iceberg", "sales.orders", catalog, first)
+
+
+def test_a_large_iceberg_file_is_read_by_parts_as_pyiceberg_reads_it(tmp_path, catalog):
+    """By parts, with columns renamed, added and widened, and rows that a delete file names."""
+    made = SqlCatalog(**catalog)
+    rows = 500_000
+    numbers = pa.array(range(rows), pa.int32())
+    table = made.create_table(
+        "sales.large",
+        pa.schema({"n": pa.int32(), "x": pa.int64(), "z": pa.int64()}),
+        properties={"write.parquet.row-group-limit": "20000"},
+    )
+    table.append(pa.table({"n": numbers, "x": numbers.cast(pa.int64()), "z": numbers.cast(pa.int64())}))
+    with table.update_schema() as change:
+        change.rename_column("x", "y").add_column("later", StringType()).update_column("n", LongType())
+    table.append(pa.table({"n": [1], "y": [2], "z": [3], "later": ["new"]}))
+    snapshot = open_iceberg("sales.large", catalog, None, None)
+    task = max(snapshot.table.scan().plan_files(), key=lambda found: found.file.record_count)
+    gone = [0, 32_767, 32_768, 499_999, *range(65_536, 98_304)]
+    pq.write_table(
+        pa.table({"file_path": [task.file.file_path] * len(gone), "pos": gone}), tmp_path / "deletes.parquet"
+    )
+    deletes = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"file://{tmp_path}/deletes.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+    )
+    task = FileScanTask(task.file, {deletes})
+    names = ["later", "y", "n"]
+    batches = snapshot._read(task, names, AlwaysTrue())
+    before = pa.total_allocated_bytes()
+    parts = [next(batches)]
+    assert pa.total_allocated_bytes() - before < rows * 8  # half of the two columns
+    parts += batches
+    own = ArrowScan(table.metadata, table.io, table.schema().select(*names), AlwaysTrue()).to_table([task])
+    found = pa.Table.from_batches(parts)
+    assert max(part.num_rows for part in parts) <= BATCH_ROWS
+    assert found.num_rows == rows - len(gone)
+    assert found.select(names).equals(own.select(names).cast(found.schema))
 
 
 @pytest.mark.parametrize(
