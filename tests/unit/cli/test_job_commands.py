@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dmls_core.cli.console import out
 from dmls_core.intake import admit, read_status, update_run_status, write_status
 from dmls_core.store import Registry, layout, open_store
 
@@ -162,11 +163,11 @@ def test_jobs_lists_accepted_and_rejected_drops(dmls, store, files):
 def test_messages_follow_the_table_in_a_narrow_terminal(dmls, store, monkeypatch):
     write_status(store, "sea", "tides-of-the-north", "failed", "the target has one class")
     write_status(store, "sea", "waves", "deployed", "deployed as sea.waves version 1")
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(out, "width", 60)
     heading, *_, last = dmls("jobs").out.splitlines()
     assert "MESSAGE" not in heading
     assert last == "sea/tides-of-the-north: the target has one class"
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(out, "width", 160)
     assert "MESSAGE" in dmls("jobs").out
 
 
