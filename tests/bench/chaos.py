@@ -212,6 +212,10 @@ def check(client: PlatformClient, name: str, end: float) -> dict[str, str]:
         return {"lost": f"{name} is {status['state']}: {status['message']}"}
     found = {}
     runs = client.runs(TEAM, name)
+    # A job is deployed before the last task of its run has ended.
+    while any(one["state"] in ("queued", "running") for one in runs) and time.monotonic() < end:
+        time.sleep(0.5)
+        runs = client.runs(TEAM, name)
     trials = [key for key in client.keys(f"runs/{TEAM}/{name}/") if "/trials/" in key]
     path = f"/api/2.0/mlflow/model-versions/search?filter=name%3D'{TEAM}.{name}'"
     versions = json.loads(client.mlflow(path)).get("model_versions", [])
