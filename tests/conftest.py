@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,13 @@ SHARED = {
 """Session fixture -> the group whose tests run in one worker, so that the service starts once."""
 
 
-@pytest.fixture(autouse=True)
-def _no_signers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the key of a platform whose settings an earlier test loaded: models of tests are not signed."""
-    monkeypatch.delenv("DMLS_SIGNERS", raising=False)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Forget the key of a platform whose settings an earlier test loaded: models of tests are not signed.
+
+    Fixtures of any scope are made later.
+    """
+    os.environ.pop("DMLS_SIGNERS", None)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
