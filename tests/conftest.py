@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -42,14 +43,20 @@ SHARED = {
 }
 """Session fixture -> the group whose tests run in one worker, so that the service starts once."""
 
+ENVIRONMENT = pytest.StashKey[dict[str, str]]()
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """Forget the key of a platform whose settings an earlier test loaded: models of tests are not signed.
 
-    Fixtures of any scope are made later.
-    """
-    os.environ.pop("DMLS_SIGNERS", None)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Give each file the environment as it was before the first: settings and Dask leave variables."""
+    environment = item.config.stash.setdefault(ENVIRONMENT, dict(os.environ))
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        os.environ.clear()
+        os.environ.update(environment)
+    return result
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

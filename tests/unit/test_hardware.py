@@ -56,8 +56,9 @@ V1 = "cgroup/cpu/cpu.cfs_quota_us", "cgroup/cpu/cpu.cfs_period_us"
     ],
 )
 def test_cpus_follow_the_quota_of_the_cgroup(
-    tmp_path: Path, membership: str, files: dict[str, str], cpus: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, membership: str, files: dict[str, str], cpus: int
 ):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert cgroup(tmp_path, membership, files) == cpus
 
 
