@@ -45,6 +45,9 @@ ATTEMPTS = 200
 RELEASE_SECONDS = 2.0
 """A killed server holds its port until its threads have ended."""
 
+PORTS_LOCK = "\0dmls-standard-ports"
+"""An abstract name of a socket: gone with the process that has it."""
+
 
 def is_free(port: int) -> bool:
     """Return whether a server can bind ``port`` on the loopback address now."""
@@ -66,7 +69,7 @@ def reserve_standard_ports() -> Iterator[Mapping[str, int]]:
     """
     with socket.socket(socket.AF_UNIX) as lock:
         try:
-            lock.bind("\0dmls-standard-ports")  # an abstract name: gone with the process
+            lock.bind(PORTS_LOCK)
         except OSError:
             yield {}
         else:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def test_a_standard_port_is_used_where_it_is_free_and_not_kept_by_another_servic
     assert choose_ports(["b"], {"b": kept}, {}, standard=standard) == {"b": kept}
 
 
-def test_two_platforms_that_start_together_do_not_choose_the_same_standard_ports():
+def test_two_platforms_that_start_together_do_not_choose_the_same_standard_ports(monkeypatch):
+    monkeypatch.setattr("dmls_core.devstack.platform.PORTS_LOCK", f"\0dmls-test-{os.getpid()}")
     with reserve_standard_ports() as first, reserve_standard_ports() as second:
         assert (dict(first), dict(second)) == (STANDARD_PORTS, {})
     with reserve_standard_ports() as later:
