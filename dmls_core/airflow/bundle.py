@@ -78,7 +78,8 @@ class DmlsBundle(BaseDagBundle):
         self._parse_again: dict[tuple[Path, float], float] = {}
         self._everything: list[JobRecord] = []
         self._faults: dict[str, str] = {}
-        self._mark: str | None = None  # of the registry's last change, at the last listing
+        self._mark: str | None = None  # of the registry's last change, at the last look
+        self._change = ""  # the id of that change
         self._list_due = 0.0
         self._moving: dict[str, str] = {}  # DAGs -> files that Airflow has them from, besides their own
         self._moved = False  # whether it has all of them from their own
@@ -174,17 +175,23 @@ class DmlsBundle(BaseDagBundle):
     def _list(self, registry: Registry) -> tuple[list[JobRecord], dict[str, str]]:
         """Return all records, and the unreadable keys with their errors.
 
-        The registry is listed after each change, and every ``LIST_SECONDS`` in case a writer was killed
-        before it marked its change, or an operator changed an object; sooner while a record is unreadable.
+        After a change, the changed records are read. All are listed every ``LIST_SECONDS``, in case a writer
+        was killed before it named its change, or an operator changed an object; sooner while a record is
+        unreadable.
         """
         if not self._records:
             self._records = cached(written_records(self.path))
-        mark = registry.change_mark()
-        if mark != self._mark or time.monotonic() >= self._list_due:
-            faults: dict[str, str] = {}
-            self._everything = registry.jobs(self._records, faults)
-            pause = min(LIST_SECONDS, FAULT_SECONDS) if faults else LIST_SECONDS
-            self._mark, self._faults, self._list_due = mark, faults, time.monotonic() + pause
+        mark, due = registry.change_mark(), time.monotonic() >= self._list_due
+        if mark == self._mark and not due:
+            return self._everything, self._faults
+        changes = registry.changes()
+        known = not due and not self._faults and self._change in changes
+        keys = list(changes.values())[list(changes).index(self._change) + 1 :] if known else None
+        faults: dict[str, str] = {}
+        self._everything = registry.jobs(self._records, faults, keys)
+        self._mark, self._change, self._faults = mark, next(reversed(changes), ""), faults
+        if keys is None or faults:
+            self._list_due = time.monotonic() + (FAULT_SECONDS if faults else LIST_SECONDS)
         return self._everything, self._faults
 
     def _find_moving(self, jobs: AbstractSet[str]) -> dict[str, str]:

@@ -140,7 +140,7 @@ class AirflowSettings(BaseModel):
         description="Price per hour of a trainer with a GPU, in the same currency. Empty: `hourly_price`.",
     )
     poll_seconds: float = Field(3.0, gt=0, description="Seconds between two listings of `incoming/`.")
-    shards: int = Field(128, ge=1, description="Number of generated DAG files.")
+    shards: int = Field(256, ge=1, description="Number of generated DAG files.")
     connections: dict[str, list[str]] = Field(
         {},
         description="Airflow connections to databases and object stores that jobs may read as their source, "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
 from dmls_core.errors import ServingError, StoreError
-from dmls_core.intake import find_partitions, group_submissions, partitions_between, read_status
+from dmls_core.intake import Submission, find_partitions, group_submissions, partitions_between, read_status
 from dmls_core.spec.partitions import parse_pattern
 from dmls_core.store import ObjectInfo, Store, check_key, layout
 
@@ -68,7 +68,7 @@ class SubmissionTrigger(BaseEventTrigger):
         waits: dict[
             tuple[str, str], tuple[float, float]
         ] = {}  # folder -> when it is due, the wait after that
-        listing: Sequence[ObjectInfo] = ()
+        submissions, statuses = read_listing(())
         known: set[str] = set()
         while True:
             try:
@@ -76,8 +76,9 @@ class SubmissionTrigger(BaseEventTrigger):
                 async for latest in _with_pauses(
                     store.watch(layout.INCOMING, poll_seconds=self.poll_seconds), UNANSWERED_AFTER / 4
                 ):
-                    listing = listing if latest is None else latest
-                    found = fingerprints(listing)
+                    if latest is not None:
+                        submissions, statuses = await asyncio.to_thread(read_listing, latest)
+                    found = {(one.team, one.job): one.fingerprint for one in submissions}
                     changed = {
                         folder
                         for folder in seen.keys() | found.keys()
@@ -85,7 +86,7 @@ class SubmissionTrigger(BaseEventTrigger):
                     }
                     seen, now = found, time.monotonic()
                     first = now + UNANSWERED_AFTER, 2 * UNANSWERED_AFTER
-                    open_ones = await asyncio.to_thread(unanswered, store, listing, known)
+                    open_ones = await asyncio.to_thread(unanswered, store, submissions, statuses, known)
                     waits = {
                         folder: first if folder in changed else waits.get(folder, first)
                         for folder in open_ones
@@ -124,15 +125,21 @@ async def _with_pauses(
             upcoming.cancel()
 
 
-def unanswered(store: Store, listing: Iterable[ObjectInfo], known: set[str]) -> list[tuple[str, str]]:
+def read_listing(listing: Sequence[ObjectInfo]) -> tuple[list[Submission], dict[str, ObjectInfo]]:
+    """Return the submissions of a listing, and their statuses by key."""
+    statuses = {info.key: info for info in listing if info.key.endswith(f"/{layout.STATUS_JSON}")}
+    return group_submissions(listing), statuses
+
+
+def unanswered(
+    store: Store, submissions: Iterable[Submission], statuses: Mapping[str, ObjectInfo], known: set[str]
+) -> list[tuple[str, str]]:
     """Return the submissions whose status is older than their files, and about other files.
 
-    ``known`` collects submissions whose files were uploaded again unchanged.
+    ``statuses`` are by key. ``known`` collects submissions whose files were uploaded again unchanged.
     """
-    objects = list(listing)
-    statuses = {info.key: info for info in objects if info.key.endswith(f"/{layout.STATUS_JSON}")}
     found = []
-    for submission in group_submissions(objects):
+    for submission in submissions:
         key = layout.incoming_file(submission.team, submission.job, layout.STATUS_JSON)
         files = [*submission.files, *filter(None, [submission.spec])]
         status = statuses.get(key)
@@ -340,11 +347,6 @@ class PartitionTrigger(BaseTrigger):
         partitions = find_partitions(listing, given["folder"], pattern, given["timezone"])
         start, end = (datetime.fromisoformat(given[key]) for key in ("start", "end"))
         return bool(partitions_between(partitions, start, end))
-
-
-def fingerprints(objects: Iterable[ObjectInfo]) -> dict[tuple[str, str], str]:
-    """Return ``(team, job)`` -> fingerprint of the objects in that submission's folder."""
-    return {(found.team, found.job): found.fingerprint for found in group_submissions(objects)}
 
 
 def submission_trigger() -> SubmissionTrigger:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NamedTuple
 
 from dmls_core.errors import SubmissionError, ValidationIssue
@@ -73,6 +74,7 @@ class IncomingKey(NamedTuple):
     filename: str
 
 
+@lru_cache(maxsize=1 << 16)
 def is_name(name: str) -> bool:
     """Return whether ``name`` is valid for a team or a job."""
     return _NAME.fullmatch(name) is not None

@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
@@ -25,6 +26,9 @@ THREADS = 16
 ATTEMPTS = 8
 
 MAX_VERSIONS = 100
+
+MAX_CHANGES = 50
+"""Latest changes that are named. A reader that has missed more lists all records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +130,27 @@ class Registry:
         found = self._read(layout.job_record(team, name))
         return found[0] if found else None
 
-    def jobs(self, cache: Cache | None = None, faults: dict[str, str] | None = None) -> list[JobRecord]:
+    def jobs(
+        self,
+        cache: Cache | None = None,
+        faults: dict[str, str] | None = None,
+        changed: Iterable[str] | None = None,
+    ) -> list[JobRecord]:
         """Return all current records, sorted by key. Callers keep ``cache``.
 
         For an unreadable record, return the one in ``cache``, if any; ``faults`` gets its key and the error.
+        ``changed`` has the keys of all records that have changed since ``cache`` was current; without it, the
+        records are listed.
         """
         cache = {} if cache is None else cache
         faults = {} if faults is None else faults
         faults.clear()
-        listing = {info.key: info.etag for info in self.store.list(layout.JOBS)}
-        for key in set(cache) - set(listing):
-            del cache[key]
-        changed = [key for key, etag in listing.items() if key not in cache or cache[key][0] != etag]
+        if changed is None:
+            listing = {info.key: info.etag for info in self.store.list(layout.JOBS)}
+            for key in set(cache) - set(listing):
+                del cache[key]
+            changed = [key for key, etag in listing.items() if key not in cache or cache[key][0] != etag]
+        changed = list(changed)
         with ThreadPoolExecutor(THREADS) as threads:
             for key, found in zip(changed, threads.map(self._read_or_explain, changed), strict=True):
                 if isinstance(found, str):
@@ -152,6 +165,10 @@ class Registry:
         """Return what differs after each change of a record; empty before the first one."""
         info = self.store.head(layout.CHANGE)
         return info.etag if info else ""
+
+    def changes(self) -> dict[str, str]:
+        """Return the ids of the latest changes, oldest first, each with the key of the changed record."""
+        return self._changes()[0]
 
     def versions(self, team: str, name: str) -> list[JobRecord]:
         """Return the latest ``MAX_VERSIONS`` accepted versions of a job, newest first."""
@@ -209,7 +226,7 @@ class Registry:
                     # Not 1 after a record was deleted: Airflow has runs of the versions before.
                     wanted = replace(wanted, version=self._last_kept(team, name) + 1)
                     self.store.create(key, _document(wanted))
-                    self._mark_change()
+                    self._mark_change(key)
                     self._keep_version(wanted)
                     return wanted
                 current, etag = found
@@ -225,7 +242,7 @@ class Registry:
                 self.store.replace(key, _document(wanted), etag)
             except ConflictError:
                 continue
-            self._mark_change()
+            self._mark_change(key)
             self._keep_version(wanted)
             return wanted
         raise ConflictError(f"cannot accept {team}/{name}: other writers keep changing its record; try again")
@@ -244,7 +261,7 @@ class Registry:
             self.store.replace(key, _document(later), found[1])
         except ConflictError:
             return None
-        self._mark_change()
+        self._mark_change(key)
         return later
 
     def retire(self, team: str, name: str) -> JobRecord:
@@ -267,13 +284,36 @@ class Registry:
                 self.store.replace(key, _document(retired), etag)
             except ConflictError:
                 continue
-            self._mark_change()
+            self._mark_change(key)
             return retired
         raise ConflictError(f"cannot retire {team}/{name}: other writers keep changing its record; try again")
 
-    def _mark_change(self) -> None:
-        """Mark that a record was changed, so that readers need not list all of them to know."""
-        self.store.put(layout.CHANGE, json.dumps({"schema": SCHEMA, "change": uuid4().hex}).encode())
+    def _mark_change(self, key: str) -> None:
+        """Name a record that was changed, so that readers need not list all of them to know."""
+        for _ in range(ATTEMPTS):
+            changes, etag = self._changes()
+            latest = [*changes.items(), (uuid4().hex, key)][-MAX_CHANGES:]
+            content = json.dumps({"schema": SCHEMA, "changes": dict(latest)}).encode()
+            with suppress(ConflictError):
+                if etag:
+                    self.store.replace(layout.CHANGE, content, etag)
+                else:
+                    self.store.create(layout.CHANGE, content)
+                return
+        # Other writers were faster each time: without what readers know, they list all records.
+        self.store.put(layout.CHANGE, json.dumps({"schema": SCHEMA, "changes": {uuid4().hex: key}}).encode())
+
+    def _changes(self) -> tuple[dict[str, str], str]:
+        """Return ``changes``, none of an earlier release, and the ETag of their object, empty without one."""
+        try:
+            document, info = self.store.read(layout.CHANGE)
+        except ObjectMissingError:
+            return {}, ""
+        try:
+            found = json.loads(document)["changes"]
+            return {str(change): str(key) for change, key in found.items()}, info.etag
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return {}, info.etag
 
     def _last_kept(self, team: str, name: str) -> int:
         """Return the number of the newest version of which there is a copy, or 0."""

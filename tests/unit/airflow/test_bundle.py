@@ -298,7 +298,9 @@ def test_a_team_with_an_entry_of_its_own_has_a_bundle_of_its_own(accept, bundle,
     assert dag_ids(shop.path) == {"dmls.shop.iris"}
 
 
-def test_the_registry_is_listed_after_a_change_and_once_a_minute(accept, bundle, root, monkeypatch):
+def test_the_registry_is_listed_once_a_minute_and_after_changes_that_are_not_named(
+    accept, bundle, root, monkeypatch
+):
     accept("lab", "iris")
     made, listed, real = bundle(), [], LocalStore.list
     monkeypatch.setattr(
@@ -311,15 +313,31 @@ def test_the_registry_is_listed_after_a_change_and_once_a_minute(accept, bundle,
     accept("lab", "wine")
     made.refresh()
     assert dag_ids(made.path) == {"dmls.lab.iris", "dmls.lab.wine"}
+    assert listed.count(layout.JOBS) == 1
+
+    monkeypatch.setattr("dmls_core.store.registry.MAX_CHANGES", 1)
+    accept("lab", "cars")
+    accept("lab", "wine", content=b"a,b,y\n9,9,q\n")
+    made.refresh()
+    assert dag_ids(made.path) == {"dmls.lab.cars", "dmls.lab.iris", "dmls.lab.wine"}
     assert listed.count(layout.JOBS) == 2
+
+    (root / "registry" / "change.json").unlink()
+    accept("lab", "cars", content=b"a,b,y\n9,9,q\n")
+    made.refresh()
+    assert (
+        json.loads(shard_of(made.path, "dmls.lab.cars").read_text())["dmls.lab.cars"]["record"]["version"]
+        == 2
+    )
+    assert listed.count(layout.JOBS) == 3
 
     (root / "registry" / "jobs" / "lab" / "wine.json").unlink()  # by an operator
     made.refresh()
-    assert listed.count(layout.JOBS) == 2
+    assert listed.count(layout.JOBS) == 3
     later = time.monotonic() + 60
     monkeypatch.setattr("dmls_core.airflow.bundle.time.monotonic", lambda: later)
     made.refresh()
-    assert dag_ids(made.path) == {"dmls.lab.iris"}
+    assert dag_ids(made.path) == {"dmls.lab.cars", "dmls.lab.iris"}
 
 
 def test_a_dag_stays_in_its_former_file_until_airflow_has_it_from_its_own(

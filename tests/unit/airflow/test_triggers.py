@@ -9,7 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dmls_core.airflow import triggers
-from dmls_core.airflow.triggers import InterruptionTrigger, PartitionTrigger, SubmissionTrigger, unanswered
+from dmls_core.airflow.triggers import (
+    InterruptionTrigger,
+    PartitionTrigger,
+    SubmissionTrigger,
+    read_listing,
+    unanswered,
+)
 from dmls_core.errors import ServingError
 from dmls_core.intake import find_submissions, write_status
 from dmls_core.store import open_store
@@ -163,14 +169,14 @@ def test_what_is_unanswered(root) -> None:
     store = open_store(str(root))
     known: set[str] = set()
     store.put("incoming/lab/iris/spec.toml", b"x")
-    assert unanswered(store, store.list("incoming/"), known) == [("lab", "iris")]
+    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == [("lab", "iris")]
     answer(store, "iris")
-    assert unanswered(store, store.list("incoming/"), known) == []
+    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == []
     store.put("incoming/lab/iris/spec.toml", b"x")
-    assert unanswered(store, store.list("incoming/"), known) == [], "the same file again"
+    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == [], "the same file again"
     assert len(known) == 1
     store.put("incoming/lab/iris/spec.toml", b"y")
-    assert unanswered(store, store.list("incoming/"), known) == [("lab", "iris")]
+    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == [("lab", "iris")]
 
 
 def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_not(root, monkeypatch) -> None:

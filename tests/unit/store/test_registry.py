@@ -26,8 +26,12 @@ def registry(store: Store) -> Registry:
     return Registry(store)
 
 
-def accept(registry: Registry, content: str = "one", etag: str = "e1", **options: Any) -> JobRecord:
-    return registry.accept(FakeSpec(content), "growth", "iris", [data(etag)], NOW, **options)
+def accept(
+    registry: Registry, content: str = "one", etag: str = "e1", name: str = "iris", **options: Any
+) -> JobRecord:
+    return registry.accept(
+        FakeSpec(content), "growth", name, [data(etag, job=f"growth/{name}")], NOW, **options
+    )
 
 
 def test_accepting(registry: Registry, store: Store) -> None:
@@ -274,3 +278,38 @@ def test_every_change_of_a_record_is_marked(registry: Registry) -> None:
     registry.retire("growth", "iris")
     registry.postpone(first, NOW)
     assert registry.change_mark() == marks[-1]
+
+
+def test_changes_are_named_in_their_order_whoever_writes(registry: Registry, store: Store) -> None:
+    race(6, lambda n: accept(registry, f"spec {n}", name=f"job{n}"))
+    registry.retire("growth", "job3")
+    changes = list(registry.changes().values())
+    assert sorted(changes[:-1]) == [f"registry/jobs/growth/job{n}.json" for n in range(6)]
+    assert changes[-1] == "registry/jobs/growth/job3.json"
+    store.put("registry/change.json", b'{"schema": 1, "change": "of an earlier release"}')
+    assert registry.changes() == {}
+    registry.retire("growth", "job4")
+    assert list(registry.changes().values()) == ["registry/jobs/growth/job4.json"]
+
+
+def test_the_latest_changes_are_named(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmls_core.store.registry.MAX_CHANGES", 3)
+    for number in range(5):
+        accept(registry, name=f"job{number}")
+    assert [key[-6] for key in registry.changes().values()] == ["2", "3", "4"]
+
+
+def test_writers_that_cannot_name_a_change_forget_those_before(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(registry)
+    before = registry.changes()
+
+    def conflict(*_: object) -> None:
+        raise ConflictError("another writer was faster")
+
+    monkeypatch.setattr(registry.store, "replace", conflict)
+    accept(registry, name="wine")
+    after = registry.changes()
+    assert list(after.values()) == ["registry/jobs/growth/wine.json"]
+    assert not before.keys() & after.keys()
