@@ -65,5 +65,7 @@ def _private(options: Mapping[str, Any]) -> set[str]:
     """Return the secret values of options, and the passwords in their addresses."""
     texts = {name: value for name, value in options.items() if isinstance(value, str)}
     secrets = {value for name, value in texts.items() if _SECRET.search(name)}
+    # pyiceberg's credential is a name, a colon and a secret, which a catalog may repeat alone.
+    secrets |= {value.partition(":")[2] for name, value in texts.items() if name == "credential"}
     secrets |= {found[1] for value in texts.values() if (found := _PASSWORD.match(value))}
     return secrets - {""}

@@ -57,6 +57,7 @@ def open_iceberg(
 def _load(name: str, options: dict[str, str]) -> Table:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+    from requests.exceptions import ConnectionError as NoConnectionError
 
     try:
         if "://" in name:
@@ -68,6 +69,8 @@ def _load(name: str, options: dict[str, str]) -> Table:
         return load_catalog(properties.pop("name", None), **properties).load_table(name)
     except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
         raise no_table(name) from error
+    except NoConnectionError as error:
+        raise PlatformError(f"its catalog {options.get('uri')} does not answer") from error
 
 
 def _of_metadata(address: str, options: dict[str, str]) -> Table:

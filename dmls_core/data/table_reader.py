@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from dmls_core.data.columns import (
 )
 from dmls_core.data.dates import read_date
 from dmls_core.data.moments import DateOrder
-from dmls_core.data.sources import ColumnIssue, ColumnType, DataFiles, DeviceReader, locate_issues
+from dmls_core.data.sources import ColumnIssue, ColumnType, DataFiles, DeviceReader, Source, locate_issues
 from dmls_core.data.table import Table
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
@@ -249,12 +249,24 @@ def _file_roles(files: DataFiles, columns: Columns) -> ColumnRoles:
     first, *others = files.sources
     roles = assign_roles(columns, first.names, first.path.name, first.header_line)
     if issues := [
-        missing_column(name, source.names, source.path.name, "columns", source.header_line)
+        _lacking(name, source, first)
         for source in others
         for name in sorted(frozenset(roles.used) - frozenset(source.names), key=roles.used.index)
     ]:
         raise DataError(issues)
     return roles
+
+
+def _lacking(name: str, source: Source, first: Source) -> ValidationIssue:
+    """Return the issue of a column that the first file has and a further one lacks."""
+    issue = missing_column(name, source.names, source.path.name, "columns", source.header_line)
+    hint = (
+        f"write this file again with the columns of {first.path.name}, or list in [columns] features those "
+        "that all files have"
+    )
+    if issue.hint.startswith("did you mean"):
+        hint = f"{issue.hint} {hint}"
+    return replace(issue, message=f"{issue.message} of this file, but in {first.path.name}", hint=hint)
 
 
 def read_type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task) -> pl.DataType:

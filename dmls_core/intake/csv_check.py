@@ -62,7 +62,10 @@ def check_csv_head(
 
 def length_hint(header: Row, body: Sequence[Row]) -> str:
     """Return a hint on rows that are longer or shorter than the header."""
-    if any(len(row.cells) != len(header.cells) + 1 for row in body):
+    width = len(header.cells)
+    if len(body[-1].cells) < width and all(len(row.cells) == width for row in body[:-1]):
+        return "if this is the last row, the file is incomplete: upload it again; else add what is missing"
+    if any(len(row.cells) != width + 1 for row in body):
         return "is a comma missing, or one within a cell that needs quotation marks?"
     if not any(row.cells[-1].strip() for row in body):
         return "each row ends with a separator: remove it, or add one to the header"

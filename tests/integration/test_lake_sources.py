@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -40,7 +41,7 @@ def rows(start: int, count: int = 40) -> pa.Table:
 @pytest.fixture
 def lake(s3_server: S3Server, monkeypatch):
     """A bucket, and connections to it: of AWS, with a wrong password, and of a catalog in SQLite."""
-    names = {name: ["lab"] for name in ("lake", "locked", "catalog")}
+    names = {name: ["lab"] for name in ("lake", "locked", "catalog", "rest", "locked_rest", "no_rest")}
     monkeypatch.setattr(connections, "airflow_settings", lambda: SimpleNamespace(connections=names))
     extra = {"endpoint_url": s3_server.endpoint_url, "region_name": "us-east-1"}
     about = {"conn_type": "aws", "login": s3_server.access_key, "password": s3_server.secret_key}
@@ -90,6 +91,41 @@ def iceberg(lake, tmp_path, monkeypatch):
     table = catalog.create_table("sales.orders", rows(0).schema)
     table.append(rows(0))
     table.append(rows(100))
+    return table
+
+
+@pytest.fixture
+def rest_catalog(lake, monkeypatch):
+    """A table in SeaweedFS's Iceberg REST catalog, which wants a login, and connections to the catalog."""
+    import boto3
+    from pyiceberg.catalog.rest import RestCatalog
+
+    server, warehouse = lake.server, f"tables-{uuid.uuid4().hex[:12]}"
+    credentials = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
+    session = boto3.session.Session(**credentials, region_name="us-east-1")
+    session.client("s3tables", endpoint_url=server.endpoint_url).create_table_bucket(name=warehouse)
+    login = f"{server.access_key}:{server.secret_key}"
+    properties = {
+        "uri": server.catalog_url,
+        "oauth2-server-uri": f"{server.catalog_url}/v1/oauth/tokens",
+        "warehouse": f"s3://{warehouse}",
+        "s3.endpoint": server.endpoint_url,
+        "s3.access-key-id": server.access_key,
+        "s3.secret-access-key": server.secret_key,
+        "s3.region": "us-east-1",
+    }
+    changes = {
+        "rest": {"credential": login},
+        "locked_rest": {"credential": f"{server.access_key}:hidden-word"},
+        "no_rest": {"credential": login, "uri": "http://127.0.0.1:1"},
+    }
+    for name, change in changes.items():
+        extra = json.dumps({"conn_type": "generic", "extra": properties | change})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", extra)
+    catalog = RestCatalog("rest", **properties | {"credential": login})
+    catalog.create_namespace("sales")
+    table = catalog.create_table("sales.orders", rows(0).schema)
+    table.append(rows(0))
     return table
 
 
@@ -149,6 +185,29 @@ def test_an_iceberg_table_of_a_catalog_is_read_at_one_snapshot(lake, iceberg, tm
     assert pinned.snapshot(store, "orders", WEEK) == found
     static = reader(f'iceberg = "{metadata}"')
     assert static.snapshot(store, "orders", WEEK) == found
+
+
+def test_an_iceberg_table_of_a_rest_catalog_is_read_at_one_snapshot(lake, rest_catalog, tmp_path):
+    store, newest = open_store(str(tmp_path / "store")), reader('iceberg = "sales.orders"', "rest")
+    assert newest.check().issues == ()
+    first = newest.snapshot(store, "orders", WEEK)
+    assert (first.version, sizes(store, first)) == (rest_catalog.metadata.current_snapshot_id, {*range(40)})
+    rest_catalog.append(rows(100))
+    assert sizes(store, newest.snapshot(store, "orders", WEEK)) == {*range(40), *range(100, 140)}
+    pinned = reader(f'iceberg = "sales.orders"\nsnapshot = {first.version}', "rest")
+    assert pinned.snapshot(store, "orders", WEEK) == first
+
+
+def test_what_is_wrong_with_a_rest_catalog_names_the_connection(lake, rest_catalog, tmp_path):
+    store = open_store(str(tmp_path / "store"))
+    with pytest.raises(DataError, match="rest: sales.none: .*no such table"):
+        reader('iceberg = "sales.none"', "rest").snapshot(store, "orders", WEEK)
+    reasons = {"locked_rest": "Invalid client", "no_rest": "its catalog http://127.0.0.1:1 does not answer"}
+    for name, reason in reasons.items():
+        with pytest.raises(PlatformError, match=f"connection {name}: sales.orders: .*{reason}") as error:
+            reader('iceberg = "sales.orders"', name).snapshot(store, "orders", WEEK)
+        assert "hidden-word" not in str(error.value)
+        assert lake.server.secret_key not in str(error.value)
 
 
 def test_what_is_wrong_with_an_iceberg_table_names_connection_table_snapshot_and_file(

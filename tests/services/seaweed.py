@@ -35,6 +35,8 @@ class S3Server:
     endpoint_url: str
     access_key: str
     secret_key: str
+    catalog_url: str = ""
+    """The Iceberg REST catalog of this server, for the tables of its table buckets."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -82,9 +84,12 @@ class Seaweed:
     def __init__(self, folder: Path) -> None:
         """Choose ports and credentials; they stay the same over restarts."""
         self.folder = folder
-        ports = free_ports(8)
+        ports = free_ports(9)
         self.server = S3Server(
-            f"http://127.0.0.1:{ports[0]}", secrets.token_hex(10).upper(), secrets.token_hex(20)
+            f"http://127.0.0.1:{ports[0]}",
+            secrets.token_hex(10).upper(),
+            secrets.token_hex(20),
+            f"http://127.0.0.1:{ports[8]}",
         )
         self._ports = ports
         self.filer_port = ports[6]
@@ -113,7 +118,9 @@ class Seaweed:
         )
         sessions = folder / "sessions.json"
         sessions.write_text(json.dumps(session_config(self.server.secret_key)))
-        s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = map(str, self._ports)
+        s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc, iceberg = (
+            str(port) for port in self._ports
+        )
         options = {
             "dir": str(folder / "data"),
             "ip": "127.0.0.1",
@@ -138,7 +145,7 @@ class Seaweed:
             "s3.localSocket": str(folder / "s3.sock"),
             "s3.port": s3,
             "s3.port.grpc": s3_grpc,
-            "s3.port.iceberg": "0",
+            "s3.port.iceberg": iceberg,
             "s3.port.lance": "0",
         }
         weed = weed_binary()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dmls_core.hardware import available_cpus
 from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines import portfolios
 from dmls_core.models.engines.base import (
@@ -235,10 +236,10 @@ class LightGBMEngine(BoostingEngine):
 
     @classmethod
     def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
-        """Estimate the sample for the bins, the bins and the histograms; see ``Engine.fit_bytes``."""
+        """Estimate the sample for the bins, the bins in columns and in rows, and the histograms."""
         leaf = 16 * columns * int(params.get("max_bin", 255))
         leaves = max(2, min(HISTOGRAM_MIB << 20, leaf * int(params.get("num_leaves", 31))) // leaf)
-        return 16 * min(rows, SAMPLED) * columns + rows * columns + leaf * leaves
+        return 16 * min(rows, SAMPLED) * columns + 2 * rows * columns + leaf * (leaves + available_cpus())
 
     def fit(
         self,

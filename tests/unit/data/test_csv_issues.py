@@ -156,7 +156,9 @@ def test_the_file_that_is_wrong_is_named(tmp_path):
         read_table([tmp_path / "1.csv", tmp_path / "2.csv"], Columns(target="y"), "classification")
     (issue,) = caught.value.issues
     assert (issue.file, issue.line, issue.found) == ("2.csv", 3, "abc")
-    with pytest.raises(DataError, match=r"3\.csv:1: .*column 'a' is not in the data"):
+    with pytest.raises(
+        DataError, match=r"3\.csv:1: .*column 'a' is not in the data of this file, but in 1\.csv"
+    ):
         read_table([tmp_path / "1.csv", tmp_path / "3.csv"], Columns(target="y"), "classification")
 
 

@@ -11,6 +11,7 @@ import pytest
 from dmls_core import stored_matrix
 from dmls_core.data.memory import TableSize, measure_table
 from dmls_core.models import load_spec
+from dmls_core.models.engines import lightgbm
 from dmls_core.training import TrainRequest, memory, train
 from dmls_core.training.memory import estimate_memory, fits, run_memory
 from dmls_core.training.plan import plan_run
@@ -97,6 +98,15 @@ def test_the_beginning_of_a_file_stands_for_the_whole(tmp_path):
     assert not small.warnings
     assert "the data does not fit in 1 GiB of memory" in large.warnings[0]
     assert small.memory_bytes < large.memory_bytes < 150 * large.rows
+
+
+@pytest.mark.parametrize(("rows", "columns", "peak"), [(3_000, 2_000, 473.2), (30_000, 300, 460.5)])
+def test_the_plan_of_lightgbm_is_not_below_measured_peaks(rows, columns, peak, monkeypatch):
+    """With the peaks in MiB that ``tests/bench/plan_memory.py`` measured on two cores, from Parquet."""
+    monkeypatch.setattr(lightgbm, "available_cpus", lambda: 2)
+    spec = load_spec(b'model = "lightgbm-regressor"\n[columns]\ntarget = "y"\n[n_estimators]\nvalue = 20')
+    planned = estimate_memory(spec, TableSize(rows, columns)).peak / 2**20
+    assert peak < planned < 1.2 * peak
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
