@@ -43,6 +43,9 @@ COLUMNS = 128
 MEMORY_BYTES = 1 << 30
 """Size of the models in the process's memory, above which it forgets those that were not used for longest."""
 
+HUNG_SECONDS = 60
+"""Time for one request, after which the process ends: while it hangs, no model in it answers."""
+
 _SHARED_CONFIG = """\
 name: "{name}"
 backend: "python"
@@ -55,7 +58,10 @@ output [
 ]
 instance_group [ {{ count: 1 kind: KIND_CPU }} ]
 {batching}response_cache {{ enable: false }}
-parameters [ {{ key: "memory_bytes" value: {{ string_value: "{memory}" }} }} ]
+parameters [
+  {{ key: "memory_bytes" value: {{ string_value: "{memory}" }} }},
+  {{ key: "hung_seconds" value: {{ string_value: "{hung}" }} }}
+]
 """
 
 _FRONT_CONFIG = """\
@@ -131,6 +137,7 @@ def shared_config() -> str:
         outputs=_lines(outputs),
         batching=BATCHING,
         memory=MEMORY_BYTES,
+        hung=HUNG_SECONDS,
     )
 
 

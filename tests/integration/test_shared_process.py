@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -11,11 +13,12 @@ import pytest
 
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError, ServingTimeoutError
-from dmls_core.serving import Deployment, Predictor, connect
+from dmls_core.serving import Deployment, Predictor, connect, shared_config
 from dmls_core.serving.model_config import table_name
 from dmls_core.serving.reconcile import differences
-from dmls_core.serving.shared_config import SHARED
-from dmls_core.serving.shared_files import process_runs, restart_process
+from dmls_core.serving.repository_files import RepositoryFiles
+from dmls_core.serving.shared_config import HUNG_SECONDS, SHARED
+from dmls_core.serving.shared_files import RECORDS, SharedFiles, process_runs, restart_process
 from dmls_core.serving.verification import GoldenRows
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import Served, post
@@ -134,6 +137,53 @@ def test_a_busy_process_does_not_count_as_ended(server, client, served):
         process.resume()
     assert process_runs(client)
     assert processes(server) == [process]
+
+
+def test_a_hung_process_ends_and_comes_back(server, client, served, monkeypatch):
+    """A record that is a named pipe without a writer hangs it, as a dead network file system does."""
+    classes, value = served
+    shared = SharedFiles(server.repository.store, RepositoryFiles(server.repository.store))
+    slot = client.config(classes.name)["parameters"]["slot"]["string_value"].replace(" ", "/")
+    record = server.repository.root / RECORDS / f"{slot}.json"
+    content = record.read_bytes()
+
+    def load_again(seconds):
+        monkeypatch.setattr(shared_config, "HUNG_SECONDS", seconds)
+        shared.write_model()
+        client.unload(SHARED)
+        client.load(SHARED)
+
+    load_again(2)
+    record.unlink()
+    os.mkfifo(record)
+    try:
+        with client.again(30.0) as patient, pytest.raises(ServingError) as error:
+            patient.infer(classes.name, classes.encoder.transform(user_rows(4)))
+        assert not isinstance(error.value, ServingTimeoutError)
+        assert not process_runs(client)
+    finally:
+        record.unlink()
+        record.write_bytes(content)
+    assert restart_process(client)
+    rows = user_rows(4)
+    assert np.array_equal(classes.ask(rows)["probabilities"].astype(np.float32), classes.expected(rows))
+    assert np.array_equal(value.ask(rows)["value"].ravel().astype(np.float32), value.expected(rows))
+    load_again(HUNG_SECONDS)
+
+
+def test_a_stopped_process_is_replaced(server, client, served):
+    """Triton notices it by itself, and fails the requests."""
+    classes, _ = served
+    wait_until(lambda: len(processes(server)) == 1, 30)  # that of the test before ends after its unload
+    (process,) = processes(server)
+    process.suspend()
+    try:
+        assert restart_process(client)
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+    rows = user_rows(4)
+    assert np.array_equal(classes.ask(rows)["probabilities"].astype(np.float32), classes.expected(rows))
 
 
 def test_a_model_leaves_the_shared_process_and_returns(server, client, served, monkeypatch):

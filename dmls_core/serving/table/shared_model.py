@@ -6,16 +6,21 @@ tensors are a version's slot. The repository has a record of each slot, with the
 its files. A version is read at its first request, and forgotten once others need the memory.
 
 Anyone who may send requests to Triton may also send them here directly. So every request is checked, and one
-that is wrong fails alone.
+that is wrong fails alone. A request that never ends would keep all models from answering, so it ends the
+process, which ``dmls.repair`` then starts again.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import importlib.util
 import json
+import math
 import re
 import sys
+import threading
+import time
 import traceback
 from collections import OrderedDict
 from pathlib import Path
@@ -107,10 +112,36 @@ class TritonPythonModel:
             )
         self.versions: OrderedDict[tuple[int, int], tuple[Any, SharedVersion]] = OrderedDict()
         self.size = 0
+        self.started = math.inf
+        self.finalized = threading.Event()
+        seconds = float(parameters["hung_seconds"]["string_value"])
+        self.watcher = threading.Thread(target=self._end_if_hung, args=(seconds,), daemon=True)
+        self.watcher.start()
+
+    def finalize(self) -> None:
+        """Stop watching this process, which Triton ends."""
+        self.finalized.set()
+        self.watcher.join()  # it might be about to start the timer
+        faulthandler.cancel_dump_traceback_later()
+
+    def _end_if_hung(self, seconds: float) -> None:
+        """End the process, with a traceback in Triton's log, ``seconds`` to twice that after a request hung.
+
+        The timer is a thread in C that needs no lock of Python: it ends a process in which no Python runs.
+        """
+        while not self.finalized.is_set():
+            if time.monotonic() - self.started < seconds:
+                faulthandler.dump_traceback_later(seconds, exit=True)
+            self.finalized.wait(seconds / 4)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer each request by itself: they are for different models, and a wrong one fails alone."""
-        return [self._answer(request) for request in requests]
+        answers = []
+        for request in requests:
+            self.started = time.monotonic()
+            answers.append(self._answer(request))
+        self.started = math.inf
+        return answers
 
     def _answer(self, request: Any) -> Any:  # noqa: ANN401
         if request.request_id() == ALIVE:

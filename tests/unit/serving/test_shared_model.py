@@ -16,7 +16,7 @@ import pytest
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import checkpoint
 from dmls_core.serving.repository import Repository
-from dmls_core.serving.shared_config import MEMORY_BYTES, SHARED
+from dmls_core.serving.shared_config import HUNG_SECONDS, MEMORY_BYTES, SHARED
 from dmls_core.serving.tensors import table_tensors
 from tests.support.trained_run import trained_run, user_rows
 
@@ -95,15 +95,21 @@ def code(models: Repository) -> Iterator[Any]:
 
 
 @pytest.fixture
-def start(code: Any, models: Repository) -> Callable[..., Any]:
+def start(code: Any, models: Repository) -> Iterator[Callable[..., Any]]:
     def start(memory: int = MEMORY_BYTES) -> Any:
         instance = code.TritonPythonModel()
-        config = json.dumps({"parameters": {"memory_bytes": {"string_value": str(memory)}}})
+        parameters = {"memory_bytes": memory, "hung_seconds": HUNG_SECONDS}
+        values = {name: {"string_value": str(value)} for name, value in parameters.items()}
+        config = json.dumps({"parameters": values})
         folder = str(models.root / SHARED)
         instance.initialize({"model_config": config, "model_repository": folder, "model_version": "1"})
+        started.append(instance)
         return instance
 
-    return start
+    started: list[Any] = []
+    yield start
+    for instance in started:
+        instance.finalize()
 
 
 def through(repository: Repository, front: str, inputs: dict[str, np.ndarray]) -> Request:
