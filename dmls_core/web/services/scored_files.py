@@ -181,21 +181,13 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
     return FileCheck(columns=list(encoder.feature_names), others=others, seen=seen)
 
 
-def parquet_names(path: str, file: str, size: int) -> list[str]:
-    """Return the columns of a Parquet file of ``size`` bytes, or of the end of one; runs in the sandbox."""
-    from dmls_core.intake.schema_inference import parquet_tail, read_sample
-
-    content = Path(path).read_bytes()
-    whole = len(content) >= size
-    sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
-    return list(sample.names)
-
-
 def _parquet_names(file: str, content: bytes, size: int) -> list[str]:
+    from dmls_core.intake.schema_inference.parquet_sample import parquet_columns
+
     with tempfile.NamedTemporaryFile() as copy:
         copy.write(content)
         copy.flush()
-        names: list[str] = sandbox.run(parquet_names, copy.name, file, size, file=file)
+        names: list[str] = sandbox.run(parquet_columns, copy.name, file, size, file=file)
         return names
 
 
