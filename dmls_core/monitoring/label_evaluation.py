@@ -269,7 +269,10 @@ def _too_few(counts: LabelCounts, evaluations: Sequence[VersionEvaluation]) -> s
     if evaluations:
         return max(evaluations, key=lambda found: found.decay.rows).summary
     notes = _notes(counts, ()) or [
-        "check that request_id is the id that the requests had, and that [drift] sample is high enough"
+        (
+            "the log of the latest requests may arrive later, and the labels are tried again for a day; "
+            "otherwise check that request_id is that of the requests, and that [drift] sample is high enough"
+        )
     ]
     return f"none of {counts.labels:,} labels belongs to a logged prediction; {'; '.join(notes)}"
 
