@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LATEST_FOLDER = "latest-labels/"
-
 
 @dataclass(frozen=True, slots=True)
 class LabelCounts:
@@ -329,7 +327,7 @@ def _write_results(
     }
     folder = layout.monitor_folder(job.team, job.name)
     own = f"labels-{content_id(new)}/"
-    for place in (own, LATEST_FOLDER):
+    for place in (own, layout.LABELS_FOLDER):
         for file, content in files.items():
             store.put(f"{folder}{place}{file}", content)
     store.put(decay_file(job.team, job.name), files["decay.prom"])
