@@ -67,6 +67,13 @@ def test_late_labels_are_judged_below_the_last_question():
     assert 'drift?source=labels"' in page
 
 
+def test_parameters_that_the_spec_fixes_were_not_tuned():
+    view = details(Case(2), insight=True)
+    assert "so none was tuned" not in render(view)
+    view.result["tuned"] = []
+    assert "so none was tuned" in render(view)
+
+
 def test_a_model_without_a_clear_driver_says_so():
     view = details(Case(2), insight=True)
     assert "No column clearly matters" not in render(view)
