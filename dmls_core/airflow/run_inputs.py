@@ -38,8 +38,9 @@ class RunInputs:
     source_version: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON, for ``from_json``."""
-        return asdict(self)
+        """Return the fields as JSON, for ``from_json``, without tuples: Airflow stores each as an object."""
+        interval = list(self.interval) if self.interval else None
+        return asdict(self) | {"data": [asdict(item) for item in self.data], "interval": interval}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> RunInputs:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LATEST_FOLDER = "latest-labels/"
-
 
 @dataclass(frozen=True, slots=True)
 class LabelCounts:
@@ -269,7 +267,10 @@ def _too_few(counts: LabelCounts, evaluations: Sequence[VersionEvaluation]) -> s
     if evaluations:
         return max(evaluations, key=lambda found: found.decay.rows).summary
     notes = _notes(counts, ()) or [
-        "check that request_id is the id that the requests had, and that [drift] sample is high enough"
+        (
+            "the log of the latest requests may arrive later, and the labels are tried again for a day; "
+            "otherwise check that request_id is that of the requests, and that [drift] sample is high enough"
+        )
     ]
     return f"none of {counts.labels:,} labels belongs to a logged prediction; {'; '.join(notes)}"
 
@@ -326,7 +327,7 @@ def _write_results(
     }
     folder = layout.monitor_folder(job.team, job.name)
     own = f"labels-{content_id(new)}/"
-    for place in (own, LATEST_FOLDER):
+    for place in (own, layout.LABELS_FOLDER):
         for file, content in files.items():
             store.put(f"{folder}{place}{file}", content)
     store.put(decay_file(job.team, job.name), files["decay.prom"])

@@ -224,9 +224,17 @@ DRIFT_FOLDERS = {"requests": "latest/", "data": "latest-data/"}
 """Compared data -> folder of its latest comparison, in the job's ``monitor_folder``."""
 
 
-def latest_drift(team: str, job: str, source: str, file: str) -> str:
-    """Return the key of a file of the latest comparison of ``source``, a key of ``DRIFT_FOLDERS``."""
-    return f"{monitor_folder(team, job)}{DRIFT_FOLDERS[source]}{file}"
+LABELS_FOLDER = "latest-labels/"
+"""Folder of the latest evaluation with delayed labels, in the job's ``monitor_folder``."""
+
+COMPARED = (*DRIFT_FOLDERS, "labels")
+"""What the monitor compares with the training."""
+
+
+def latest_comparison(team: str, job: str, source: str, suffix: str) -> str:
+    """Return the key of the latest comparison of ``source``, one of ``COMPARED``, as ``json`` or ``html``."""
+    path = f"{DRIFT_FOLDERS[source]}drift" if source in DRIFT_FOLDERS else f"{LABELS_FOLDER}decay"
+    return f"{monitor_folder(team, job)}{path}.{suffix}"
 
 
 def metrics_folder(team: str, job: str) -> str:

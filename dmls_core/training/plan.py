@@ -17,7 +17,7 @@ from typing import Any
 from dmls_core.data.conversion import convert
 from dmls_core.data.memory import TableSize, measure_table
 from dmls_core.hardware import available_cpus, parse_memory
-from dmls_core.models import CATALOGUE
+from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.models.engines.base import TREELITE
@@ -295,3 +295,22 @@ def _warnings(spec: Spec, memory: int, search: float) -> list[str]:
             f"all trials take about {search:.0f} s"
         )
     return found
+
+
+def plan_file(toml: str, path: str, size: int, memory: str) -> dict[str, Any]:
+    """Return the plan of a run for the page as JSON; called in the sandbox.
+
+    The file is the beginning of one of ``size`` bytes, and ``memory`` the platform's limit, such as ``4g``.
+    """
+    factor = size / Path(path).stat().st_size
+    spec = load_spec(toml.encode())
+    limit = parse_memory(spec.resources.memory or memory)
+    plan = plan_run(spec, [Path(path)], factor=factor, limit=limit)
+    return {
+        "rows": plan.rows,
+        "seconds": plan.seconds,
+        "memory_bytes": plan.memory_bytes,
+        "sampled": factor > 1,
+        "warnings": plan.warnings,
+        "gpu": spec.resources.engine == "gpu",
+    }

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
+from dmls_core.airflow import api_keys
 from dmls_core.errors import (
     ConflictError,
     DmlsError,
@@ -37,6 +38,9 @@ STATUSES: tuple[tuple[type[DmlsError], HTTPStatus], ...] = (
     (DmlsError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 """Status code of each error class; the first match applies."""
+
+
+KEY_ELSEWHERE = "an API key only opens POST /predictions/...: other routes need a token of POST /auth/token"
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -71,10 +75,19 @@ async def _dmls(request: Request, error: Exception) -> Response:
     return problem_response(request, status, str(error), problems)
 
 
+def _has_key(request: Request) -> bool:
+    """Return whether a request to a route that accepts no API key has one."""
+    token = request.headers.get("authorization", "").partition(" ")[2].strip()
+    path: str = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    return token.startswith(api_keys.PREFIX) and not path.startswith("/api/v1/predictions/")
+
+
 async def _http(request: Request, error: HTTPException) -> Response:
     if error.status_code == HTTPStatus.UNAUTHORIZED and not is_api(request):
         return RedirectResponse(_login_url(request), HTTPStatus.SEE_OTHER)
-    response = problem_response(request, error.status_code, str(error.detail))
+    denied = error.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    detail = KEY_ELSEWHERE if denied and _has_key(request) else str(error.detail)
+    response = problem_response(request, error.status_code, detail)
     response.headers.update(error.headers or {})
     return response
 

@@ -171,7 +171,7 @@ def find_objection(headers: Headers) -> str:
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         return "the request comes from another site"
     if site is None and origin is None and not _has_bearer(headers):
-        return "a program must send its token as Authorization: Bearer"
+        return "a program must send a token, or to predict an API key, as Authorization: Bearer"
     return ""
 
 

@@ -65,7 +65,7 @@ STATE_KINDS = {
     state: kind
     for kind, states in {
         "good": ("deployed", "success", "finished", "complete", "steady", "ok", "scored"),
-        "bad": ("rejected", "failed", "upstream_failed", "drifted", "broken"),
+        "bad": ("rejected", "failed", "upstream_failed", "drifted", "decayed", "broken"),
         "warn": ("stopped", "waiting", "queued", "scheduled", "up_for_retry", "missing", "slow"),
         "wait": ("awaiting approval", "deferred", "awaiting_input"),
         "busy": ("running", "scoring"),

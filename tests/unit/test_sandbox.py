@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -222,3 +223,16 @@ def test_a_lower_priority_is_that_of_a_session_of_its_own():
     assert found["nice"] == min(os.nice(0) + 5, 19)
     assert found["session"] == found["process"]
     assert sandbox.run(sandboxed.priority)["nice"] == os.nice(0)
+
+
+def test_children_import_neither_airflow_nor_the_page() -> None:
+    # Their libraries cost 3 to 4 CPU seconds for each file that is looked at.
+    modules = ["data.request_rows", "intake.schema_inference.parquet_sample", "training.plan"]
+    code = "import sys\n" + "".join(f"import dmls_core.{module}\n" for module in modules)
+    code += "print({'airflow', 'fastapi'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
+    callers = [ROOT / "dmls_core/web", ROOT / "dmls_core/airflow"]
+    calls = [path.read_text() for folder in callers for path in folder.rglob("*.py")]
+    for function in re.findall(r"sandbox\.(?:run|start)\(\s*(\w+)", "\n".join(calls)):
+        assert not any(f"\ndef {function}(" in text for text in calls), function

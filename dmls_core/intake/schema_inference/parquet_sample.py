@@ -64,6 +64,16 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
         return read_parquet(file, Path(sparse.name), limits, 0)
 
 
+def parquet_columns(path: str, file: str, size: int) -> list[str]:
+    """Return the columns of a Parquet file of ``size`` bytes, or of the end of one; called in the sandbox."""
+    content = Path(path).read_bytes()
+    if len(content) < size:
+        return list(parquet_tail(file, content, size).names)
+    if not content.startswith(PARQUET_MARK):
+        raise not_parquet(file, content)
+    return list(read_parquet(file, Path(path), IntakeLimits.from_environment(), 0).names)
+
+
 def read_parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, rows: int) -> Sample:
     """Read up to so many rows; with 0, only columns and types."""
     import polars as pl

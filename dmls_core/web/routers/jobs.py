@@ -170,10 +170,11 @@ SANDBOX = "sandbox allow-scripts; frame-ancestors 'self'"
 
 @reports_router.get("/drift", summary="Show a drift report")
 def show_drift_report(
-    caller: JobViewer, source: Annotated[Literal["requests", "data"], Query(description="What was compared.")]
+    caller: JobViewer,
+    source: Annotated[Literal["requests", "data", "labels"], Query(description="What was compared.")],
 ) -> Response:
-    """Return the report of the latest comparison of `requests`, or of new `data`, as HTML."""
-    key = layout.latest_drift(caller.team, caller.name, source, "drift.html")
+    """Return the report of the latest comparison of `requests`, new `data` or late `labels` as HTML."""
+    key = layout.latest_comparison(caller.team, caller.name, source, "html")
     return _page(key, f"comparison of {source}", "the monitor compares them if the spec has [drift]")
 
 

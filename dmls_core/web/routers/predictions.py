@@ -9,6 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from dmls_core.data import request_rows
 from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
@@ -45,9 +46,9 @@ def predict(caller: JobViewer, body: Row, request: Request) -> Prediction:
 
 
 ROWS: dict[str, Any] = {
-    table_predictions.JSON: {"schema": {"type": "array", "items": {"type": "object"}}},
-    table_predictions.CSV: {"schema": {"type": "string"}},
-    table_predictions.PARQUET: {"schema": {"type": "string", "format": "binary"}},
+    request_rows.JSON: {"schema": {"type": "array", "items": {"type": "object"}}},
+    request_rows.CSV: {"schema": {"type": "string"}},
+    request_rows.PARQUET: {"schema": {"type": "string", "format": "binary"}},
 }
 
 
@@ -68,8 +69,8 @@ async def predict_rows(request: Request, team: Team, name: Name) -> Response:
     `probability_<label>` for each label. The columns must be exactly those of the model.
     """
     sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if sent not in table_predictions.MEDIA_TYPES:
-        raise HTTPException(415, f"Content-Type must be one of {', '.join(table_predictions.MEDIA_TYPES)}")
+    if sent not in request_rows.MEDIA_TYPES:
+        raise HTTPException(415, f"Content-Type must be one of {', '.join(request_rows.MEDIA_TYPES)}")
     accept = _accepted(request.headers.get("accept", ""))
     content = await request.body()
     found = await run_in_threadpool(table_predictions.predict_table, team, name, content, sent, accept)
@@ -80,11 +81,11 @@ def _accepted(header: str) -> str:
     """Return the first media type of ``Accept`` that there is, or respond with 406."""
     kinds = [part.partition(";")[0].strip().lower() for part in header.split(",")]
     for kind in kinds:
-        if kind in table_predictions.MEDIA_TYPES:
+        if kind in request_rows.MEDIA_TYPES:
             return kind
     if any(kind in {"", "*/*", "application/*"} for kind in kinds):
-        return table_predictions.JSON
-    raise HTTPException(406, f"Accept must name one of {', '.join(table_predictions.MEDIA_TYPES)}")
+        return request_rows.JSON
+    raise HTTPException(406, f"Accept must name one of {', '.join(request_rows.MEDIA_TYPES)}")
 
 
 @router.post(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, Field
 
 from dmls_core import sandbox
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.hardware import parse_memory
 from dmls_core.intake.submissions import check_data_name
 from dmls_core.store import layout
 from dmls_core.web.services import open_store
@@ -55,6 +53,8 @@ def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
         UserError: the spec or the data is wrong.
         DataError: the file is large and cannot be read in part.
     """
+    from dmls_core.training.plan import plan_file
+
     name = Path(file).name.lower()
     if len(content) < size:
         end = content.rfind(b"\n", 0, SAMPLE_BYTES) + 1
@@ -80,25 +80,3 @@ def cost(seconds: float, hourly_price: str) -> str:
     price, currency = hourly_price.split()
     amount = float(price) * seconds / 3600
     return f"{amount:,.2f} {currency}" if amount >= 0.01 or not amount else f"less than 0.01 {currency}"
-
-
-def plan_file(toml: str, path: str, size: int, memory: str) -> dict[str, Any]:
-    """Return an ``Estimate`` without its cost as JSON, and whether it is for a GPU; called in the sandbox.
-
-    The file is the beginning of one of ``size`` bytes, and ``memory`` the platform's limit, such as ``4g``.
-    """
-    from dmls_core.models import load_spec
-    from dmls_core.training.plan import plan_run
-
-    factor = size / Path(path).stat().st_size
-    spec = load_spec(toml.encode())
-    limit = parse_memory(spec.resources.memory or memory)
-    plan = plan_run(spec, [Path(path)], factor=factor, limit=limit)
-    return {
-        "rows": plan.rows,
-        "seconds": plan.seconds,
-        "memory_bytes": plan.memory_bytes,
-        "sampled": factor > 1,
-        "warnings": plan.warnings,
-        "gpu": spec.resources.engine == "gpu",
-    }

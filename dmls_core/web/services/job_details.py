@@ -45,7 +45,9 @@ class JobDetails(BaseModel):
     run_key: str | None
     served: int | None = Field(description="Version that Triton serves.")
     served_model: ServedModel | None = Field(description="What is served, its score, and since when.")
-    drift: list[dict[str, Any]] = Field(description="Latest comparisons with the training data.")
+    drift: list[dict[str, Any]] = Field(
+        description="Latest comparisons of requests, new data and late labels with the training."
+    )
     paused: bool
     next_run: str | None
     schedule: str = Field(description="Schedule in words.")
@@ -123,8 +125,8 @@ def _rights(user: User, team: str, dag_id: str) -> Rights:
 
 def _read_drift(store: Store, team: str, name: str) -> list[dict[str, Any]]:
     found = {
-        source: read_json(store, layout.latest_drift(team, name, source, "drift.json"))
-        for source in layout.DRIFT_FOLDERS
+        source: read_json(store, layout.latest_comparison(team, name, source, "json"))
+        for source in layout.COMPARED
     }
     return [drift | {"compared": source} for source, drift in found.items() if drift]
 

@@ -44,7 +44,7 @@ class JobRow:
         served: version in Triton; its score and the time of its deployment are recorded next to it.
         version: version of the accepted spec and data.
         next_run: ISO time; ``None`` without a schedule.
-        drift: latest verdict of the monitor, such as ``steady`` or ``drifted``.
+        drift: latest verdict of the monitor, ``steady``, ``drifted`` or ``decayed``.
         queue: position among the runs that wait for the same pool, from 1.
         starts: when the waiting run starts, if the jobs before it have run before.
     """

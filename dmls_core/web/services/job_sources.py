@@ -32,13 +32,12 @@ THREADS = 3
 """Few: they share one interpreter lock with the requests of users."""
 
 STATUS_BYTES = 1 << 20
-DRIFT_FILE = "drift.json"
 
 JobKey = tuple[str, str]
 """(Team, job)."""
 
-VERDICTS = {"steady": 1, "drifted": 2}
-"""Severity of drift verdicts; the table shows the worse one of new data and requests."""
+VERDICTS = {"steady": 1, "drifted": 2, "decayed": 3}
+"""Severity of verdicts; the table shows the worst one of new data, requests and late labels."""
 
 OUTCOME_TASKS = (TaskId.EVALUATE.value,)
 """Tasks whose return values give the outcome of a run."""
@@ -115,9 +114,9 @@ class StoredJobs:
         for info in self.store.list(layout.METRICS):
             team, _, rest = info.key.removeprefix(layout.METRICS).partition("/")
             job, _, file = rest.partition("/")
-            source = file.removeprefix("drift-").removesuffix(".prom")
-            if file.startswith("drift-") and source in layout.DRIFT_FOLDERS:
-                key = layout.latest_drift(team, job, source, DRIFT_FILE)
+            source = "labels" if file == "decay.prom" else file.removeprefix("drift-").removesuffix(".prom")
+            if file.endswith(".prom") and source in layout.COMPARED:
+                key = layout.latest_comparison(team, job, source, "json")
                 listed[key] = ((team, job), source), info.etag
         self._read_changed(threads, listed, self._read_drift, self._drift_by_source)
         self.drift = {}

@@ -91,7 +91,8 @@ def describe_result(result: Json, insight: Json) -> ResultView:
     many = len(result.get("labels") or ()) > MAX_MATRIX
     errors = sorted((cell for row in cells for cell in row if cell.true != cell.predicted and cell.rows),
                     key=lambda cell: -cell.rows)  # fmt: skip
-    tuned = set(result.get("tuned") or result["best_params"])
+    tuned = result.get("tuned")
+    tuned = set(result["best_params"] if tuned is None else tuned)
     calibration = insight.get("calibration")
     return ResultView(
         scale=_scale(result, insight, champion),

@@ -202,6 +202,8 @@ def _run(team: str, name: str, row: DagRun, results: Results) -> Run:
     changes = conf if isinstance(conf, Mapping) else {}
     run_key_of_job = record.run_key if record and not changes.keys() - {"deploy"} else None
     interval = inputs.get("interval")
+    if isinstance(interval, Mapping):  # runs of an earlier release: a tuple as Airflow stores it
+        interval = interval["__data__"]
     return Run(
         run_id=row.run_id,
         state=str(row.state),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ from dmls_core.web.services.predictions import NOTATION, read_notation, read_ser
 MAX_LISTED = 100
 READERS = 8
 CHUNK_BYTES = 1 << 20
+
+_ROW = re.compile(r", row (\d+)(?=: )")
 
 
 class ScoredFile(BaseModel):
@@ -162,12 +165,14 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
     if size > limit:
         raise DataError(ValidationIssue(f"the file has more than {limit:,} bytes", file=file))
     _, encoder = read_served_encoder(open_repository(airflow_settings()), layout.model_name(team, name))
+    whole = True
     if format_of(file) == "parquet":
         names, columns = _parquet_names(file, content, size), {}
     else:
         sample = read_sample(file, content, complete=len(content) >= size, keys=read_notation(team, name))
         names = list(sample.names)
         columns = dict(zip(sample.names, sample.columns, strict=True))
+        whole = sample.complete
     try:
         check_header(Path(file), names, encoder.feature_names, added_columns(encoder, with_version=True))
         if columns:
@@ -175,28 +180,28 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
     except DataError as error:
         raise DataError([_explain(issue, team, name, content) for issue in error.issues]) from error
     except ValueError as error:
-        raise DataError(_explain(ValidationIssue(str(error), file=file), team, name, content)) from error
+        message = str(error) if whole else _without_row(str(error))
+        raise DataError(_explain(ValidationIssue(message, file=file), team, name, content)) from error
     others = [column for column in names if column not in encoder.feature_names]
     seen = len(next(iter(columns.values()), ()))
     return FileCheck(columns=list(encoder.feature_names), others=others, seen=seen)
 
 
-def parquet_names(path: str, file: str, size: int) -> list[str]:
-    """Return the columns of a Parquet file of ``size`` bytes, or of the end of one; runs in the sandbox."""
-    from dmls_core.intake.schema_inference import parquet_tail, read_sample
-
-    content = Path(path).read_bytes()
-    whole = len(content) >= size
-    sample = read_sample(file, content, complete=True) if whole else parquet_tail(file, content, size)
-    return list(sample.names)
-
-
 def _parquet_names(file: str, content: bytes, size: int) -> list[str]:
+    from dmls_core.intake.schema_inference.parquet_sample import parquet_columns
+
     with tempfile.NamedTemporaryFile() as copy:
         copy.write(content)
         copy.flush()
-        names: list[str] = sandbox.run(parquet_names, copy.name, file, size, file=file)
+        names: list[str] = sandbox.run(parquet_columns, copy.name, file, size, file=file)
         return names
+
+
+def _without_row(message: str) -> str:
+    """Return an error of a sample without the row, unless it is the file's, as those of the beginning are."""
+    from dmls_core.intake.schema_inference.draft import FIRST
+
+    return _ROW.sub(lambda found: found[0] if int(found[1]) <= FIRST else "", message, count=1)
 
 
 def _sample_bytes(file: str, path: Path) -> bytes:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from dmls_core import sandbox
 from dmls_core.airflow.settings import airflow_settings, open_repository
-from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.data.request_rows import read_rows, write_rows
 from dmls_core.store import layout
 from dmls_core.web.services.predictions import SECONDS, check_columns, read_served_encoder
-
-JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
-MEDIA_TYPES = (JSON, CSV, PARQUET)
-
-MAX_ROWS = 100_000
-"""Rows of one request."""
-
-Columns = dict[str, list[Any]]
 
 
 def predict_table(team: str, name: str, content: bytes, media_type: str, accept: str) -> bytes:
     """Return the predictions for rows in ``media_type``, in their order, as ``accept``.
 
-    Both are one of ``MEDIA_TYPES``. The table endpoint gets the rows in batches, which one version answers.
+    Both are one of ``request_rows.MEDIA_TYPES``. The table endpoint gets the rows in batches, which one
+    version answers.
 
     Raises:
         DataError: the rows are not of this format, are too many, lack columns of the model or have others,
@@ -49,118 +32,3 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
     with connect(model, grpc=first_address(settings.triton_grpc), timeout=SECONDS) as served:
         found = served.predict(wanted)
     return write_rows({name: values.tolist() for name, values in found.items()}, accept)
-
-
-def read_rows(content: bytes, media_type: str) -> Columns:
-    """Return rows as lists of values by column, ``None`` for a missing value.
-
-    Raises:
-        DataError: the rows are not of this format, or there are none or too many.
-    """
-    if media_type == PARQUET:
-        with tempfile.TemporaryDirectory(prefix="dmls-predict-") as folder:
-            path = Path(folder) / "rows.parquet"
-            path.write_bytes(content)
-            columns: Columns = sandbox.run(read_parquet, str(path), file="the request's body")
-    elif media_type == CSV:
-        columns = _read_csv(content)
-    else:
-        columns = _read_json(content)
-    _check_number(len(next(iter(columns.values()), ())))
-    return columns
-
-
-def write_rows(columns: Mapping[str, Sequence[Any]], media_type: str) -> bytes:
-    """Return columns of predictions as a JSON list of objects, a CSV with a header, or a Parquet file."""
-    if media_type == PARQUET:
-        import polars as pl
-
-        target = io.BytesIO()
-        pl.DataFrame(columns).write_parquet(target)
-        return target.getvalue()
-    rows: Iterable[tuple[Any, ...]] = zip(*columns.values(), strict=True)
-    if media_type == CSV:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
-        return text.getvalue().encode()
-    return json.dumps([dict(zip(columns, row, strict=True)) for row in rows]).encode()
-
-
-def read_parquet(path: str) -> Columns:
-    """Return the columns of a Parquet file; called in the sandbox."""
-    import polars as pl
-
-    try:
-        frame = pl.scan_parquet(path, glob=False)
-        _check_number(frame.select(pl.len()).collect().item())
-        table = frame.collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise DataError(f"the body is not Parquet: {str(error)[:200]}") from error
-    for name, kind in table.schema.items():
-        if kind.is_nested() or kind in {pl.Binary, pl.Object}:
-            raise DataError(
-                ValidationIssue(f"column {name!r} has values of type {kind}", hint="give scalars")
-            )
-    texts = [name for name, kind in table.schema.items() if not (kind.is_numeric() or kind == pl.Boolean)]
-    numbers = [name for name, kind in table.schema.items() if kind.is_decimal()]
-    return table.with_columns(pl.col(texts).cast(pl.String), pl.col(numbers).cast(pl.Float64)).to_dict(
-        as_series=False
-    )
-
-
-def _read_json(content: bytes) -> Columns:
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"the body is not JSON: {str(error)[:200]}") from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        hint = '[{"column": 1.5, "other": "text"}, ...]'
-        raise DataError(ValidationIssue("the body is not a list of objects, one per row", hint=hint))
-    _check_number(len(rows))
-    names = list(rows[0])
-    for number, row in enumerate(rows, 1):
-        if row.keys() != rows[0].keys():
-            name = min(row.keys() ^ rows[0].keys())
-            message = f"row {number} {'has' if name in row else 'lacks'} column {name[:60]!r}, unlike row 1"
-            raise DataError(ValidationIssue(message, hint="give each row the same columns, null if missing"))
-        for name, value in row.items():
-            if isinstance(value, (list, dict)):
-                raise DataError(
-                    f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
-                )
-    return {name: [_or_none(row[name]) for row in rows] for name in names}
-
-
-def _read_csv(content: bytes) -> Columns:
-    try:
-        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-        header = [name.strip() for name in next(rows, [])]
-        if twice := sorted({name for name in header if header.count(name) > 1}):
-            raise DataError(f"the header has the column {twice[0]!r} more than once")
-        found: list[list[str]] = []
-        for row in rows:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise DataError(f"line {rows.line_num}: {len(row)} fields, but the header has {len(header)}")
-            found.append(row)
-    except UnicodeDecodeError as error:
-        raise DataError(f"the body is not UTF-8: byte 0x{content[error.start]:02x}") from error
-    except csv.Error as error:
-        raise DataError(f"the body is not CSV: {error}") from error
-    _check_number(len(found))
-    return {name: [_or_none(row[at]) for row in found] for at, name in enumerate(header)}
-
-
-def _check_number(rows: int) -> None:
-    if not 0 < rows <= MAX_ROWS:
-        raise DataError(
-            ValidationIssue(f"the body has {rows:,} rows", hint=f"send 1 to {MAX_ROWS:,} rows per request")
-        )
-
-
-def _or_none(value: Any) -> Any:
-    missing = not value.strip() if isinstance(value, str) else isinstance(value, float) and math.isnan(value)
-    return None if missing else value

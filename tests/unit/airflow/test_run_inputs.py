@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pendulum
@@ -78,6 +79,7 @@ def test_what_arrives_later_changes_nothing_about_a_run(selector) -> None:
     before = selector(*DAYS[:18], window="all").select(WEEK)
     after = selector(*DAYS, "data/2026-02-01.csv", "data/2999-01-01.csv", window="all").select(WEEK)
     assert after == before
+    assert json.loads(json.dumps(after.as_json())) == after.as_json()
     assert RunInputs.from_json(after.as_json()) == after
 
 

@@ -134,6 +134,8 @@ def test_a_key_opens_no_other_route(analyst: TestClient):
                 continue
             answer = analyst.request(method, path, headers=headers, follow_redirects=False)
             assert answer.status_code in (303, 401, 403), (method, path, answer.text)
+            if path.startswith("/api/"):
+                assert "an API key only opens POST /predictions" in answer.text, (method, path)
             tried += 1
     assert tried > 40
 

@@ -31,8 +31,8 @@ def details(case: Case, *, insight: bool) -> RunDetails:
     )  # fmt: skip
 
 
-def render(view: RunDetails) -> str:
-    job: Any = SimpleNamespace(spec={}, served=1, version=1, data=[], drift=[])
+def render(view: RunDetails, drift: list[dict[str, str]] | None = None) -> str:
+    job: Any = SimpleNamespace(spec={}, served=1, version=1, data=[], drift=drift or [])
     values = pages._run_values(job, view)
     return environment().get_template("job_result.html").render(
         job=job, caller=SimpleNamespace(team="lab", name="iris"), base="/dmls", home="/dmls/jobs/lab/iris",
@@ -53,6 +53,25 @@ def test_the_four_questions_have_answers(classes: int, insight: bool):
     assert ("Baseline without features" in page) == insight
     assert ("data-cell" in page) == (insight and classes > 0)
     assert ('data-chart="scatter"' in page) == (insight and classes == 0)
+
+
+def test_late_labels_are_judged_below_the_last_question():
+    judged = {
+        "compared": "labels",
+        "verdict": "decayed",
+        "message": "accuracy 0.56, 0.81 in training",
+        "at": "",
+    }
+    page = render(details(Case(2), insight=True), drift=[judged])
+    assert "Late labels: accuracy 0.56, 0.81 in training" in page[page.index("Can I trust it?") :]
+    assert 'drift?source=labels"' in page
+
+
+def test_parameters_that_the_spec_fixes_were_not_tuned():
+    view = details(Case(2), insight=True)
+    assert "so none was tuned" not in render(view)
+    view.result["tuned"] = []
+    assert "so none was tuned" in render(view)
 
 
 def test_a_model_without_a_clear_driver_says_so():

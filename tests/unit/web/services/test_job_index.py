@@ -99,10 +99,15 @@ def test_a_row_joins_the_registry_the_status_airflow_and_triton(root: Path, acce
     store, jobs = stored(root)
     write_status(store, "sales", "churn", "deployed", "deployed as version 3")
     for source, verdict in (("requests", "drifted"), ("data", "steady")):
-        key = layout.latest_drift("sales", "churn", source, "drift.json")
+        key = layout.latest_comparison("sales", "churn", source, "json")
         store.put(key, json.dumps({"verdict": verdict}).encode())
         store.put(drift_file("sales", "churn", source), b"")
     write_served(store, "sales", "churn", 3, {"metric": "accuracy", "score": 0.7}, by="a run")
+    jobs.refresh()
+    assert jobs.drift == {("sales", "churn"): "drifted"}
+    key = layout.latest_comparison("sales", "churn", "labels", "json")
+    store.put(key, b'{"verdict": "decayed"}')
+    store.put(layout.metrics_folder("sales", "churn") + "decay.prom", b"")
     jobs.refresh()
     dag_id = "dmls.sales.churn"
     outcomes = Outcomes()
@@ -120,7 +125,7 @@ def test_a_row_joins_the_registry_the_status_airflow_and_triton(root: Path, acce
         "deployed",
         "deployed as version 3",
         3,
-        "drifted",
+        "decayed",
     )
     assert (row.models, row.owner, row.version) == (("random-forest-classifier",), "sales", 1)
     # The score stands beside the served version, not the latest run's.

@@ -1,8 +1,37 @@
-"""A run's files."""
+"""The runs of a job, and a run's files."""
 
 from __future__ import annotations
 
-from dmls_core.web.services.runs import RunFiles
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from dmls_core.airflow import metadata
+from dmls_core.airflow.job import INPUTS
+from dmls_core.airflow.run_inputs import RunInputs
+from dmls_core.web.services.runs import RunFiles, read_runs
+
+DAY = ("2026-01-05T00:00:00+00:00", "2026-01-06T00:00:00+00:00")
+AS_AIRFLOW_STORES_TUPLES = {"__classname__": "builtins.tuple", "__version__": 1, "__data__": [*DAY]}
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [RunInputs("a" * 16, (), DAY, DAY[0]).as_json(), {"interval": AS_AIRFLOW_STORES_TUPLES}],
+    ids=["now", "earlier release"],
+)
+def test_a_run_names_the_days_of_its_data(inputs, monkeypatch: pytest.MonkeyPatch):
+    start = datetime(2026, 1, 6, 4, tzinfo=UTC)
+    row = SimpleNamespace(run_id="r", bundle_version=None, conf=None, state="success", run_type="scheduled")
+    row.start_date = row.end_date = start
+    row.triggering_user_name = None
+    stored = SimpleNamespace(run_id="r", task_id="validate", key=INPUTS, value=inputs)
+    monkeypatch.setattr(metadata, "dag_runs", lambda *_, **__: [row])
+    monkeypatch.setattr(metadata, "xcoms_of_runs", lambda *_: [stored])
+    (run,) = read_runs(None, "shop", "loans")
+    assert run.interval == DAY
+    assert run.name == "06 Jan 2026 04:00:00 UTC, data of 2026-01-05 to 2026-01-06"
 
 
 def test_the_time_left_comes_from_trials_that_were_not_duplicates():

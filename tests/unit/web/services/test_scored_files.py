@@ -110,6 +110,15 @@ def test_others_are_refused_with_the_reason(file: str, content: bytes, message: 
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(("row", "named"), [(50, "'width', row 50: 'cat'"), (5_001, "'width': 'cat'")])
+def test_a_row_has_its_number_in_the_file_or_none(row: int, named: str):
+    lines = ["1,2"] * 6_000
+    lines[row - 1 : row + 8] = ["1,cat"] * 9
+    with pytest.raises(UserError, match=f"column {named} is not a number"):
+        check("may.csv", "\n".join(["length,width", *lines]).encode())
+
+
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("notation", [{"delimiter": ";", "decimal": ","}])
 def test_the_text_is_read_as_the_job_says():
     assert check("may.csv", b"length;width\n1,5;2\n").seen == 1

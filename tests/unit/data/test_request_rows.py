@@ -8,9 +8,9 @@ import json
 import polars as pl
 import pytest
 
+from dmls_core.data import request_rows
+from dmls_core.data.request_rows import CSV, JSON, PARQUET, read_rows, write_rows
 from dmls_core.errors import DataError
-from dmls_core.web.services import table_predictions
-from dmls_core.web.services.table_predictions import CSV, JSON, PARQUET, read_rows, write_rows
 
 COLUMNS = {"size": [0.5, None], "colour": ["red", "grün"]}
 
@@ -53,7 +53,7 @@ def test_a_body_that_cannot_be_read_is_explained(content: bytes, media_type: str
 
 
 def test_too_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(table_predictions, "MAX_ROWS", 2)
+    monkeypatch.setattr(request_rows, "MAX_ROWS", 2)
     with pytest.raises(DataError, match="3 rows"):
         read_rows(b"a\n1\n2\n3\n", CSV)
 
