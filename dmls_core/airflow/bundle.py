@@ -191,7 +191,8 @@ class DmlsBundle(BaseDagBundle):
         self._everything = registry.jobs(self._records, faults, keys)
         self._mark, self._change, self._faults = mark, next(reversed(changes), ""), faults
         if keys is None or faults:
-            self._list_due = time.monotonic() + (FAULT_SECONDS if faults else LIST_SECONDS)
+            pause = min(LIST_SECONDS, FAULT_SECONDS) if faults else LIST_SECONDS
+            self._list_due = time.monotonic() + pause
         return self._everything, self._faults
 
     def _find_moving(self, jobs: AbstractSet[str]) -> dict[str, str]:

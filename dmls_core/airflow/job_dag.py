@@ -43,8 +43,13 @@ PARAM_SCHEMA: dict[str, Any] = {
 }
 """A user's changes for one run; the task ``validate`` checks the values as a spec is checked."""
 
-RETRIES = 3
-RETRY_DELAY = pendulum.duration(seconds=5)
+RETRY: dict[str, Any] = {
+    "retries": 6,
+    "retry_delay": pendulum.duration(seconds=5),
+    "retry_exponential_backoff": 2,
+    "max_retry_delay": pendulum.duration(minutes=2),
+}
+"""Tries for five minutes or more: a service that was killed on a busy machine takes three to start again."""
 
 
 def load_shard(file: str) -> dict[str, DAG]:
@@ -87,7 +92,7 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         max_active_runs=1,
         tags={"dmls", f"team:{record['team']}", *models},
         description=f"Version {record['version']}: {spec['n_trials']} trials of {', '.join(models)}",
-        default_args={"owner": record["team"], "retries": RETRIES, "retry_delay": RETRY_DELAY},
+        default_args={"owner": record["team"], **RETRY},
         is_paused_upon_creation=False,
         render_template_as_native_obj=False,
         deadline=deadline_alert(record, spec),
