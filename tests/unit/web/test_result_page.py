@@ -111,3 +111,10 @@ def test_without_a_wrong_row_there_is_no_interval():
     assert "0.5000 to 0.6000" in render(view)
     view.result["holdout"]["interval"] = [1.0, 1.0]
     assert "unknown: no held-out row is wrong" in render(view)
+
+
+def test_the_best_trial_is_named_where_it_is_known():
+    view = details(Case(3), insight=True)
+    assert "the best of 2 trials in 3.2 s.</p>" in render(view)
+    view.result["best_trial"] = 1
+    assert "the best of 2 trials in 3.2 s: trial 1.</p>" in render(view)

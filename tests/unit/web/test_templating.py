@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from dmls_core.html import formats
-from dmls_core.web import templating
-from dmls_core.web.templating import TEMPLATES, environment
+from dmls_core.web import pages, templating
+from dmls_core.web.templating import STATIC, TEMPLATES, environment
 
 
 def test_templates_escape_every_value_and_have_no_inline_scripts_or_styles():
@@ -19,6 +20,14 @@ def test_templates_escape_every_value_and_have_no_inline_scripts_or_styles():
         assert "style=" not in text, file
         assert "onclick" not in text, file
         assert "<script>" not in text, file
+
+
+def test_cells_of_jobs_carry_their_headings_for_narrow_screens():
+    table = (TEMPLATES / "jobs_table.html").read_text()
+    labels = re.findall(r'<td data-label="([^"]+)"', table)
+    headings = [heading for heading, _ in pages.COLUMNS]
+    assert labels == headings[-len(labels) :], "in the order of the columns, and in their words"
+    assert "attr(data-label)" in (STATIC / "app.css").read_text()
 
 
 def test_ago_is_relative_to_now():
