@@ -95,6 +95,18 @@ def find_addresses(text: str, model: str) -> list[str]:
     return placed + ranked[copies:]
 
 
+def find_http_address(http: str, grpc: str, model: str) -> str:
+    """Return the HTTP address at which a link to a model leads to a server that has it.
+
+    Raises:
+        PlatformError: as ``triton_servers``.
+    """
+    if not split_copies(grpc):
+        return first_address(http)
+    with triton_servers(http, grpc) as servers:
+        return place(servers, model)[0].addresses["http"]
+
+
 def update_leftovers(clients: Iterable[TritonClient], model: str, version: int) -> None:
     """Load a version on those servers from which the model was not unloaded yet, and that answer."""
     for client in clients:

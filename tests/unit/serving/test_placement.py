@@ -9,7 +9,7 @@ import pytest
 from dmls_core.errors import PlatformError
 from dmls_core.serving import triton_servers
 from dmls_core.serving.addresses import first_address, split_addresses, split_copies
-from dmls_core.serving.placement import find_addresses, place, rank
+from dmls_core.serving.placement import find_addresses, find_http_address, place, rank
 
 FOUR = [f"10.0.0.{number}:8001" for number in range(4)]
 MODELS = [f"lab.m{number}" for number in range(2000)]
@@ -40,6 +40,15 @@ def test_publishers_and_clients_find_the_same_servers():
             order = find_addresses(grpc, model)
             assert set(order[:2]) == chosen
             assert sorted(order) == FOUR
+
+
+def test_a_link_to_a_model_leads_to_a_server_that_has_it():
+    grpc = "copies=1," + ",".join(FOUR)
+    found = {find_http_address(grpc.replace("8001", "8000"), grpc, model) for model in MODELS[:50]}
+    assert len(found) == 4
+    best = rank(FOUR, "lab.m0")[0].replace("8001", "8000")
+    assert find_http_address(grpc.replace("8001", "8000"), grpc, "lab.m0") == best
+    assert find_http_address("dns:triton:8000", "dns:triton:8001", "lab.m0") == "triton:8000"
 
 
 def test_clients_spread_over_the_servers_of_a_model():
