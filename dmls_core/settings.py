@@ -65,7 +65,8 @@ class Settings(Variables):
     triton_http: str = _variable(
         "",
         "`host:port` of Triton's HTTP endpoint, or `https://host:port` behind TLS; commas separate the "
-        "addresses of replicas; `dns:NAME:PORT` stands for all IPv4 addresses of a name",
+        "addresses of replicas; `dns:NAME:PORT` stands for all IPv4 addresses of a name; `copies=2` before "
+        "them places each model on two of the servers",
     )
     triton_grpc: str = _variable(
         "", "the same of Triton's gRPC endpoint, with `grpcs://`; replicas in the same order"

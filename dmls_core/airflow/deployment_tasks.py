@@ -25,7 +25,7 @@ from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.status import report_failure
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, ServingError, TrackingError
-from dmls_core.serving.addresses import first_address, parse_address
+from dmls_core.serving.addresses import parse_address
 from dmls_core.store import Registry, layout, write_served
 
 if TYPE_CHECKING:
@@ -275,9 +275,12 @@ def _make_champion(run: JobRun, version: int, _: int | None) -> None:
 
 
 def _report(run: JobRun, version: int) -> None:
+    from dmls_core.serving.placement import find_http_address
+
     evaluated, tracked = run.result_of(TaskId.EVALUATE), run.result_of(TaskId.REGISTER)
     name = run.job.model_name
-    triton = parse_address(first_address(run.settings.triton_http), "http")
+    address = find_http_address(run.settings.triton_http, run.settings.triton_grpc, name)
+    triton = parse_address(address, "http")
     run.reporter.links |= {
         "mlflow": tracked["url"],
         "report": tracked["report"],

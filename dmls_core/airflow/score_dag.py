@@ -77,12 +77,14 @@ class ScoreOperator(BaseOperator):
         from dmls_core.airflow.database_tables import read_table
         from dmls_core.serving import Predictor, triton_servers
         from dmls_core.serving.batch_scoring import FileScoring
+        from dmls_core.serving.placement import place
 
         settings, registry = airflow_settings(), Registry(store)
         record = registry.job(team, job)
         options = registry.spec(record.spec_sha256).get("data", {}) if record else {}
         with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
-            connect = partial(Predictor, open_repository(settings), servers[0], layout.model_name(team, job))
+            model = layout.model_name(team, job)
+            connect = partial(Predictor, open_repository(settings), place(servers, model)[0], model)
             scoring = FileScoring(store, connect, team, job, file, options)
             found = scoring.run(partial(read_table, team), self.log.info)
         return {"file": file, "version": found.version, "rows": found.rows, "result": found.result}

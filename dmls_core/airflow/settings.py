@@ -63,7 +63,7 @@ class AirflowSettings(BaseModel):
         "",
         description="`host:port` of Triton's HTTP endpoint as the workers reach it, or `https://host:port` "
         "behind TLS; of all replicas, separated by commas. `dns:NAME:PORT` stands for all IPv4 addresses of "
-        "a name.",
+        "a name. `copies=2` before them places each model on two of the servers.",
     )
     triton_grpc: str = Field(
         "",

@@ -73,6 +73,7 @@ def reconcile_all(
     from dmls_core.serving import Deployment
     from dmls_core.serving.intents import INTENTS, models_in
     from dmls_core.serving.locks import BusyError
+    from dmls_core.serving.placement import unload_leftovers
     from dmls_core.serving.reconcile import differences, reconcile, remove_abandoned_candidate
 
     result = ReconcileResult()
@@ -83,6 +84,9 @@ def reconcile_all(
             if model in interrupted or (version is not None and differences(deployment, version)):
                 found = reconcile(deployment, partial(_champion, champions, model), timeout=timeout)
                 _correct_records(store, deployment)
+            elif left := unload_leftovers(deployment.others, model):
+                # Not in the run that loaded it elsewhere: clients may have the addresses of before.
+                result.repaired.append(f"{model}: moved from Triton at {', '.join(left)}")
             if remove_abandoned_candidate(deployment):
                 result.repaired.append(f"{model}: removed an abandoned candidate")
         except BusyError:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmls_core.serving.batch_prediction import Predictions, Predictor, predict_file
     from dmls_core.serving.benchmark import choose_scaling
-    from dmls_core.serving.client import TritonClient, triton_servers
+    from dmls_core.serving.client import TritonClient
     from dmls_core.serving.deployment import DeployedVersion, Deployment
     from dmls_core.serving.options import ScalingChoice, ServingOptions
+    from dmls_core.serving.placement import triton_servers
     from dmls_core.serving.repository import Repository
     from dmls_core.serving.served_model import ServedModel, connect
 
@@ -30,7 +31,7 @@ _MODULES = {
     "choose_scaling": "benchmark",
     "connect": "served_model",
     "predict_file": "batch_prediction",
-    "triton_servers": "client",
+    "triton_servers": "placement",
 }
 
 __all__ = [

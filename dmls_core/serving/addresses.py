@@ -1,6 +1,7 @@
 """Addresses of Triton's endpoints: ``host:port``, with ``https://`` or ``grpcs://`` before it for TLS.
 
-``dns:NAME:PORT`` stands for all servers with a name.
+``dns:NAME:PORT`` stands for all servers with a name. ``copies=2`` at the beginning of a list places each
+model on two of its servers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
 
 DNS = "dns:"
 """Prefix of an address that stands for all servers with a name."""
+
+COPIES = "copies="
+"""Beginning of a list whose models are each placed on this number of its servers."""
 
 
 class Address(NamedTuple):
@@ -64,7 +68,7 @@ def parse_address(text: str, protocol: Protocol) -> Address:
 
 
 def split_addresses(text: str, found: dict[str, list[str]] | None = None) -> list[str]:
-    """Return the addresses of a comma-separated list.
+    """Return the addresses of a comma-separated list, without its number of copies.
 
     ``dns:NAME:PORT`` stands for the IPv4 addresses that the name has at this moment, sorted. ``found`` holds
     those of names that were resolved before.
@@ -74,7 +78,7 @@ def split_addresses(text: str, found: dict[str, list[str]] | None = None) -> lis
     """
     found = {} if found is None else found
     addresses = []
-    for part in text.split(","):
+    for part in _without_copies(text).split(","):
         address = part.strip()
         if not address.startswith(DNS):
             addresses += [address] if address else []
@@ -93,7 +97,29 @@ def first_address(text: str) -> str:
 
     A name that stands for several servers stays a name: connections to it are spread over them.
     """
-    return text.partition(",")[0].strip().removeprefix(DNS)
+    return _without_copies(text).partition(",")[0].strip().removeprefix(DNS)
+
+
+def split_copies(text: str) -> int:
+    """Return the number of servers of a list on which each model is placed; 0 stands for all of them.
+
+    Raises:
+        PlatformError: it is not a number from 1.
+    """
+    first, _, _ = text.strip().partition(",")
+    if not first.startswith(COPIES):
+        return 0
+    number = first.removeprefix(COPIES).strip()
+    if not (number.isdecimal() and int(number)):
+        raise PlatformError(
+            f"{first!r} in Triton's addresses is no number: write {COPIES}2 to place each model on 2 servers"
+        )
+    return int(number)
+
+
+def _without_copies(text: str) -> str:
+    first, _, others = text.strip().partition(",")
+    return others if first.startswith(COPIES) else text
 
 
 def _resolve(name: str) -> list[str]:

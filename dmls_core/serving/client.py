@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
 from types import TracebackType
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import PlatformError, ServingError, ServingTimeoutError
-from dmls_core.serving.addresses import Address, Protocol, parse_address, split_addresses
+from dmls_core.serving.addresses import Address, Protocol, parse_address
 
 OWN_REQUEST = "dmls.own"
 """Id of requests sent by this client: the inference log leaves them out, as they are not from users."""
@@ -232,29 +232,6 @@ class TritonClient:
 
 def _down(address: str, reason: object) -> str:
     return f"Triton does not answer at {address}: start it, or correct its address ({reason})"
-
-
-@contextmanager
-def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[tuple[TritonClient, ...]]:
-    """Yield a client for each server; see ``split_addresses``. Both lists are in the same order.
-
-    ``key``: of servers that restrict who may load models.
-
-    Raises:
-        PlatformError: no address is set, a name cannot be resolved, or the numbers of HTTP and gRPC addresses
-            differ.
-    """
-    found: dict[str, list[str]] = {}  # a name is resolved once, so that both ports are of the same server
-    both = split_addresses(http, found), split_addresses(grpc, found)
-    if len(both[0]) != len(both[1]):
-        raise PlatformError(
-            f"Triton has {len(both[0])} HTTP addresses ({http}) and {len(both[1])} gRPC addresses ({grpc}): "
-            "name both endpoints of each server, in the same order"
-        )
-    with ExitStack() as stack:
-        yield tuple(
-            stack.enter_context(TritonClient(*pair, key=key)) for pair in zip(*both, strict=True)
-        ) or (TritonClient("", ""),)
 
 
 def key_headers(key: str) -> dict[str, str] | None:

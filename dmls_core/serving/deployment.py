@@ -19,6 +19,7 @@ from dmls_core.serving.forest_size import check_size
 from dmls_core.serving.intents import Intent, clear_intent, write_intent
 from dmls_core.serving.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.options import Canary, ServingOptions
+from dmls_core.serving.placement import place, unload_leftovers, update_leftovers
 from dmls_core.serving.repository import Repository
 from dmls_core.serving.signed_models import check_signature, signers
 from dmls_core.serving.triton_loading import load_candidate, load_version, serve_again, unload
@@ -53,9 +54,11 @@ class Deployment:
     def __init__(
         self, repository: Repository, servers: TritonClient | Sequence[TritonClient], model: str
     ) -> None:
-        """Bind to the model ``<team>.<job>`` on servers that read the repository; nothing is read yet."""
+        """Bind to ``<team>.<job>`` on those of all servers on which it is placed; nothing is read yet."""
         self.repository, self.model = repository, model
-        self.servers = tuple(servers) if isinstance(servers, Sequence) else (servers,)
+        every = servers if isinstance(servers, Sequence) else (servers,)
+        self.servers = place(every, model)
+        self.others = tuple(client for client in every if client not in self.servers)
 
     def deploy(
         self,
@@ -194,6 +197,7 @@ class Deployment:
         self.repository.serve(self.model, None)
         for client in self.servers:
             unload(client, self.model)
+        unload_leftovers(self.others, self.model)
         clear_intent(self.repository.store, self.model)
 
     def verify(self, version: int) -> Proof:
@@ -246,6 +250,7 @@ class Deployment:
             raise ServingError(f"{error}. {outcome}") from error
         self.repository.confirm(self.model, version)
         clear_intent(self.repository.store, self.model)
+        update_leftovers(self.others, self.model, version)
         with suppress(DmlsError):
             # Until this, the table endpoint also accepts the columns of the previous version.
             self._reload_table(version)

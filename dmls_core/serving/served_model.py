@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
-from dmls_core.serving.addresses import first_address, parse_address
+from dmls_core.serving.addresses import parse_address
 from dmls_core.serving.client import CHANNEL, key_headers
 from dmls_core.serving.model_config import LABEL, MAX_BATCH_SIZE, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.shared_memory import SharedInputs
@@ -70,8 +71,9 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
 
     Args:
         model: ``<team>.<job>``.
-        grpc: ``host:port`` of Triton's gRPC endpoint; by default that of ``DMLS_TRITON_GRPC``, or of the
-            embedded platform.
+        grpc: ``host:port`` of Triton's gRPC endpoint, or a list as ``DMLS_TRITON_GRPC`` holds it; by default
+            that variable, or the embedded platform's. If the list places models, another server of the model
+            answers when one is lost.
         timeout: seconds that a request may take.
         shared_memory: pass rows to a Triton on this machine by POSIX shared memory instead of messages.
             Close the connection afterwards, or Triton keeps the region registered. A Triton with a key
@@ -83,8 +85,10 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
             not a model's name.
         PlatformError: no address is given or set.
     """
-    address = grpc or first_address(_settings().require("triton_grpc"))
-    return ServedModel(model, address, timeout=timeout, shared_memory=shared_memory)
+    from dmls_core.serving.placement import find_addresses
+
+    addresses = find_addresses(grpc or _settings().require("triton_grpc"), model)
+    return ServedModel(model, addresses, timeout=timeout, shared_memory=shared_memory)
 
 
 def _settings() -> Settings:
@@ -97,19 +101,19 @@ def _settings() -> Settings:
 class ServedModel:
     """A model behind its table endpoint, for one thread at a time."""
 
-    def __init__(self, model: str, address: str, *, timeout: float, shared_memory: bool) -> None:
-        self.model, self._address, self._timeout = model, address, timeout
+    def __init__(self, model: str, addresses: Sequence[str], *, timeout: float, shared_memory: bool) -> None:
+        self.model, self._timeout = model, timeout
         self._endpoint = table_name(model)
         self._triton = import_module("tritonclient.grpc")
-        self._client = self._triton.InferenceServerClient(
-            **parse_address(address, "grpc").client_options(), channel_args=CHANNEL
-        )
+        # Shared memory is that of the first server's machine.
+        self._addresses = deque(addresses[:1] if shared_memory else addresses)
+        self._open()
         self._signature = self._read_signature()
         self._shared: SharedInputs | None = None
         if shared_memory:
             with self._answering():
                 self._shared = SharedInputs(
-                    self._client, address, timeout=timeout, headers=key_headers(_settings().triton_key)
+                    self._client, self._address, timeout=timeout, headers=key_headers(_settings().triton_key)
                 )
 
     def __enter__(self) -> Self:
@@ -125,6 +129,15 @@ class ServedModel:
         if self._shared:
             self._shared.release()
         self._client.close()
+
+    @property
+    def _address(self) -> str:
+        return self._addresses[0]
+
+    def _open(self) -> None:
+        self._client = self._triton.InferenceServerClient(
+            **parse_address(self._address, "grpc").client_options(), channel_args=CHANNEL
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -153,15 +166,15 @@ class ServedModel:
             ServingError: Triton does not answer, or fails.
         """
         for _ in range(ROUNDS):
-            known = self._signature
+            known, address = self._signature, self._address
             try:
                 wanted = list(known.columns.values())
                 parts = self._ask(read_columns(frame, known.kinds, wanted, known.marks))
-            except (DataError, ServingError):
+            except (DataError, NotFoundError, ServingError):
                 self._signature = self._read_signature()
-                if self._signature == known:
+                if (self._signature, self._address) == (known, address):
                     raise
-                continue  # another version went live meanwhile, with other columns
+                continue  # another version went live meanwhile, with other columns, or another server answers
             versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(known.columns))}
             if len(versions) == 1 and all(part[FOLDER] == known.folder for part in parts):
                 version = versions.pop() if ANY not in known.labels else ANY
@@ -213,6 +226,17 @@ class ServedModel:
         return send()
 
     def _read_signature(self) -> Signature:
+        """Read it from the first server that serves the model, and stay with this server."""
+        for _ in range(len(self._addresses) - 1):
+            try:
+                return self._read_signature_here()
+            except (NotFoundError, ServingError):
+                self._client.close()
+                self._addresses.rotate(-1)
+                self._open()
+        return self._read_signature_here()
+
+    def _read_signature_here(self) -> Signature:
         with self._answering():
             answer = self._client.get_model_config(self._endpoint, as_json=True, client_timeout=self._timeout)
         config = answer["config"]

@@ -2,7 +2,8 @@
 
 A server that a model crashed must not load that model again: candidates are left out, and so are forests
 whose file has changed. A version that was being deployed when the server ended is replaced by the verified
-one before. ``python -m dmls_core.serving.startup FOLDER`` prints the arguments for a server of your own.
+one before. ``python -m dmls_core.serving.startup FOLDER`` prints the arguments for a server of your own. With
+its gRPC address behind the folder, as in ``DMLS_TRITON_GRPC``, these are the models that are placed on it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from dmls_core.errors import DmlsError
+from dmls_core.errors import DmlsError, PlatformError
+from dmls_core.serving.addresses import split_addresses, split_copies
 from dmls_core.serving.locks import BusyError
 from dmls_core.serving.model_config import (
     BOOKKEEPING,
@@ -20,21 +22,32 @@ from dmls_core.serving.model_config import (
     SUFFIX,
     table_name,
 )
+from dmls_core.serving.placement import rank
 from dmls_core.serving.repository import Repository
+from dmls_core.settings import load_settings
 
 log = logging.getLogger(__name__)
 
 
-def load_arguments(folder: str) -> list[str]:
-    """Return Triton's arguments that name the models to load from the repository in a folder."""
-    return [f"--load-model={name}" for name in models_to_load(Repository(folder))]
+def load_arguments(folder: str, own: str = "", addresses: str = "") -> list[str]:
+    """Return Triton's arguments that name the models to load from the repository in a folder.
+
+    ``own`` is the server's gRPC address in the list ``addresses``; without it, all models are loaded.
+
+    Raises:
+        PlatformError: the list does not contain the address, or is none.
+    """
+    return [f"--load-model={name}" for name in models_to_load(Repository(folder), own, addresses)]
 
 
-def models_to_load(repository: Repository) -> list[str]:
+def models_to_load(repository: Repository, own: str = "", addresses: str = "") -> list[str]:
     """Return the names of the models to load; models that DMLS did not write are all loaded.
 
-    A model that is left out is reported in the server's log.
+    A model that is left out is reported in the server's log, unless its place is on other servers.
     """
+    every, copies = split_addresses(addresses), split_copies(addresses)
+    if own and own not in every:
+        raise PlatformError(f"{own} is not among Triton's gRPC addresses ({addresses}): write it as there")
     there = sorted(path.parent.name for path in repository.root.glob(f"*/{CONFIG_FILE}"))
     bookkeeping = repository.root / BOOKKEEPING
     names: list[str] = []
@@ -42,7 +55,7 @@ def models_to_load(repository: Repository) -> list[str]:
         forest = name.removesuffix(SUFFIX).removesuffix(CANDIDATE).removesuffix(CHALLENGER)
         if not (bookkeeping / forest).is_dir():
             names.append(name)
-        elif name == forest:
+        elif name == forest and (not (own and copies) or own in rank(every, name)[:copies]):
             try:
                 names += _parts_to_load(repository, name, there)
             except (DmlsError, OSError, ValueError, KeyError) as error:
@@ -77,4 +90,6 @@ def _parts_to_load(repository: Repository, name: str, there: list[str]) -> list[
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(message)s")
-    sys.stdout.writelines(f"{argument}\n" for argument in load_arguments(sys.argv[1]))
+    grpc = load_settings().triton_grpc if sys.argv[2:] else ""
+    arguments = load_arguments(sys.argv[1], "".join(sys.argv[2:3]), grpc)
+    sys.stdout.writelines(f"{argument}\n" for argument in arguments)

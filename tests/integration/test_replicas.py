@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
+import httpx
 import pytest
 
 from dmls_core.data.encoder import Encoder
@@ -201,6 +204,57 @@ def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_los
     finally:
         if servers[1].process is None:
             servers[1].start()
+
+
+def test_scaling_out_and_in_drops_no_request(replicas, clients, models, tmp_path):
+    """As an autoscaler does it: a server gets requests once it is ready, and is drained before it stops."""
+    (config,) = re.findall(r"```nginx\n([^`]*max_fails[^`]*)```", PAGE.read_text())
+    both = {
+        f"triton-{number}:{port}": client.addresses[protocol]
+        for number, client in enumerate(clients)
+        for protocol, port in (("http", 8000), ("grpc", 8001))
+    }
+    repository, servers = replicas
+    version = Deployment(repository, clients, NAME).deploy(models[1]).version
+    encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
+    servers[1].stop()
+    one = re.sub(r"(server triton-1:\d+ [^;]*);", r"\1 down;", config)
+    try:
+        with (
+            nginx(one, both, tmp_path) as at,
+            Asking(at[8000], at[8001], table_tensors(encoder, user_rows(3)), version) as asking,
+        ):
+            asking.wait_more()
+            file, process = tmp_path / "nginx.conf", int((tmp_path / "pid").read_text())
+            alone = file.read_text()
+            servers[1].start()
+            file.write_text(alone.replace(" down;", ";"))
+            os.kill(process, signal.SIGHUP)
+            wait_until(lambda: requests_of(clients[1]) > 20, 60)
+            file.write_text(alone)
+            os.kill(process, signal.SIGHUP)
+            wait_until(lambda: is_idle(clients[1]), 60)
+            servers[1].stop()
+            asking.wait_more()
+        assert (asking.wrong, asking.failed) == ([], {"http": [], "grpc": []})
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    finally:
+        if servers[1].process is None:
+            servers[1].start()
+
+
+def requests_of(client):
+    """Return the number of requests that a server's table endpoint answered."""
+    url = f"http://{client.addresses['http']}/v2/models/{table_name(NAME)}/stats"
+    found = httpx.get(url).json()["model_stats"]
+    return sum(version["inference_stats"]["success"]["count"] for version in found)
+
+
+def is_idle(client):
+    before = requests_of(client)
+    time.sleep(1)
+    return requests_of(client) == before
 
 
 def test_a_server_that_lost_the_model_loads_it_again(replicas, clients, models):

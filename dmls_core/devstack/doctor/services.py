@@ -203,17 +203,18 @@ def check_served_versions(settings: Settings) -> list[Check]:
         return []
     from dmls_core.serving import triton_servers
     from dmls_core.serving.model_config import table_name
+    from dmls_core.serving.placement import place
     from dmls_core.tracking.registry import champions
 
     found = []
     try:
         wanted = champions(settings.mlflow_uri)
         with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
-            for client in servers:
-                address = client.addresses["http"]
-                for model, version in wanted.items():
-                    if version is None:
-                        continue
+            for model, version in wanted.items():
+                if version is None:
+                    continue
+                for client in place(servers, model):
+                    address = client.addresses["http"]
                     if (served := client.versions(model)) != (version,):
                         found.append(_disagreement(address, model, version, served))
                     elif not client.ready(table_name(model)):

@@ -303,11 +303,9 @@ class JobIndex:
             self._airflow.find_late(session, stored)
 
     def _read_triton(self) -> None:
-        from dmls_core.serving.addresses import first_address
-
         settings = airflow_settings()
-        if address := first_address(settings.triton_http):
-            self._served = served_versions(address, settings.load_key())
+        if settings.triton_http:
+            self._served = served_versions(settings.triton_http, settings.load_key())
 
     def _read_registry(self, stored: StoredJobs) -> None:
         with create_session() as session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from dmls_core.airflow.metadata import DagState, Session
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, StoreError
 from dmls_core.intake.status import Status
-from dmls_core.serving.addresses import parse_address
+from dmls_core.serving.addresses import first_address, parse_address, split_addresses, split_copies
 from dmls_core.settings import TRITON_KEY_HEADER
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout
 from dmls_core.store.registry import Cache, cached
@@ -242,8 +242,20 @@ class AirflowJobs:
                 outcomes.add(found.run_id, found.value)
 
 
-def served_versions(address: str, key: str) -> dict[str, int]:
-    """Return the newest ready version of each model in Triton; ``address`` is that of its HTTP endpoint."""
+def served_versions(addresses: str, key: str) -> dict[str, int]:
+    """Return the newest ready version of each model in Triton; ``addresses`` are those of HTTP endpoints.
+
+    The first server is asked, or all of them if each model is placed on some.
+    """
+    placed = split_addresses(addresses) if split_copies(addresses) else [first_address(addresses)]
+    found: dict[str, int] = {}
+    for address in placed:
+        for name, version in _versions_at(address, key):
+            found[name] = max(version, found.get(name, 0))
+    return found
+
+
+def _versions_at(address: str, key: str) -> Iterator[tuple[str, int]]:
     endpoint = parse_address(address, "http")
     response = httpx.post(
         f"{endpoint.url}/v2/repository/index",
@@ -253,12 +265,9 @@ def served_versions(address: str, key: str) -> dict[str, int]:
         trust_env=False,
         verify=ssl.create_default_context() if endpoint.tls else False,
     )
-    found: dict[str, int] = {}
     for entry in response.raise_for_status().json():
         if entry.get("state") == "READY" and str(entry.get("version", "")).isdigit():
-            name, version = entry["name"], int(entry["version"])
-            found[name] = max(version, found.get(name, 0))
-    return found
+            yield entry["name"], int(entry["version"])
 
 
 def served_version(model: ServedModel | None, state: str, in_triton: int | None) -> int | None:

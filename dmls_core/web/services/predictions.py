@@ -134,7 +134,6 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     ``base_url``. Raise ``DataError`` if a column is absent or unknown.
     """
     from dmls_core.serving import connect
-    from dmls_core.serving.addresses import first_address
     from dmls_core.serving.served_model import PREDICTION, PROBABILITY
 
     settings = airflow_settings()
@@ -145,7 +144,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     check_columns(row, encoder)
     columns = {one.name: [_value(row[one.name], one.marks)] for one in encoder.features}
     warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder, ranges)
-    with connect(model, grpc=first_address(settings.triton_grpc), timeout=SECONDS) as served:
+    with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
         started = time.perf_counter()
         response = served.predict(columns)
         seconds = time.perf_counter() - started
@@ -350,6 +349,7 @@ async def _stream(
 
 def _score(source: Path, team: str, name: str, file: str, write_end: int) -> None:
     from dmls_core.serving import Predictor, predict_file, triton_servers
+    from dmls_core.serving.placement import place
 
     settings, model = airflow_settings(), layout.model_name(team, name)
     try:
@@ -358,7 +358,7 @@ def _score(source: Path, team: str, name: str, file: str, write_end: int) -> Non
             _as_csv(source, read_notation(team, name)) as rows,
             triton_servers(settings.triton_http, settings.triton_grpc) as servers,
         ):
-            predict_file(Predictor(open_repository(settings), servers[0], model), rows, target)
+            predict_file(Predictor(open_repository(settings), place(servers, model)[0], model), rows, target)
     except UserError as error:
         raise type(error)([replace(problem, file=file) for problem in error.issues]) from error
 

@@ -21,7 +21,6 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
         ServingError: Triton does not answer.
     """
     from dmls_core.serving import connect
-    from dmls_core.serving.addresses import first_address
 
     settings = airflow_settings()
     model = layout.model_name(team, name)
@@ -29,6 +28,6 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
     columns = read_rows(content, media_type)
     check_columns(dict.fromkeys(columns), encoder)
     wanted = {name: columns[name] for name in encoder.feature_names}
-    with connect(model, grpc=first_address(settings.triton_grpc), timeout=SECONDS) as served:
+    with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
         found = served.predict(wanted)
     return write_rows({name: values.tolist() for name, values in found.items()}, accept)

@@ -31,7 +31,7 @@ def played(tmp_path, monkeypatch):
         assert (http, grpc, key) == ("h:1", "g:1", "k")
         yield (triton,)
 
-    monkeypatch.setattr("dmls_core.serving.client.triton_servers", servers)
+    monkeypatch.setattr("dmls_core.serving.placement.triton_servers", servers)
     monkeypatch.setattr("dmls_core.serving.triton_servers", servers, raising=False)
 
     def promote_served(uri, name, triton_version, *, deployed_by):

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from dmls_core.errors import PlatformError
 from dmls_core.serving.options import Canary
+from dmls_core.serving.placement import rank
 from dmls_core.serving.startup import load_arguments, models_to_load
 from tests.support.model_folder import toy_model_folder
 
@@ -38,6 +40,16 @@ def test_a_command_prints_the_arguments_for_another_server(served, repository):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "--load-model=theirs\n"
     assert done.stderr.startswith("lab.iris is not loaded: ")
+
+
+def test_a_server_loads_the_models_that_are_placed_on_it(served, repository):
+    everyone = [f"triton-{number}:8001" for number in range(3)]
+    listed, folder = "copies=2," + ",".join(everyone), str(repository.root)
+    having = [own for own in everyone if load_arguments(folder, own, listed)]
+    assert sorted(having) == sorted(rank(everyone, NAME)[:2])
+    assert all(load_arguments(folder, own, ",".join(everyone)) for own in everyone)
+    with pytest.raises(PlatformError, match=r"triton-9:8001 is not among Triton's gRPC addresses"):
+        load_arguments(folder, "triton-9:8001", listed)
 
 
 def test_a_candidate_is_not_loaded(served, repository, tmp_path):
