@@ -17,7 +17,7 @@ from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 from dmls_core.web.services.job_index import job_index
 from dmls_core.web.services.job_sources import served_version
-from dmls_core.web.services.runs import read_json
+from dmls_core.web.services.runs import Run, read_json
 from dmls_core.web.services.waiting_times import Start
 
 
@@ -55,6 +55,13 @@ class JobDetails(BaseModel):
     waiting: str = Field(description="Why the job waits.")
     starts: Start | None = Field(description="When the waiting run starts, if it can be said.")
     may: Rights
+
+    def serves(self, run: Run) -> bool:
+        """Return whether a run's model is served: as this run's, or as that of a run with the same key."""
+        if not self.served:
+            return False
+        key = self.served_model.run if self.served_model else ""
+        return run.served_as == self.served or (run.run_key == key != "")
 
 
 class Change(BaseModel):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from dmls_core.data.encoder import Encoder, NumberFeature, Target
 from dmls_core.evaluate.diagnostics import diagnose
 from dmls_core.evaluate.insight import describe_insight
+from dmls_core.store import ServedModel
 from dmls_core.web import pages
+from dmls_core.web.services.job_details import JobDetails
 from dmls_core.web.services.runs import Run, RunDetails
 from dmls_core.web.templating import environment
 from tests.unit.evaluate.evidence import HOSTILE, Case
@@ -32,7 +34,10 @@ def details(case: Case, *, insight: bool) -> RunDetails:
 
 
 def render(view: RunDetails, drift: list[dict[str, str]] | None = None) -> str:
-    job: Any = SimpleNamespace(spec={}, served=1, version=1, data=[], drift=drift or [])
+    model = ServedModel(1, run="trained it")
+    job = JobDetails.model_construct(
+        spec={}, served=1, served_model=model, version=1, data=[], drift=drift or []
+    )
     values = pages._run_values(job, view)
     return environment().get_template("job_result.html").render(
         job=job, caller=SimpleNamespace(team="lab", name="iris"), base="/dmls", home="/dmls/jobs/lab/iris",
@@ -53,6 +58,18 @@ def test_the_four_questions_have_answers(classes: int, insight: bool):
     assert ("Baseline without features" in page) == insight
     assert ("data-cell" in page) == (insight and classes > 0)
     assert ('data-chart="scatter"' in page) == (insight and classes == 0)
+
+
+@pytest.mark.parametrize(
+    ("served_as", "key", "served"),
+    [(1, "k", True), (None, "trained it", True), (2, "k", False), (None, "", False)],
+)
+def test_a_run_says_whether_its_model_is_served(served_as: int | None, key: str, served: bool):
+    """A run that took the result of an earlier one with its key deploys nothing, but has the same model."""
+    view = details(Case(2), insight=True)
+    page = render(view.model_copy(update={"run": replace(view.run, served_as=served_as, run_key=key)}))
+    assert ("this model is served" in page) == served
+    assert ("Its model is not served. The served one, version 1 in Triton" in page) != served
 
 
 def test_late_labels_are_judged_below_the_last_question():
