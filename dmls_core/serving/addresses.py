@@ -112,7 +112,7 @@ def split_copies(text: str) -> int:
     number = first.removeprefix(COPIES).strip()
     if not (number.isdecimal() and int(number)):
         raise PlatformError(
-            f"{first!r} in Triton's addresses is no number: write {COPIES}2 to place each model on 2 servers"
+            f"{first!r} in Triton's addresses is not a number: write {COPIES}2 for two servers a model"
         )
     return int(number)
 

@@ -175,16 +175,20 @@ class Asking:
         wait_until(lambda: all(self.answered[p] >= goal[p] for p in goal), 120)
 
 
-def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_lost(
-    replicas, clients, models, tmp_path
-):
-    """The configuration of docs/how-to/deploy.md, at other addresses."""
+def documented_nginx(clients):
+    """Return the configuration of docs/how-to/deploy.md, and the servers' own addresses by those in it."""
     (config,) = re.findall(r"```nginx\n([^`]*max_fails[^`]*)```", PAGE.read_text())
-    places = {
+    return config, {
         f"triton-{number}:{port}": client.addresses[protocol]
         for number, client in enumerate(clients)
         for protocol, port in (("http", 8000), ("grpc", 8001))
     }
+
+
+def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_lost(
+    replicas, clients, models, tmp_path
+):
+    config, places = documented_nginx(clients)
     repository, servers = replicas
     version = Deployment(repository, clients, NAME).deploy(models[1]).version
     encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
@@ -208,12 +212,7 @@ def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_los
 
 def test_scaling_out_and_in_drops_no_request(replicas, clients, models, tmp_path):
     """As an autoscaler does it: a server gets requests once it is ready, and is drained before it stops."""
-    (config,) = re.findall(r"```nginx\n([^`]*max_fails[^`]*)```", PAGE.read_text())
-    both = {
-        f"triton-{number}:{port}": client.addresses[protocol]
-        for number, client in enumerate(clients)
-        for protocol, port in (("http", 8000), ("grpc", 8001))
-    }
+    config, both = documented_nginx(clients)
     repository, servers = replicas
     version = Deployment(repository, clients, NAME).deploy(models[1]).version
     encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))

@@ -70,7 +70,7 @@ def test_the_number_of_copies_is_no_address():
 
 @pytest.mark.parametrize("text", ["copies=0,a:1", "copies=,a:1", "copies=two,a:1"])
 def test_a_wrong_number_of_copies_is_named(text):
-    with pytest.raises(PlatformError, match="is no number: write copies=2"):
+    with pytest.raises(PlatformError, match="is not a number: write copies=2"):
         split_copies(text)
 
 
