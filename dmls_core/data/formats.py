@@ -67,6 +67,12 @@ def format_of(name: str) -> str | None:
     return _FORMATS.get(path.suffix)
 
 
+def text_name(file: str) -> str:
+    """Return the name of the text of a compressed file; without an extension, it is CSV."""
+    name = file[: file.rindex(".")]
+    return name if format_of(name) else f"{name}.csv"
+
+
 def needs_whole(name: str) -> bool:
     """Return whether the rows of a file cannot be read from its beginning alone."""
     return format_of(name) in ("parquet", "excel")

@@ -297,12 +297,11 @@ def _warnings(spec: Spec, memory: int, search: float) -> list[str]:
     return found
 
 
-def plan_file(toml: str, path: str, size: int, memory: str) -> dict[str, Any]:
+def plan_file(toml: str, path: str, factor: float, memory: str) -> dict[str, Any]:
     """Return the plan of a run for the page as JSON; called in the sandbox.
 
-    The file is the beginning of one of ``size`` bytes, and ``memory`` the platform's limit, such as ``4g``.
+    The data is ``factor`` times this file, and ``memory`` the platform's limit, such as ``4g``.
     """
-    factor = size / Path(path).stat().st_size
     spec = load_spec(toml.encode())
     limit = parse_memory(spec.resources.memory or memory)
     plan = plan_run(spec, [Path(path)], factor=factor, limit=limit)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
 import re
 import subprocess
 import threading
+import zipfile
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +23,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
+from dmls_core.data.compression import load_zstd
 from dmls_core.web.services.snippets import KEY
 from tests.e2e.data import iris
 from tests.e2e.test_web import viewer_token
@@ -240,6 +243,39 @@ def test_a_file_that_is_no_table_is_refused_before_it_is_sent(newcomer: Newcomer
 
     expect(page.locator("#data-note")).to_contain_text("a zip archive or an Excel workbook")
     expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
+
+
+def test_large_files_are_profiled_all_over_before_they_are_sent(newcomer: Newcomer, tmp_path: Path):
+    page = newcomer.page
+    newcomer.log_in()
+    rows = 300_000
+    lines = [f"{row},{row * 10},{'first' if row < rows / 2 else 'second'}\n" for row in range(rows)]
+    text = "row,size,half\n" + "".join(lines)
+    packed = gzip.compress(text.encode(), 1)
+    frame = pl.read_csv(io.StringIO(text)).with_columns(noise=pl.Series(range(rows)).hash(1).cast(pl.Float64))
+    frame = frame.with_columns(pl.col("row").cast(pl.String).alias(f"text {number}") for number in range(3))
+    frame.write_parquet(tmp_path / "a.parquet", compression="snappy", row_group_size=rows)
+    (tmp_path / "a.csv.gz").write_bytes(packed)
+    (tmp_path / "two.csv.gz").write_bytes(
+        gzip.compress(text[: len(text) // 2].encode(), 1) + gzip.compress(text[len(text) // 2 :].encode(), 1)
+    )
+    (tmp_path / "a.csv.zst").write_bytes(load_zstd().compress(text.encode()))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__MACOSX/._a.csv", "x")
+        archive.writestr("a.csv", text)
+    assert (tmp_path / "a.parquet").stat().st_size > 8 << 20
+
+    for file in ("a.csv.gz", "two.csv.gz", "a.csv.zst", "a.zip", "a.parquet"):
+        page.set_input_files("#file", tmp_path / file)
+        expect(page.locator("#data-note strong")).to_have_text(file)
+        expect(page.locator("#schema-summary")).to_contain_text("rows from all over the file")
+        half = page.locator("#columns tr", has_text=re.compile("^half"))
+        expect(half).to_contain_text("first, second")
+
+    (tmp_path / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
+    page.set_input_files("#file", tmp_path / "cut.csv.gz")
+    expect(page.locator("#data-note")).to_contain_text("the file cannot be unpacked")
+    assert newcomer.errors == []
 
 
 def test_a_workbook_is_read_again_as_the_form_says(newcomer: Newcomer, tmp_path: Path):

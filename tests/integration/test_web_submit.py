@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import io
 import json
 import math
+import random
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,14 +114,43 @@ def test_a_run_is_estimated_from_the_beginning_of_its_data(api: TestClient, stor
 
     part = api.post("/drops/lab/planned/estimate", json=body | sample).json()
     stored = api.post("/drops/lab/iris/estimate", json=body).json()
-    whole_only = api.post("/drops/lab/planned/estimate", json=body | sample | {"file": "iris.parquet"})
+    packed = body | sample | {"file": "iris.csv.gz"}
+    unpacked = api.post("/drops/lab/planned/estimate", json=packed | {"unpacked": True}).json()
+    whole_only = [
+        api.post("/drops/lab/planned/estimate", json=body | sample | {"file": file})
+        for file in ("iris.parquet", "iris.csv.gz", "iris.xlsx")
+    ]
 
     assert (stored["rows"], stored["sampled"]) == (150, False)
     assert (part["rows"], part["sampled"]) == (15_000, True)
     assert part["seconds"] > 0
     assert stored["memory_bytes"] > 1 << 20
-    assert whole_only.status_code == 422
-    assert "from its beginning" in whole_only.text
+    assert unpacked["rows"] == part["rows"]
+    assert [answer.status_code for answer in whole_only] == [422] * 3
+    assert all("from a part of it" in answer.text for answer in whole_only)
+
+
+def test_a_run_on_a_large_file_in_s3_is_estimated_from_rows_all_over_it(
+    api: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("dmls_core.intake.schema_inference.WHOLE", 1 << 20)
+    rows = 150_000
+    noise = random.Random(1)
+    lines = [f"{noise.random()},{row},{'first' if row < rows / 2 else 'second'}" for row in range(rows)]
+    text = "\n".join(["noise,row,half", *lines]).encode()
+    parquet = io.BytesIO()
+    pl.read_csv(text).write_parquet(parquet, row_group_size=rows)
+    files = {"a.csv": text, "a.csv.gz": gzip.compress(text, 1), "a.parquet": parquet.getvalue()}
+    toml = 'model = "random-forest-classifier"\n[columns]\ntarget = "half"\n'
+
+    for file, content in files.items():
+        assert len(content) > 1 << 20
+        store.put(f"incoming/lab/large/{file}", content)
+        found = api.post("/drops/lab/large/estimate", json={"toml": toml, "file": file}).json()
+        schema = api.get("/drops/lab/large/sniff", params={"file": file}).json()
+        assert found.get("sampled"), (file, found)
+        assert found["rows"] == pytest.approx(rows, rel=0.1)
+        assert (schema["spread"], schema["seen"]) == (True, pytest.approx(2_000, abs=20))
 
 
 def test_a_large_file_is_uploaded_in_parts(api: TestClient, store: Store):

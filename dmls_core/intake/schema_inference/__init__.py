@@ -24,15 +24,17 @@ from dmls_core.intake.schema_inference.draft import (
     describe,
     draft_spec,
 )
-from dmls_core.intake.schema_inference.parquet_sample import parquet_tail
+from dmls_core.intake.schema_inference.parquet_sample import parquet_tail, sent_sample
 from dmls_core.intake.schema_inference.sample import (
     HEAD,
     PASS,
     WHOLE,
     read_places,
     read_sample,
+    read_unpacked,
     sample_file,
     thinned_sample,
+    with_marks,
 )
 from dmls_core.intake.schema_inference.sampled_rows import Sample
 from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target, guess_task
@@ -47,12 +49,14 @@ __all__ = [
     "Sample",
     "draft_spec",
     "infer_file_schema",
+    "infer_large_schema",
     "infer_parquet_schema",
     "infer_part_schema",
     "infer_schema",
     "parquet_tail",
     "read_places",
     "read_sample",
+    "read_unpacked",
     "sample_file",
 ]
 
@@ -196,11 +200,12 @@ _turns = threading.BoundedSemaphore(2)
 
 
 def infer_parquet_schema(
-    file: str, content: bytes, size: int, keys: Mapping[str, Any] | None = None
+    file: str, content: bytes, size: int, keys: Mapping[str, Any] | None = None, rows: int = 0
 ) -> dict[str, Any]:
     """Infer the schema of a Parquet file in the sandbox, and return it as JSON data.
 
-    ``content`` is the whole file of ``size`` bytes, or its end. ``keys`` are as for ``read_sample``.
+    ``content`` is the whole file of ``size`` bytes, or its end, after which the last ``rows`` bytes are the
+    rows that ``sent_sample`` reads. ``keys`` are as for ``read_sample``.
 
     Raises:
         DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
@@ -213,7 +218,7 @@ def infer_parquet_schema(
             copy.write(content)
             copy.flush()
             found: dict[str, Any] = sandbox.run(
-                read_parquet_schema, copy.name, file, size, keys, file=file, hint=BY_HAND
+                read_parquet_schema, copy.name, file, size, keys, rows, file=file, hint=BY_HAND
             )
             return found
     finally:
@@ -234,6 +239,24 @@ def infer_part_schema(path: Path, size: int, keys: Mapping[str, Any] | None = No
     if not sample.spread and not (cut and head.startswith(ZIP)):  # the end of an archive says what is in it
         sample = thinned_sample(path, path.name, sample, cut=cut, keys=keys)
     return infer_schema(path.name, sample).as_json()
+
+
+def infer_large_schema(path: Path, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Infer the schema of a Parquet file on disk from rows all over it; ``keys`` are as for ``read_sample``.
+
+    Raises:
+        DataError: as in ``infer_schema``.
+    """
+    place = str(path.absolute())
+    found: dict[str, Any] = sandbox.run(
+        read_large_schema, place, keys, limits=PASS, file=path.name, hint=BY_HAND
+    )
+    return found
+
+
+def read_large_schema(path: str, keys: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Infer the schema of a Parquet file on disk; runs in the sandbox."""
+    return infer_schema(Path(path).name, sample_file(Path(path), keys=keys)).as_json()
 
 
 def infer_file_schema(path: Path, target: str = "") -> dict[str, Any]:
@@ -270,13 +293,18 @@ def read_end_schema(path: str, target: str) -> dict[str, Any]:
     return infer_schema(Path(path).name, sample, target).as_json()
 
 
-def read_parquet_schema(path: str, file: str, size: int, keys: dict[str, Any] | None) -> dict[str, Any]:
-    """Infer the schema of a Parquet file, or of the end of a larger one; runs in the sandbox."""
+def read_parquet_schema(
+    path: str, file: str, size: int, keys: dict[str, Any] | None, rows: int
+) -> dict[str, Any]:
+    """Infer the schema of a Parquet file, or of the end of a larger one and rows; runs in the sandbox."""
     content = Path(path).read_bytes()
-    whole = len(content) >= size
-    if whole:
-        sample = read_sample(file, content, complete=True, keys=keys)
+    if len(content) >= size:
+        return infer_schema(file, read_sample(file, content, complete=True, keys=keys)).as_json()
+    if rows:
+        sample = sent_sample(file, content[:-rows], content[-rows:], size)
     else:
-        marks = (keys or {}).get("missing")  # of the spec: there are no values that show them
-        sample = replace(parquet_tail(file, content, size), data={"missing": marks} if marks else {})
-    return infer_schema(file, sample).as_json()
+        sample = parquet_tail(file, content, size)
+    if sample.seen:
+        return infer_schema(file, with_marks(sample, keys)).as_json()
+    marks = (keys or {}).get("missing")  # of the spec: there are no values that show them
+    return infer_schema(file, replace(sample, data={"missing": marks} if marks else {})).as_json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ class Column:
         whole: whether all numbers are integers.
         histogram: counts in ``BINS`` bins of equal width from ``low`` to ``high``.
         orders: in which all values are dates; empty unless the column is a date.
-        flaw: why a text is no number, if most of its values are, or have a unit.
+        flaw: why a text is no number, if most of its values are, or have a unit; what is wrong with numbers.
     """
 
     name: str
@@ -142,7 +143,9 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column
     low, high = min(numbers), max(numbers)
     whole = all(value.is_integer() for value in numbers)
     bins = _histogram(numbers, low, high) if kind == "number" else ()
-    return Column(name, kind, missing, len(counts), top, low, high, whole, bins)
+    large = whole and kind == "number" and max(-low, high) >= _EXACT
+    flaw = _MERGED if large and _merge(numbers, len(counts)) else ""
+    return Column(name, kind, missing, len(counts), top, low, high, whole, bins, flaw=flaw)
 
 
 def _orders(present: Sequence[Any]) -> tuple[DateOrder, ...]:
@@ -192,6 +195,15 @@ def _flaw(counts: Counter[str]) -> str:
     if others and all(map(_QUANTITY.fullmatch, counts)):
         return f"numbers with a currency or a unit, such as {others[0][:20]!r}"
     return ""
+
+
+_EXACT = 1 << 24
+_MERGED = "integers too large to be distinct as 32-bit floating point numbers"
+
+
+def _merge(numbers: Sequence[float], distinct: int) -> bool:
+    """Return whether more than half of the distinct numbers coincide as float32: the trainer refuses them."""
+    return 2 * len(set(array("f", numbers))) <= distinct
 
 
 def _histogram(numbers: Sequence[float], low: float, high: float) -> tuple[int, ...]:
@@ -264,7 +276,9 @@ def draft_spec(
 
     others = [column for column in columns if column.name != target.name]
     order = _common_order(others, data)
-    features = [column for column in others if column.kind in _USED or order in column.orders]
+    features = [
+        column for column in others if (column.kind in _USED and not column.flaw) or order in column.orders
+    ]
     if not features:
         found = ", ".join(f"{column.name} ({column.reason or column.kind})" for column in others[:20])
         hint = "a feature contains numbers, dates, or text with few distinct values"

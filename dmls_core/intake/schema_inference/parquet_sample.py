@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,8 @@ PARQUET_MARK = b"PAR1"
 SECONDS = 20.0
 """Time after which no more rows of a large file are read."""
 
+IN_TIME = "the part of it that could be read in time"
+
 
 def sample_parquet(path: Path, limits: IntakeLimits) -> Sample:
     """Read rows from places all over a large Parquet file; raises ``DataError`` as ``read_sample`` does."""
@@ -37,7 +41,7 @@ def sample_parquet(path: Path, limits: IntakeLimits) -> Sample:
         with reading(path):
             total, whole = thin_parquet(path, Path(copy.name), ROWS, SECONDS)
         sample = read_parquet(path.name, Path(copy.name), limits, ROWS)
-    where = f"rows 1 to {total:,}" if whole else "the part of it that could be read in time"
+    where = f"rows 1 to {total:,}" if whole else IN_TIME
     return replace(sample, complete=sample.seen == total, rows=total, spread=whole, extent=where)
 
 
@@ -57,11 +61,98 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
                 "the data is too large", file=file, expected=f"at most {limits.data_bytes:,} bytes"
             )
         )
-    with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:  # sparse: as large on disk as the tail
+    with _sparse(tail, size) as path:
+        return read_parquet(file, path, limits, 0)
+
+
+@contextmanager
+def _sparse(tail: bytes, size: int) -> Iterator[Path]:
+    """Write the end of a file at its place in one that is as large on disk as this end."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:
         sparse.seek(max(0, size - len(tail)))
         sparse.write(tail)
         sparse.flush()
-        return read_parquet(file, Path(sparse.name), limits, 0)
+        yield Path(sparse.name)
+
+
+def sent_frame(tail: bytes, sent: bytes, size: int) -> pl.DataFrame:
+    """Return rows that a browser has read of a Parquet file of ``size`` bytes that ends with ``tail``.
+
+    ``sent`` is JSON whose ``columns`` has a list of the values of each column: null for nested ones, times in
+    ISO 8601, and possibly texts for numbers. A value that is not of its column's type becomes null.
+
+    Raises:
+        ValueError: the rows are not of this file.
+    """
+    import polars as pl
+
+    with _sparse(tail, size) as path:
+        schema = pl.read_parquet_schema(path)
+    try:
+        pairs = zip(schema.items(), json.loads(sent)["columns"], strict=True)
+        return pl.DataFrame([_typed(name, values, dtype) for (name, dtype), values in pairs])
+    except (pl.exceptions.PolarsError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _typed(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
+    import polars as pl
+
+    if dtype.is_nested():
+        return pl.Series(name, [None] * len(values), dtype)
+    if dtype.is_numeric():
+        number = float if dtype.is_float() or dtype.is_decimal() else int
+        numbers = [None if value is None else number(value) for value in values]
+        return pl.Series(name, numbers, strict=False).cast(dtype, strict=False)
+    if isinstance(dtype, pl.Duration):
+        return pl.Series(name, values, pl.Int64).cast(dtype)
+    texts = pl.Series(name, values, strict=False)
+    if isinstance(dtype, pl.Time):
+        return texts.cast(pl.String).str.to_time("%H:%M:%S%.f", strict=False)
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        times = texts.cast(pl.String).str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ", time_unit="us", strict=False)
+        zone = getattr(dtype, "time_zone", None)
+        return (times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else times).cast(dtype)
+    return texts.cast(dtype, strict=False)
+
+
+def sent_sample(
+    file: str, tail: bytes, sent: bytes, size: int, *, limits: IntakeLimits | None = None
+) -> Sample:
+    """Return the sample of rows that a browser has read; see ``sent_frame``. Raises as ``parquet_tail``."""
+    sample = parquet_tail(file, tail, size, limits=limits)
+    try:
+        frame = sent_frame(tail, sent, size)
+    except ValueError:
+        return sample  # the columns and their types are certain
+    whole = json.loads(sent).get("whole") is True
+    columns = tuple(_values(series) for series in frame)
+    where = f"rows 1 to {sample.rows:,}" if whole else IN_TIME
+    return replace(sample, columns=columns, spread=whole, extent=where)
+
+
+def write_sent(path: str, rows: int, size: int, target: str) -> tuple[int, int]:
+    """Write the rows of ``sent_frame`` to ``target``; return the file's number of rows, and theirs.
+
+    The file ``path`` has the end of one of ``size`` bytes, then ``rows`` bytes. Runs in the sandbox.
+    """
+    content = Path(path).read_bytes()
+    tail = content[:-rows]
+    frame = sent_frame(tail, content[-rows:], size)
+    frame.write_parquet(target)
+    return parquet_tail("", tail, size).rows or 0, max(1, frame.height)
+
+
+def write_rows(path: str, target: str) -> tuple[int, int]:
+    """Write rows from all over a Parquet file to ``target``; return the file's number of rows, and theirs.
+
+    Runs in the sandbox.
+    """
+    import polars as pl
+
+    with reading(Path(path)):
+        total, _ = thin_parquet(Path(path), Path(target), ROWS, SECONDS)
+        return total, int(pl.scan_parquet(target, glob=False).select(pl.len()).collect().item())
 
 
 def parquet_columns(path: str, file: str, size: int) -> list[str]:

@@ -18,7 +18,7 @@ from dmls_core.data.csv_dialect import Row, decode_head, read_rows
 from dmls_core.data.csv_places import ragged_column
 from dmls_core.data.detection import detect
 from dmls_core.data.encodings import line_end_utf16
-from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole
+from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole, text_name
 from dmls_core.data.missing_marks import describe_marks, find_marks, without_marks
 from dmls_core.data.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
@@ -62,7 +62,16 @@ def read_sample(
     Raises:
         DataError: this is not a data file, or it is empty, malformed, too large, or not as ``keys`` say.
     """
-    return _marked(_read(file, head, complete, _text_keys(keys), limits), keys)
+    return with_marks(_read(file, head, complete, _text_keys(keys), limits), keys)
+
+
+def read_unpacked(file: str, text: bytes, *, complete: bool, keys: Mapping[str, Any] | None = None) -> Sample:
+    """Read rows of a compressed file from its ``text``; see ``read_sample``, also for what it raises."""
+    check_packed(file, text)
+    try:
+        return read_sample(text_name(file), text, complete=complete, keys=keys)
+    except DataError as error:
+        raise DataError([replace(issue, file=file) for issue in error.issues]) from None
 
 
 def _read(
@@ -110,10 +119,10 @@ def sample_file(
         with path.open("rb") as file:
             if format_of(path.name) == "excel":
                 own = limits or IntakeLimits.from_environment()
-                return _marked(_workbook(path.name, path, _text_keys(keys), own), keys)
+                return with_marks(_workbook(path.name, path, _text_keys(keys), own), keys)
             if parquet and size > WHOLE:
                 own = limits or IntakeLimits.from_environment()
-                return _marked(sample_parquet(path, own), keys)
+                return with_marks(sample_parquet(path, own), keys)
             head = file.read(WHOLE) if parquet else read_places(path.name, size, partial(_read_at, file))
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
@@ -143,16 +152,13 @@ def thinned_sample(
         found = sandbox.run(thin_text, place, encoding, copy.name, HEAD, SECONDS, cut, limits=PASS, file=file)
         content = Path(copy.name).read_bytes()
     plain = {key: value for key, value in known.items() if key not in ("encoding", "missing")}
-    name = file[: file.rindex(".")]
-    if format_of(name) is None:
-        name += ".csv"
     try:
-        spread = _text(name, content, False, plain, limits)
+        spread = _text(text_name(file), content, False, plain, limits)
     except DataError:  # of a record in a chunk, which may begin within quotes
         return sample
     known.pop("missing", None)
     spread = replace(spread, data={**spread.data, **known}, spread=True)
-    spread = _marked(spread, keys)
+    spread = with_marks(spread, keys)
     return replace(spread, extent=span(found, path.stat().st_size, cut))
 
 
@@ -169,7 +175,7 @@ def _text_keys(keys: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if keys is None else {key: value for key, value in keys.items() if key != "missing"}
 
 
-def _marked(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
+def with_marks(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
     """Return a sample with None in place of marks: those of ``keys``, or if these are None, those found."""
     marks = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
     if not marks:

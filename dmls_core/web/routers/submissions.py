@@ -61,6 +61,16 @@ def parse_reading(
 
 Reading = Annotated[Data | None, Depends(parse_reading)]
 
+Unpacked = Annotated[bool, Query(description="Whether the body is of the text of a compressed file.")]
+Rows = Annotated[
+    int,
+    Query(
+        ge=0,
+        description="Bytes at the end of the body that are rows of a Parquet file as JSON: `columns`, a list "
+        "of the values of each column, and `whole`, whether they are from all over the file.",
+    ),
+]
+
 Changer = Annotated[JobCaller, Depends(check_change)]
 """May submit to the job, and change it if it exists."""
 
@@ -99,6 +109,8 @@ class EstimateBody(BaseModel):
     sample: Base64Bytes | None = Field(
         None, description="The first bytes of the file; null reads it from the job's folder."
     )
+    unpacked: bool = Field(False, description="As for `/sniff`.")
+    rows: int = Field(0, ge=0, description="As for `/sniff`.")
 
 
 @router.get("/catalogue", summary="List models and hyperparameters")
@@ -115,16 +127,23 @@ def show_catalogue() -> dict[str, Any]:
 async def infer_schema(
     request: Request,
     file: FileName,
-    size: Annotated[int, Query(ge=0, le=1 << 60, description="Bytes of the whole file.")],
+    size: Annotated[
+        int, Query(ge=0, le=1 << 60, description="Bytes of the whole file, or of its text if `unpacked`.")
+    ],
     data: Reading,
+    unpacked: Unpacked = False,
+    rows: Rows = 0,
 ) -> InferredSchema:
     """Infer the schema of a data file before it is uploaded.
 
     The body is a text of up to 2 MiB, a whole workbook or Parquet file of up to 8 MiB, or the last MiB of a
-    larger Parquet file. Of a larger text, it is the first MiB, which may be followed by pieces of 64 KiB
-    each from places spread over the file.
+    larger Parquet file, which may be followed by rows of it as JSON. Of a larger text, it is the first MiB,
+    which may be followed by pieces of 64 KiB each from places spread over the file.
     """
-    return await run_in_threadpool(submissions.infer_schema, file, await request.body(), size, data)
+    content = await request.body()
+    return await run_in_threadpool(
+        submissions.infer_schema, file, content, size, data, unpacked=unpacked, rows=rows
+    )
 
 
 @router.post("/specs/toml", summary="Write a spec as TOML", dependencies=WITH_ROLE)
@@ -164,10 +183,11 @@ def infer_stored_schema(caller: Submitter, file: FileName, data: Reading) -> Inf
 
 @router.post("/drops/{team}/{name}/estimate", summary="Estimate the time and memory of a run")
 def estimate(caller: Submitter, body: EstimateBody) -> Estimate:
-    """Time a few small fits on the beginning of the data, as `dmls plan` does; takes seconds."""
+    """Time a few small fits on a sample of the data, as `dmls plan` does; takes seconds."""
     if body.sample is None:
         return estimates.estimate_stored(caller.team, caller.name, body.toml, body.file)
-    return estimates.estimate(body.toml, body.file, body.sample, max(body.size, len(body.sample)))
+    size = max(body.size, len(body.sample) - body.rows)
+    return estimates.estimate(body.toml, body.file, body.sample, size, unpacked=body.unpacked, rows=body.rows)
 
 
 @router.post("/drops/{team}/{name}/uploads", summary="Start an upload", status_code=201)

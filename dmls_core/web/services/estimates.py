@@ -1,4 +1,4 @@
-"""Estimates of a run before its submission: ``dmls plan`` on the beginning of the data."""
+"""Estimates of a run before its submission: ``dmls plan`` on a sample of the data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from pydantic import BaseModel, Field
 
 from dmls_core import sandbox
 from dmls_core.airflow.settings import airflow_settings
+from dmls_core.data.encodings import is_utf16
+from dmls_core.data.formats import COMPRESSED, format_of, needs_whole, text_name
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.submissions import check_data_name
 from dmls_core.store import layout
 from dmls_core.web.services import open_store
-
-SAMPLE_BYTES = 1 << 20
-"""The sample of a larger CSV; other files are read whole."""
-
-WHOLE_BYTES = 8 << 20
+from dmls_core.web.services.stored_schema import copy_part
 
 LIMITS = sandbox.Limits(memory=4 << 30, seconds=60, cpu_seconds=60)
 
@@ -37,14 +35,43 @@ class Estimate(BaseModel):
 
 def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
     """Estimate a run on a data file in a job's folder; raises as ``estimate``."""
+    from dmls_core.data.thinning import thin_text
+    from dmls_core.intake.schema_inference import HEAD, WHOLE, read_places
+    from dmls_core.intake.schema_inference.parquet_sample import SECONDS, write_rows
+    from dmls_core.models import load_spec
+
     if problems := check_data_name(file):
         raise DataError(problems)
-    content, info = open_store().read(layout.incoming_file(team, name, file), limit=WHOLE_BYTES)
-    return estimate(toml, file, content, info.size)
+    key, store = layout.incoming_file(team, name, file), open_store()
+
+    def read(start: int, limit: int) -> bytes:
+        return store.read(key, start=start, limit=limit)[0]
+
+    size = store.read(key, limit=0)[1].size
+    packed = file.lower().endswith(COMPRESSED)
+    if size <= WHOLE:
+        return estimate(toml, file, read(0, size), size)
+    if not packed and format_of(file) != "parquet":
+        return estimate(toml, file, read_places(file, size, read), size)
+    with tempfile.TemporaryDirectory() as folder:
+        copied = copy_part(store, key, Path(folder) / file, size)
+        if not packed:
+            path = Path(folder) / "rows.parquet"
+            total, rows = sandbox.run(write_rows, str(copied), str(path), limits=LIMITS, file=file)
+            return _plan(toml, file, path, total / rows)
+        path = Path(folder) / text_name(file).lower()
+        encoding, share = load_spec(toml.encode()).data.encoding, copied.stat().st_size / size
+        args = (str(copied), encoding, str(path), HEAD, SECONDS, share < 1)
+        found = sandbox.run(thin_text, *args, limits=LIMITS, file=file)
+        factor = found["bytes"] / share / max(1, path.stat().st_size)
+        path.write_bytes(path.read_bytes().decode().encode(encoding))
+        return _plan(toml, file, path, factor)
 
 
-def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
-    """Estimate a run from the first ``content`` of a data file of ``size`` bytes.
+def estimate(
+    toml: str, file: str, content: bytes, size: int, *, unpacked: bool = False, rows: int = 0
+) -> Estimate:
+    """Estimate a run from a part of a data file of ``size`` bytes; ``content`` is as for ``infer_schema``.
 
     Time grows in proportion to the rows that are not in the sample. Memory is that of a table with all rows,
     which is read from disk if it does not fit the limit of the spec or of the platform.
@@ -53,22 +80,41 @@ def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
         UserError: the spec or the data is wrong.
         DataError: the file is large and cannot be read in part.
     """
-    from dmls_core.training.plan import plan_file
+    from dmls_core.intake.schema_inference.parquet_sample import write_sent
 
-    name = Path(file).name.lower()
-    if len(content) < size:
-        end = content.rfind(b"\n", 0, SAMPLE_BYTES) + 1
-        if not name.endswith(".csv") or not end:
-            hint = "run `dmls plan` on a machine that has the file"
-            raise DataError(
-                ValidationIssue("only a CSV can be estimated from its beginning", hint=hint, file=file)
-            )
-        content = content[:end]
+    name = Path(text_name(file) if unpacked else file).name.lower()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"data{''.join(Path(name).suffixes[-2:])}"
+        if rows:
+            sent = Path(folder) / "sent"
+            sent.write_bytes(content)
+            total, seen = sandbox.run(write_sent, str(sent), rows, size, str(path), limits=LIMITS, file=file)
+            return _plan(toml, file, path, total / seen)
+        if len(content) < size:
+            content = _records(file, content, packed=needs_whole(name) or name.endswith(COMPRESSED))
         path.write_bytes(content)
-        settings = airflow_settings()
-        plan = sandbox.run(plan_file, toml, str(path), size, settings.memory, limits=LIMITS, file=file)
+        return _plan(toml, file, path, size / max(1, len(content)))
+
+
+def _records(file: str, content: bytes, *, packed: bool) -> bytes:
+    """Return the whole records of a part of a file; raise ``DataError`` if there are none."""
+    from dmls_core.intake.file_sample import join_chunks
+    from dmls_core.intake.schema_inference import HEAD
+
+    if packed:
+        hint = "run `dmls plan` on a machine that has the file"
+        raise DataError(ValidationIssue("it cannot be estimated from a part of it", hint=hint, file=file))
+    records = join_chunks(content, HEAD)
+    if not records:
+        raise DataError(ValidationIssue("its first row is too long", file=file))
+    return records.decode("utf-8-sig").encode("utf-16") if is_utf16(content) else records
+
+
+def _plan(toml: str, file: str, path: Path, factor: float) -> Estimate:
+    from dmls_core.training.plan import plan_file
+
+    settings = airflow_settings()
+    plan = sandbox.run(plan_file, toml, str(path), factor, settings.memory, limits=LIMITS, file=file)
     price = (plan.pop("gpu") and settings.gpu_hourly_price) or settings.hourly_price
     return Estimate(**plan, cost=cost(plan["seconds"], price))
 

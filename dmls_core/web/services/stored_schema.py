@@ -15,33 +15,41 @@ from dmls_core.web.services.submissions import InferredSchema, as_schema, infer_
 
 if TYPE_CHECKING:
     from dmls_core.spec.data_table import Data
+    from dmls_core.store.base import Store
 
 PACKED = 64 << 20
 """Bytes of a compressed file that are read."""
 
+PARQUET = 256 << 20
+"""Size up to which a Parquet file is sampled; of a larger one, only the columns and their types are read."""
+
 
 def infer_stored_schema(team: str, name: str, file: str, data: Data | None = None) -> InferredSchema:
     """Infer the schema of a data file in a job's folder; raise ``DataError`` if it must be read whole."""
-    from dmls_core.intake.schema_inference import HEAD, WHOLE, infer_part_schema, read_places
+    from dmls_core.intake.schema_inference import (
+        HEAD,
+        WHOLE,
+        infer_large_schema,
+        infer_part_schema,
+        read_places,
+    )
 
     if problems := check_data_name(file):
         raise DataError(problems)
     key, store = layout.incoming_file(team, name, file), open_store()
     size = store.read(key, limit=0)[1].size
-    if file.lower().endswith(COMPRESSED):
+    large = size > WHOLE and format_of(file) == "parquet"
+    if file.lower().endswith(COMPRESSED) or (large and size <= PARQUET):
         with TemporaryDirectory(prefix="dmls-schema-") as folder:
-            part = Path(folder) / file
-            with part.open("wb") as copy:
-                for start in range(0, min(size, PACKED), WHOLE):
-                    copy.write(store.read(key, start=start, limit=min(WHOLE, PACKED - start))[0])
+            part = copy_part(store, key, Path(folder) / file, size)
             keys = data.reading if data else None
-            return as_schema(infer_part_schema(part, size, keys))
+            return as_schema(infer_large_schema(part, keys) if large else infer_part_schema(part, size, keys))
+    if large:
+        tail = store.read(key, start=size - HEAD, limit=HEAD)[0]
+        return infer_schema(file, tail, size, data)
     if not needs_whole(file):
         content = read_places(file, size, lambda start, limit: store.read(key, start=start, limit=limit)[0])
         return infer_schema(file, content, size, data)
-    if size > WHOLE and format_of(file) == "parquet":
-        tail = store.read(key, start=size - HEAD, limit=HEAD)[0]
-        return infer_schema(file, tail, size, data)
     head, info = store.read(key, limit=WHOLE)
     if info.size > len(head):
         hint = "write the spec by hand, or infer it with `dmls init` on a machine that has the file"
@@ -49,3 +57,23 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
             ValidationIssue("the file is too large to read its schema from S3", hint=hint, file=file)
         )
     return infer_schema(file, head, info.size, data)
+
+
+def copy_part(store: Store, key: str, path: Path, size: int) -> Path:
+    """Copy the beginning of a compressed file of ``size`` bytes, or a whole Parquet file; return ``path``.
+
+    Raises:
+        DataError: the Parquet file has more than ``PARQUET`` bytes.
+    """
+    from dmls_core.intake.schema_inference import WHOLE
+
+    whole = format_of(path.name) == "parquet"
+    if whole and size > PARQUET:
+        hint = "run `dmls plan` on a machine that has the file"
+        expected = f"at most {PARQUET:,} bytes"
+        raise DataError(ValidationIssue("the file is too large", hint, file=path.name, expected=expected))
+    end = size if whole else min(size, PACKED)
+    with path.open("wb") as copy:
+        for start in range(0, end, WHOLE):
+            copy.write(store.read(key, start=start, limit=min(WHOLE, end - start))[0])
+    return path

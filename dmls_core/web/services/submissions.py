@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
-from dmls_core.data.formats import DATA_ENDINGS
+from dmls_core.data.formats import COMPRESSED, DATA_ENDINGS
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submissions import check_data_name
@@ -150,18 +150,34 @@ def parse_data(text: str) -> Data:
         raise DataError([ValidationIssue(message, key=key) for message, key in keys]) from None
 
 
-def infer_schema(file: str, content: bytes, size: int, data: Data | None = None) -> InferredSchema:
+def infer_schema(
+    file: str,
+    content: bytes,
+    size: int,
+    data: Data | None = None,
+    *,
+    unpacked: bool = False,
+    rows: int = 0,
+) -> InferredSchema:
     """Infer a data file's schema from a part of its ``size`` bytes; raise ``DataError`` if it is no table.
 
-    ``data`` says how the file is written; by default, this is detected.
+    ``data`` says how the file is written; by default, this is detected. ``unpacked`` says that these are
+    bytes of the text of a compressed file; the last ``rows`` bytes are rows of a Parquet file that a browser
+    has read.
     """
-    from dmls_core.intake.schema_inference import infer_parquet_schema, infer_schema, read_sample
+    from dmls_core.intake.schema_inference import (
+        infer_parquet_schema,
+        infer_schema,
+        read_sample,
+        read_unpacked,
+    )
 
     keys = data.reading if data else None
     if file.lower().endswith(".parquet"):
-        found = infer_parquet_schema(file, content, size, keys)
+        found = infer_parquet_schema(file, content, size, keys, rows)
     else:
-        sample = read_sample(file, content, complete=len(content) >= size, keys=keys)
+        read = read_unpacked if unpacked and file.lower().endswith(COMPRESSED) else read_sample
+        sample = read(file, content, complete=len(content) >= size, keys=keys)
         found = infer_schema(file, sample).as_json()
     return as_schema(found)
 

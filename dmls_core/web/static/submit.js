@@ -3,7 +3,7 @@
 
 import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
-import { spreadOf } from "./sample.js";
+import { partOf } from "./sample.js";
 import { forgetTarget, setRole, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showEstimate } from "./submit_estimate.js";
@@ -159,7 +159,8 @@ function listed(problem) {
   return h("ul", {}, items.map((item) => {
     const place = item.line ? ` (line ${item.line}${item.key ? `, ${item.key}` : ""})` : "";
     const found = item.found ? ` Found ${item.found}.` : "";
-    return h("li", {}, `${item.message}${place}.${found}`, item.hint ? h("span", { class: "hint", text: ` ${item.hint}` }) : null);
+    const what = item.key && !item.line ? `${item.key}: ` : "";
+    return h("li", {}, `${what}${item.message}${place}.${found}`, item.hint ? h("span", { class: "hint", text: ` ${item.hint}` }) : null);
   }));
 }
 
@@ -193,13 +194,15 @@ function keepToPath() {
  */
 async function infer(source, keys = null) {
   const { file, stored } = source;
-  const query = new URLSearchParams({ file: file?.name ?? stored.file, ...(file ? { size: file.size } : {}) });
-  if (keys) query.set("data", JSON.stringify(keys));
-  const path = file ? "/sniff" : `/drops/${encodeURIComponent(stored.team)}/${encodeURIComponent(stored.name)}/sniff`;
-  const body = file && { method: "POST", body: spreadOf(file), headers: { "Content-Type": "application/octet-stream" } };
   const turn = ++reads;
   Object.assign(source, { keys: keys ?? {} });
   try {
+    const part = file && (await partOf(file, (share) => turn === reads && showShare(file, share)));
+    if (turn !== reads) return null;
+    const query = new URLSearchParams({ file: file?.name ?? stored.file, ...part?.query });
+    if (keys) query.set("data", JSON.stringify(keys));
+    const path = file ? "/sniff" : `/drops/${encodeURIComponent(stored.team)}/${encodeURIComponent(stored.name)}/sniff`;
+    const body = file && { method: "POST", body: part.body, headers: { "Content-Type": "application/octet-stream" } };
     const schema = await api(`${path}?${query}`, body ?? {});
     if (turn !== reads) return null;
     Object.assign(source, { keys: keys ?? schema.data, sheets: schema.sheets, detected: keys ? source.detected : Object.keys(schema.data) });
@@ -216,6 +219,12 @@ async function infer(source, keys = null) {
       drawReading();
     }
   }
+}
+
+function showShare(file, share) {
+  const text = `Reading ${file.name}: ${Math.round(100 * share)} % …`;
+  const line = byId("data-note").querySelector(".muted");
+  if (line) line.textContent = text;
 }
 
 const drawReading = () => showReading({ ...state.source, file: state.source.file?.name ?? state.source.stored.file }, reread);

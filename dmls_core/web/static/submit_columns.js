@@ -172,7 +172,8 @@ function fitTask(state, column) {
 }
 
 function summary(schema, target, choose) {
-  const place = schema.extent || (schema.spread ? "the file" : "its beginning");
+  const all = schema.spread && (schema.rows !== null || !schema.extent);
+  const place = all ? "the file" : schema.extent || "its beginning";
   const sample = `${schema.seen.toLocaleString("en")} rows from ${schema.spread ? "all over " : ""}${place}`;
   const rows = schema.rows === null ? sample : `${schema.rows.toLocaleString("en")} rows`;
   const seen = schema.rows !== null && schema.seen && schema.seen < schema.rows ? ` (${sample} were read)` : "";

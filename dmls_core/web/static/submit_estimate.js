@@ -1,33 +1,30 @@
-// The expected time and memory of a run, from the beginning of its data.
+// The expected time and memory of a run, from a sample of its data.
 
 import { api } from "./app.js";
 import { byId, bytes, h, put, shown } from "./dom.js";
-
-const SAMPLE_BYTES = 1 << 20;
-const WHOLE_BYTES = 8 << 20;
+import { partOf } from "./sample.js";
 
 /** Ask for the estimate of a file, chosen from the disk or named in the job's folder, and show it. */
 export async function showEstimate(path, toml, file) {
   const box = byId("estimated");
   put(box, h("p", { class: "muted", text: "Timing a few small fits …" }));
   const local = file instanceof File;
-  const body = local ? { file: file.name, size: file.size, sample: await beginning(file) } : { file };
+  const part = local && (await partOf(file));
+  const body = local ? { file: file.name, ...part.query, sample: await base64(part.body) } : { file };
   const found = await api(`${path}/estimate`, { method: "POST", json: { toml, ...body } });
   put(box, h("div", { class: "note" },
     h("p", {}, "About ", h("strong", { text: time(found.seconds) }), " and ", h("strong", { text: bytes(found.memory_bytes) }), ` of memory for ${found.rows.toLocaleString("en")} rows.`,
       found.cost ? [" Cost: ", h("strong", { text: found.cost }), "."] : null),
-    h("p", { class: "hint", text: `With one CPU of this server${found.sampled ? ", extrapolated from the first rows" : ""}.` }),
+    h("p", { class: "hint", text: `With one CPU of this server${found.sampled ? ", extrapolated from a sample" : ""}.` }),
     found.warnings.map((warning) => h("p", { text: warning }))));
 }
 
-/** Return the sample of a file in base64. */
-async function beginning(file) {
-  const limit = file.size > WHOLE_BYTES ? SAMPLE_BYTES : WHOLE_BYTES;
+async function base64(blob) {
   const reader = new FileReader();
   return new Promise((done, fail) => {
     reader.addEventListener("load", () => done(reader.result.slice(reader.result.indexOf(",") + 1)));
     reader.addEventListener("error", () => fail(reader.error));
-    reader.readAsDataURL(file.slice(0, limit));
+    reader.readAsDataURL(blob);
   });
 }
 
