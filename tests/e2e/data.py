@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import random
+import zipfile
+from pathlib import Path
+
+import polars as pl
+
+from dmls_core.data.compression import load_zstd
 
 IRIS = """model = "random-forest-classifier"
 n_trials = 5
@@ -96,3 +103,24 @@ log = true
 mode = "auto"
 """
     return spec, to_csv(["flat", "size", "district", "year", "rent"], table)
+
+
+def write_large_tables(folder: Path) -> None:
+    """Write a sorted table of several MiB: compressed in several ways, cut, and as Parquet of more than 8 MiB."""
+    rows = 300_000
+    lines = [f"{row},{row * 10},{'first' if row < rows / 2 else 'second'}\n" for row in range(rows)]
+    text = "row,size,half\n" + "".join(lines)
+    start, end = (
+        gzip.compress(half.encode(), 1) for half in (text[: len(text) // 2], text[len(text) // 2 :])
+    )
+    (folder / "a.csv.gz").write_bytes(packed := gzip.compress(text.encode(), 1))
+    (folder / "two.csv.gz").write_bytes(start + end)
+    (folder / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
+    (folder / "a.csv.zst").write_bytes(load_zstd().compress(text.encode()))
+    with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__MACOSX/._a.csv", "x")
+        archive.writestr("a.csv", text)
+    frame = pl.read_csv(io.StringIO(text)).with_columns(noise=pl.Series(range(rows)).hash(1).cast(pl.Float64))
+    frame = frame.with_columns(pl.col("row").cast(pl.String).alias(f"text {number}") for number in range(3))
+    frame.write_parquet(folder / "a.parquet", compression="snappy", row_group_size=rows)
+    assert (folder / "a.parquet").stat().st_size > 8 << 20

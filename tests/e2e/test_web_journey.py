@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import os
 import re
 import subprocess
 import threading
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -23,9 +21,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
-from dmls_core.data.compression import load_zstd
 from dmls_core.web.services.snippets import KEY
-from tests.e2e.data import iris
+from tests.e2e.data import iris, write_large_tables
 from tests.e2e.test_web import viewer_token
 from tests.services.demo_platform import Demo
 from tests.services.newcomer import PATIENCE, Newcomer, arrive
@@ -248,22 +245,7 @@ def test_a_file_that_is_no_table_is_refused_before_it_is_sent(newcomer: Newcomer
 def test_large_files_are_profiled_all_over_before_they_are_sent(newcomer: Newcomer, tmp_path: Path):
     page = newcomer.page
     newcomer.log_in()
-    rows = 300_000
-    lines = [f"{row},{row * 10},{'first' if row < rows / 2 else 'second'}\n" for row in range(rows)]
-    text = "row,size,half\n" + "".join(lines)
-    packed = gzip.compress(text.encode(), 1)
-    frame = pl.read_csv(io.StringIO(text)).with_columns(noise=pl.Series(range(rows)).hash(1).cast(pl.Float64))
-    frame = frame.with_columns(pl.col("row").cast(pl.String).alias(f"text {number}") for number in range(3))
-    frame.write_parquet(tmp_path / "a.parquet", compression="snappy", row_group_size=rows)
-    (tmp_path / "a.csv.gz").write_bytes(packed)
-    (tmp_path / "two.csv.gz").write_bytes(
-        gzip.compress(text[: len(text) // 2].encode(), 1) + gzip.compress(text[len(text) // 2 :].encode(), 1)
-    )
-    (tmp_path / "a.csv.zst").write_bytes(load_zstd().compress(text.encode()))
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("__MACOSX/._a.csv", "x")
-        archive.writestr("a.csv", text)
-    assert (tmp_path / "a.parquet").stat().st_size > 8 << 20
+    write_large_tables(tmp_path)
 
     for file in ("a.csv.gz", "two.csv.gz", "a.csv.zst", "a.zip", "a.parquet"):
         page.set_input_files("#file", tmp_path / file)
@@ -272,7 +254,6 @@ def test_large_files_are_profiled_all_over_before_they_are_sent(newcomer: Newcom
         half = page.locator("#columns tr", has_text=re.compile("^half"))
         expect(half).to_contain_text("first, second")
 
-    (tmp_path / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
     page.set_input_files("#file", tmp_path / "cut.csv.gz")
     expect(page.locator("#data-note")).to_contain_text("the file cannot be unpacked")
     assert newcomer.errors == []
