@@ -106,7 +106,7 @@ mode = "auto"
 
 
 def write_large_tables(folder: Path) -> None:
-    """Write a sorted table of several MiB: compressed in several ways, cut, and as Parquet of more than 8 MiB."""
+    """Write a sorted table of several MiB: compressed in several ways, cut, and as a large Parquet file."""
     rows = 300_000
     lines = [f"{row},{row * 10},{'first' if row < rows / 2 else 'second'}\n" for row in range(rows)]
     text = "row,size,half\n" + "".join(lines)
