@@ -1,7 +1,7 @@
-"""Restart SeaweedFS if it still refuses writes after its full disk has room again.
+"""Restart SeaweedFS if it still refuses writes after its full disk has room again, or lists nothing.
 
-SeaweedFS spreads folders over several databases. One that could not write to the full disk refuses writes
-until the server starts again, while other folders take them.
+SeaweedFS spreads folders over several databases. One that could not write to the full disk refuses writes,
+or answers no listing, until the server starts again, while other folders work.
 
 ``python -m dmls_core.devstack.store_guard ROOT FOLDER [REQUEST]`` runs next to the server, whose data is in
 FOLDER. In an embedded platform it ends the server's processes, which the supervisor starts again. Elsewhere
@@ -11,6 +11,7 @@ it creates the file REQUEST, at which ``images/s3/serve.sh`` ends.
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import sys
 import time
@@ -21,7 +22,7 @@ from dmls_core.devstack.processes import end_marked
 from dmls_core.errors import StoreError
 from dmls_core.settings import ProcessSettings
 from dmls_core.store import Store, layout, open_store
-from dmls_core.store.probe import FOLDERS, refusal, refusals
+from dmls_core.store.probe import FOLDERS, refusal, refusals, unlisted
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,10 @@ ROOM = 0.02
 """Free share of the disk from which SeaweedFS must write: below 1 % it refuses to."""
 
 PATIENCE = 15.0
-"""Seconds of refused writes, with room on the disk, before the first restart."""
+"""Seconds of refused requests, with room on the disk, before the first restart."""
+
+SILENCE = 60.0
+"""The same for a server that answers nothing: it may be starting."""
 
 FIRST_PAUSE = 30.0
 """Seconds between the first restart and the next; they double."""
@@ -51,9 +55,9 @@ class StoreGuard:
         self._due: float | None = None
 
     def look(self) -> None:
-        """Probe one folder after the other, or all of them if one refuses writes or the disk was full.
+        """Probe one folder after the other, or all of them if one refuses or the disk was full.
 
-        Restart the server if folders have refused writes for a while, although the disk has room.
+        Restart the server if requests have failed for a while, although the disk has room.
         """
         usage = shutil.disk_usage(self._folder)
         if usage.free < ROOM * usage.total:
@@ -61,39 +65,37 @@ class StoreGuard:
             return
         if not self._suspicious:
             self._next_folder = (self._next_folder + 1) % FOLDERS
-            self._suspicious = bool(refusal(self._store, self._next_folder))
+            self._suspicious = bool(refusal(self._store, self._next_folder) or unlisted(self._store))
         if not self._suspicious:
             return
         if not self._answers():
-            if not self._restarts:  # a server that starts again does not shorten the pause after that
-                self._due = None
-            return
-        if refused := refusals(self._store):
-            self._act(refused)
+            self._act("the S3 server does not answer", SILENCE)
+        elif failed := [*refusals(self._store), *unlisted(self._store)]:
+            what = f"{len(failed)} requests to the S3 server fail although its disk has room ({failed[0]})"
+            self._act(what, PATIENCE)
         else:
             self._suspicious, self._due, self._restarts = False, None, 0
 
     def _answers(self) -> bool:
-        """Return whether the server can be read: the supervisor starts one that is down."""
+        """Return whether the server can be read: the supervisor starts one that has ended."""
         try:
             list(self._store.list(layout.PROBES))
         except StoreError:
             return False
         return True
 
-    def _act(self, refused: list[str]) -> None:
+    def _act(self, what: str, patience: float) -> None:
         now = time.monotonic()
-        if self._due is None:
-            self._due = now + PATIENCE
+        if self._due is None or not self._restarts:
+            self._due = min(self._due or math.inf, now + patience)
         if now < self._due or self._restarts > RESTARTS:
             return
-        what = f"{len(refused)} of {FOLDERS} folders refuse writes although the disk has room ({refused[0]})"
         self._due = now + FIRST_PAUSE * 2**self._restarts
         self._restarts += 1
         if self._restarts > RESTARTS:
-            log.error("%s, also after %s restarts: see the log of the S3 server", what, RESTARTS)
+            log.error("%s, also after %s restarts: see its log", what, RESTARTS)
             return
-        log.warning("%s: the S3 server is started again", what)
+        log.warning("%s: it is started again", what)
         try:
             self._restart()
         except OSError as error:

@@ -14,6 +14,9 @@ FOLDERS = 32
 
 THREADS = 8
 
+LISTED = (layout.INCOMING, layout.JOBS)
+"""What the platform lists all the time."""
+
 UNREACHABLE_HINT = "start the store; if it runs, check its address and the credentials of DMLS"
 
 UNWRITABLE_HINT = (
@@ -49,3 +52,14 @@ def refusals(store: Store) -> list[str]:
         return [
             found for found in threads.map(lambda number: refusal(store, number), range(FOLDERS)) if found
         ]
+
+
+def unlisted(store: Store) -> list[str]:
+    """Return why a store does not list what it has, for each of ``LISTED`` that it does not list."""
+    found = []
+    for prefix in LISTED:
+        try:
+            next(iter(store.list(prefix)), None)
+        except StoreError as error:
+            found.append(str(error))
+    return found

@@ -15,7 +15,7 @@ import pytest
 from dmls_core.devstack import store_guard
 from dmls_core.devstack.store_guard import RESTARTS, StoreGuard
 from dmls_core.errors import StoreError
-from dmls_core.store import open_store, probe, s3_client
+from dmls_core.store import layout, open_store, probe, s3_client
 from dmls_core.store.local import LocalStore
 from dmls_core.store.probe import FOLDERS, refusals
 from tests.services.seaweed import Seaweed, weed_binary
@@ -99,6 +99,7 @@ class Guarded:
         self.refusing, self.restarts, self.writes, self.free = set[int](), list[float](), 0, 0.5
         self._clock, put, listed = clock, LocalStore.put, LocalStore.list
         self.starting = self.denied = False
+        self.unlisted = ""
 
         def _put(store: LocalStore, key: str, *arguments: Any) -> Any:
             self.writes += 1
@@ -107,8 +108,8 @@ class Guarded:
             return put(store, key, *arguments)
 
         def _list(store: LocalStore, *arguments: Any) -> Any:
-            if self.starting:
-                raise StoreError("connection refused")
+            if self.starting or arguments[0] == self.unlisted:
+                raise StoreError("no answer")
             return listed(store, *arguments)
 
         monkeypatch.setattr(LocalStore, "put", _put)
@@ -149,6 +150,22 @@ def test_a_single_folder_that_refuses_is_found(guarded: Guarded) -> None:
     guarded.refusing = {5}
     guarded.look(5 * FEW_FOLDERS + 20)
     assert len(guarded.restarts) >= 1
+
+
+def test_a_folder_that_cannot_be_listed_is_found(guarded: Guarded) -> None:
+    guarded.look(60)
+    guarded.unlisted = layout.JOBS
+    guarded.look(25)
+    assert len(guarded.restarts) == 1
+
+
+def test_a_server_that_answers_nothing_gets_a_minute(guarded: Guarded) -> None:
+    guarded.look(5)
+    guarded.starting, guarded.refusing = True, set(range(FEW_FOLDERS))
+    guarded.look(55)
+    assert guarded.restarts == []
+    guarded.look(10)
+    assert len(guarded.restarts) == 1
 
 
 def test_restarts_that_do_not_help_become_rare_and_end(guarded: Guarded, clock: SimpleNamespace) -> None:
