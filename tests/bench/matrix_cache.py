@@ -3,8 +3,8 @@
 Run it with ``python tests/bench/matrix_cache.py``; each trainer is a process of its own that stops before its
 search. ``hash`` finds the SHA-256 of the file, which trainers with a cache compute once, ``prepare`` is all
 that follows until the search starts, without imports, and ``read`` reads the files of the matrix.
-``search / read`` compares the CPU seconds of the first two with those of the last. ``added MB`` is the memory of
-the process that no file backs, beyond that of its libraries.
+``search / read`` compares the CPU seconds of the first two with those of the last. ``added MB`` is the
+memory of the process that no file backs, beyond that of its libraries.
 """
 
 from __future__ import annotations
