@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from dmls_core.models import engine_class, for_engine, load_spec
 from dmls_core.spec import Hyperparameter, ModelDefinition, Spec
 from dmls_core.store import open_store
 from dmls_core.store.layout import check_name
+from dmls_core.training.known_hashes import KnownHashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,17 @@ def read_spec(url: str) -> Spec:
         raise SpecError(ValidationIssue("is not JSON", file=name)) from error
 
 
-def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list[DataFile]:
+def fetch_data(
+    urls: Sequence[str], etags: Sequence[str], scratch: Path, hashes: KnownHashes | None = None
+) -> list[DataFile]:
     """Download data files (paths or ``s3://`` URLs) to ``scratch``; local ones stay in place.
+
+    A file whose hash is in ``hashes`` is not hashed again.
 
     Raise ``DataError`` if a file is missing, or its ETag is not that of ``etags`` (empty: no check).
     """
     files: list[DataFile] = []
+    hashes = hashes or KnownHashes(None)
     for number, url in enumerate(urls):
         wanted = etags[number] if etags else None
         try:
@@ -81,8 +86,7 @@ def fetch_data(urls: Sequence[str], etags: Sequence[str], scratch: Path) -> list
                     hint="drop the spec again to train on the data as it is now",
                 )
             ) from error
-        with path.open("rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        sha256 = hashes.sha256(url, path, etag if "://" in url else "")
         files.append(DataFile(url, path, etag or sha256[:32], path.stat().st_size, sha256))
     return files
 

@@ -21,6 +21,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.spec import Spec
 from dmls_core.store import layout, open_store, run_key
+from dmls_core.training.known_hashes import KnownHashes
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import (
     Job,
@@ -87,7 +88,7 @@ def _train(
         progress.enter(
             "loading", f"loading {len(request.data)} {'files' if request.data[1:] else 'file'} of data"
         )
-        files = fetch_data(request.data, request.etags, scratch)
+        files = fetch_data(request.data, request.etags, scratch, KnownHashes.of(request.team))
         files = convert_data(files, spec, scratch / "converted")
         if request.until and spec.columns.time:
             files = cut_data(files, spec, request.since, request.until, scratch / "cut")
