@@ -73,11 +73,28 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest group first; within a group the order stays that of the files."""
     seconds = {plain(name): value for name, value in json.loads(DURATIONS.read_text()).items()}
-    groups = {item: next(item.iter_markers("xdist_group")).args[0] for item in items}
+    groups = {item: group_of(item) for item in items}
     weights: dict[str, float] = {}
     for item, group in groups.items():
         weights[group] = weights.get(group, 0.0) + seconds.get(plain(item.nodeid), 0.1)
     items.sort(key=lambda item: -weights[groups[item]])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the services of a group after its last test: idle, a platform takes a share of a core."""
+    if nextitem is None or group_of(nextitem) == group_of(item) or not isinstance(item, pytest.Function):
+        return
+    for name in SHARED:
+        if name in item.fixturenames:
+            for definition in item.session._fixturemanager.getfixturedefs(name, item) or ():
+                definition.finish(item._request)
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return the group of tests that one worker runs."""
+    group: str = next(item.iter_markers("xdist_group")).args[0]
+    return group
 
 
 @pytest.hookimpl(trylast=True)

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
-import psutil
 import pytest
 
-from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
 from tests.services.platform_home import PlatformHome, eventually
 
 SERVICES = (
-    "s3",
-    "postgres",
-    "mlflow",
-    "triton",
-    "airflow-api-server",
-    "airflow-scheduler",
-    "airflow-triggerer",
+    ("s3",),
+    ("postgres",),
+    ("mlflow", "triton", "airflow-api-server"),
+    ("airflow-scheduler", "airflow-triggerer"),
 )
+"""Services that are killed at once: what all others need alone, then those that do not need each other."""
 
 
 def healthy(home: PlatformHome) -> bool:
@@ -50,17 +43,20 @@ def settings_of_the_platform(home: PlatformHome, monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_a_killed_service_starts_again_by_itself(home: PlatformHome, service: str):
-    client(home).put_object(Bucket="dmls", Key=f"kill/{service}", Body=b"kept")
-    old = home.processes(service)
-    killed = home.main_pid(service)
-    os.kill(killed, signal.SIGKILL)
+@pytest.mark.parametrize("services", SERVICES, ids="+".join)
+def test_killed_services_start_again_by_themselves(home: PlatformHome, services: tuple[str, ...]):
+    key = f"kill/{services[0]}"
+    client(home).put_object(Bucket="dmls", Key=key, Body=b"kept")
+    old = [marked for service in services for marked in home.processes(service)]
+    killed = {service: home.main_pid(service) for service in services}
+    for pid in killed.values():
+        os.kill(pid, signal.SIGKILL)
 
-    eventually(lambda: home.main_pid(service) not in (0, killed))
+    for service, pid in killed.items():
+        eventually(lambda service=service, pid=pid: home.main_pid(service) not in (0, pid))
     eventually(lambda: not [m for m in old if m.process.is_running()])
     eventually(lambda: healthy(home))
-    assert client(home).get_object(Bucket="dmls", Key=f"kill/{service}")["Body"].read() == b"kept"
+    assert client(home).get_object(Bucket="dmls", Key=key)["Body"].read() == b"kept"
 
 
 def test_up_after_the_supervisor_was_killed(home: PlatformHome):
@@ -90,34 +86,6 @@ def test_up_after_everything_was_killed(home: PlatformHome):
     assert healthy(home)
 
 
-def test_down_ends_a_stray_that_carries_the_mark_and_no_other(home: PlatformHome):
-    def sleeper(mark: str, **variables: str) -> subprocess.Popen[bytes]:
-        # Deaf to SIGTERM, in a session of its own.
-        code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            env=os.environ | {ID_VARIABLE: mark} | variables,
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        return process
-
-    ours, other = sleeper(home.identity["id"]), sleeper("of-another-platform")
-    task = sleeper(home.identity["id"], **{SERVICE_VARIABLE: "airflow-scheduler"})
-    try:
-        assert home.platform.down() == [ours.pid]  # a task in flight is ended, too, but is no stray
-        assert ours.wait(5) == task.wait(5) == -signal.SIGKILL
-        assert other.poll() is None
-    finally:
-        for process in (ours, other, task):
-            process.kill()
-            process.wait()
-    assert_nothing_is_left(home)
-    assert home.platform.down() == []
-
-
 def test_down_after_everything_but_one_service_was_killed(home: PlatformHome):
     home.platform.up()
     os.kill(home.supervisor_pid(), signal.SIGKILL)
@@ -125,15 +93,4 @@ def test_down_after_everything_but_one_service_was_killed(home: PlatformHome):
         if marked.service != "postgres":
             marked.process.kill()
     home.platform.down()
-    assert_nothing_is_left(home)
-
-
-def assert_nothing_is_left(home: PlatformHome) -> None:
-    assert home.processes() == []
-    assert not (home.folder / "platform.json").exists()
-    assert not Path(home.identity["runtime"]).exists()
-    assert not list(Path("/dev/shm").glob(f"dmls-{home.identity['id']}-*"))
-    for name, port in home.identity["ports"].items():
-        listening = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port]
-        assert not [c for c in listening if c.status == psutil.CONN_LISTEN], name
-        assert not Path(f"/tmp/seaweedfs-{name.removesuffix('_grpc')}-grpc-{port}.sock").exists()
+    home.assert_nothing_is_left()

@@ -6,13 +6,15 @@ import importlib.metadata
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
+from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
 from dmls_core.devstack.supervisor import http_answers, http_text, wait_until
 from dmls_core.errors import PlatformError
 from tests.services.platform_home import PlatformHome
@@ -306,7 +309,33 @@ def test_a_service_that_does_not_start_is_named_with_its_log(
     assert home.platform.up().up
 
 
-def test_down_and_up_again_with_ports_taken_and_schemas_of_other_releases(
+@contextmanager
+def strays(platform_id: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Yield three processes: one with the platform's mark, one with another's, a task of the platform."""
+    # Deaf to SIGTERM, in a session of its own.
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    marks = {ID_VARIABLE: platform_id}, {ID_VARIABLE: "of-another-platform"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ | mark,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+        )
+        for mark in (*marks, marks[0] | {SERVICE_VARIABLE: "airflow-scheduler"})
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_down_ends_strays_and_up_again_with_ports_taken_and_schemas_of_other_releases(
     home: PlatformHome, monkeypatch: pytest.MonkeyPatch
 ):
     s3(home).put_object(Bucket="dmls", Key="kept/data", Body=b"x" * 5_000_000)
@@ -315,9 +344,11 @@ def test_down_and_up_again_with_ports_taken_and_schemas_of_other_releases(
     for database in ("airflow", "mlflow"):
         note_schema_version(place, database, "0")
 
-    assert home.platform.down() == []
-    assert home.processes() == []
-    assert not Path(identity["runtime"]).exists()
+    with strays(identity["id"]) as (ours, other, task):
+        assert home.platform.down() == [ours.pid]  # a task in flight is ended, too, but is no stray
+        assert ours.wait(5) == task.wait(5) == -signal.SIGKILL
+        assert other.poll() is None
+    home.assert_nothing_is_left()
     assert home.platform.status().settings is None
     assert {service.state for service in home.platform.status().services} == {"DOWN"}
     assert home.platform.down() == []

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from dmls_core.devstack.platform import Platform
@@ -41,6 +42,17 @@ class PlatformHome:
 
     def supervisor_pid(self) -> int:
         return int((Path(self.identity["runtime"]) / "supervisord.pid").read_text())
+
+    def assert_nothing_is_left(self) -> None:
+        """Fail if a process, a port, a socket or a file of the platform that is down is still there."""
+        assert self.processes() == []
+        assert not (self.folder / "platform.json").exists()
+        assert not Path(self.identity["runtime"]).exists()
+        assert not list(Path("/dev/shm").glob(f"dmls-{self.identity['id']}-*"))
+        for name, port in self.identity["ports"].items():
+            listening = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port]
+            assert not [c for c in listening if c.status == psutil.CONN_LISTEN], name
+            assert not Path(f"/tmp/seaweedfs-{name.removesuffix('_grpc')}-grpc-{port}.sock").exists()
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,16 @@ import csv
 import io
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from dmls_core import sandbox
 from dmls_core.errors import DataError
 from dmls_core.intake.csv_check import check_csv_head
 from dmls_core.intake.schema_inference import (
@@ -254,6 +256,16 @@ def test_a_file_of_another_ending_is_refused() -> None:
         read_sample("a.doc", b"", complete=True)
 
 
+@pytest.fixture
+def one_child(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have one child process read what otherwise a hundred would, each of which imports its libraries."""
+    with sandbox.Worker() as worker:
+        monkeypatch.setattr(sandbox, "run", worker.call)
+        yield
+
+
+@pytest.mark.usefixtures("one_child")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(b"\n", True, "a.csv")
 @given(st.binary(max_size=300), st.booleans(), st.sampled_from(["a.csv", "a.parquet"]))
 def test_no_bytes_raise_anything_else(content: bytes, complete: bool, file: str) -> None:
