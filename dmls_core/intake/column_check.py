@@ -18,6 +18,7 @@ from dmls_core import sandbox
 from dmls_core.data.compression import UNPACKED
 from dmls_core.data.encodings import utf16_codec
 from dmls_core.data.formats import COMPRESSED
+from dmls_core.data.parquet_footer import read_footer
 from dmls_core.data.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.file_sample import places
@@ -33,8 +34,6 @@ FILES = 16
 
 CELLS = 30_000_000
 """Cells of a Parquet file of which all rows are read: a small file may unpack to any size."""
-
-FOOTER = 1 << 20
 
 COPIED = 1 << 30
 """Bytes of all compressed files, or of all Parquet files, that are copied to sample their rows."""
@@ -293,10 +292,9 @@ def _thin(files: Sequence[Path]) -> bool:
 
 def _copy_footer(store: Files, file: ObjectInfo, path: Path) -> None:
     """Write the end of a Parquet file to a sparse file of its size."""
-    start = max(0, file.size - FOOTER)
-    tail, _ = store.read(file.key, start=start, limit=FOOTER)
+    tail = read_footer(file.size, lambda start, limit: store.read(file.key, start=start, limit=limit)[0])
     with path.open("wb") as sparse:
-        sparse.seek(start)
+        sparse.seek(max(0, file.size - len(tail)))
         sparse.write(tail)
 
 

@@ -59,8 +59,8 @@ PREDICTIONS = "/api/v1/predictions/"
 """Paths below the app that pages of other origins may call."""
 
 LARGER_BODIES: tuple[tuple[str, int], ...] = (
-    ("/api/v1/sniff", 9 * MIB),
-    ("/api/v1/drops/", 32 * MIB),
+    ("/api/v1/sniff", 72 * MIB),
+    ("/api/v1/drops/", 96 * MIB),
     (PREDICTIONS, 32 * MIB),
     ("/api/v1/scores/", 512 * MIB),
     ("/api/v1/scoring/", 512 * MIB),

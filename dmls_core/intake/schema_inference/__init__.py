@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import re
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
 from dmls_core.data.compression import ZIP
 from dmls_core.data.encoder import is_missing
+from dmls_core.data.parquet_footer import read_footer
 from dmls_core.data.table_reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
@@ -29,6 +30,7 @@ from dmls_core.intake.schema_inference.sample import (
     HEAD,
     PASS,
     WHOLE,
+    read_at,
     read_places,
     read_sample,
     read_unpacked,
@@ -286,10 +288,9 @@ def read_file_schema(path: str, target: str) -> dict[str, Any]:
 
 def read_end_schema(path: str, target: str) -> dict[str, Any]:
     """Infer the schema of a Parquet file by its end; runs in the sandbox."""
+    size = Path(path).stat().st_size
     with Path(path).open("rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(-HEAD, io.SEEK_END)
-        sample = parquet_tail(Path(path).name, file.read(), size)
+        sample = parquet_tail(Path(path).name, read_footer(size, partial(read_at, file)), size)
     return infer_schema(Path(path).name, sample, target).as_json()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.data.csv_dialect import Row
+from dmls_core.data.parquet_footer import MARK
 from dmls_core.data.parquet_source import reading
 from dmls_core.data.thinning import thin_parquet
 from dmls_core.errors import DataError, ValidationIssue
@@ -23,8 +24,6 @@ from dmls_core.settings import IntakeLimits
 if TYPE_CHECKING:
     import polars as pl
 
-PARQUET_MARK = b"PAR1"
-
 SECONDS = 20.0
 """Time after which no more rows of a large file are read."""
 
@@ -34,8 +33,8 @@ IN_TIME = "the part of it that could be read in time"
 def sample_parquet(path: Path, limits: IntakeLimits) -> Sample:
     """Read rows from places all over a large Parquet file; raises ``DataError`` as ``read_sample`` does."""
     with path.open("rb") as file:
-        head = file.read(len(PARQUET_MARK))
-    if head != PARQUET_MARK:
+        head = file.read(len(MARK))
+    if head != MARK:
         raise not_parquet(path.name, head)
     with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
         with reading(path):
@@ -51,7 +50,7 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
     Raises ``DataError`` if it is not the end of a Parquet file, or shorter than the file's footer.
     """
     limits = limits or IntakeLimits.from_environment()
-    if not tail.endswith(PARQUET_MARK):
+    if not tail.endswith(MARK):
         raise not_parquet(file, tail)
     if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
         raise DataError(ValidationIssue("its footer is too long to be read", file=file))
@@ -160,7 +159,7 @@ def parquet_columns(path: str, file: str, size: int) -> list[str]:
     content = Path(path).read_bytes()
     if len(content) < size:
         return list(parquet_tail(file, content, size).names)
-    if not content.startswith(PARQUET_MARK):
+    if not content.startswith(MARK):
         raise not_parquet(file, content)
     return list(read_parquet(file, Path(path), IntakeLimits.from_environment(), 0).names)
 
@@ -211,6 +210,6 @@ def not_parquet(file: str, found: bytes) -> DataError:
             hint="correct its extension, or write it again",
             file=file,
             found=repr(found[:4]),
-            expected=repr(PARQUET_MARK),
+            expected=repr(MARK),
         )
     )

@@ -20,13 +20,13 @@ from dmls_core.data.detection import detect
 from dmls_core.data.encodings import line_end_utf16
 from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole, text_name
 from dmls_core.data.missing_marks import describe_marks, find_marks, without_marks
+from dmls_core.data.parquet_footer import MARK
 from dmls_core.data.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
 from dmls_core.intake.file_sample import join_chunks, places
 from dmls_core.intake.schema_inference.draft import DATE, FIRST
 from dmls_core.intake.schema_inference.parquet_sample import (
-    PARQUET_MARK,
     SECONDS,
     not_parquet,
     read_parquet,
@@ -104,7 +104,7 @@ def _read(
             return _spread_text(file, head, keys, limits)
         except DataError:  # of a record in a chunk, whose line is unknown
             return _text(file, head[:HEAD], False, keys, limits)
-    if not head.startswith(PARQUET_MARK):
+    if not head.startswith(MARK):
         raise not_parquet(file, head)
     return read_parquet(file, io.BytesIO(head), limits, ROWS)
 
@@ -123,7 +123,7 @@ def sample_file(
             if parquet and size > WHOLE:
                 own = limits or IntakeLimits.from_environment()
                 return with_marks(sample_parquet(path, own), keys)
-            head = file.read(WHOLE) if parquet else read_places(path.name, size, partial(_read_at, file))
+            head = file.read(WHOLE) if parquet else read_places(path.name, size, partial(read_at, file))
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
     sample = read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
@@ -189,7 +189,8 @@ def with_marks(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
     )
 
 
-def _read_at(file: BinaryIO, start: int, limit: int) -> bytes:
+def read_at(file: BinaryIO, start: int, limit: int) -> bytes:
+    """Return bytes of a file by start and number."""
     file.seek(start)
     return file.read(limit)
 

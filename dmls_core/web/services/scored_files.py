@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from dmls_core.airflow import metadata
 from dmls_core.airflow.settings import airflow_settings, open_repository
 from dmls_core.data.detection import describe, detect
 from dmls_core.data.formats import format_of, needs_whole
+from dmls_core.data.parquet_footer import read_footer
 from dmls_core.errors import DataError, NotFoundError, SubmissionError, ValidationIssue
 from dmls_core.serving.scoring_record import ENDING, ScoringRecord, read_record
 from dmls_core.settings import IntakeLimits
@@ -207,11 +209,12 @@ def _without_row(message: str) -> str:
 def _sample_bytes(file: str, path: Path) -> bytes:
     """Return the part of a file that ``check_file`` needs."""
     from dmls_core.intake.schema_inference import HEAD, WHOLE
+    from dmls_core.intake.schema_inference.sample import read_at
 
     size = path.stat().st_size
     with path.open("rb") as source:
         if format_of(file) == "parquet" and size > WHOLE:
-            source.seek(size - HEAD)
+            return read_footer(size, partial(read_at, source))
         return source.read(WHOLE if needs_whole(file) else HEAD)
 
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dmls_core.data.formats import COMPRESSED, format_of, needs_whole
+from dmls_core.data.parquet_footer import read_footer
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.submissions import check_data_name
 from dmls_core.store import layout
@@ -27,7 +28,6 @@ PARQUET = 256 << 20
 def infer_stored_schema(team: str, name: str, file: str, data: Data | None = None) -> InferredSchema:
     """Infer the schema of a data file in a job's folder; raise ``DataError`` if it must be read whole."""
     from dmls_core.intake.schema_inference import (
-        HEAD,
         WHOLE,
         infer_large_schema,
         infer_part_schema,
@@ -37,6 +37,10 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
     if problems := check_data_name(file):
         raise DataError(problems)
     key, store = layout.incoming_file(team, name, file), open_store()
+
+    def read(start: int, limit: int) -> bytes:
+        return store.read(key, start=start, limit=limit)[0]
+
     size = store.read(key, limit=0)[1].size
     large = size > WHOLE and format_of(file) == "parquet"
     if file.lower().endswith(COMPRESSED) or (large and size <= PARQUET):
@@ -45,11 +49,9 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
             keys = data.reading if data else None
             return as_schema(infer_large_schema(part, keys) if large else infer_part_schema(part, size, keys))
     if large:
-        tail = store.read(key, start=size - HEAD, limit=HEAD)[0]
-        return infer_schema(file, tail, size, data)
+        return infer_schema(file, read_footer(size, read), size, data)
     if not needs_whole(file):
-        content = read_places(file, size, lambda start, limit: store.read(key, start=start, limit=limit)[0])
-        return infer_schema(file, content, size, data)
+        return infer_schema(file, read_places(file, size, read), size, data)
     head, info = store.read(key, limit=WHOLE)
     if info.size > len(head):
         hint = "write the spec by hand, or infer it with `dmls init` on a machine that has the file"

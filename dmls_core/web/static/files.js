@@ -67,7 +67,7 @@ async function check() {
   put(box, h("p", { class: "muted", text: `Checking the columns of ${file.name} …` }));
   const query = new URLSearchParams({ file: file.name, size: file.size });
   try {
-    const found = await api(`${path}/check?${query}`, { method: "POST", body: sampleOf(file), headers: { "Content-Type": "application/octet-stream" } });
+    const found = await api(`${path}/check?${query}`, { method: "POST", body: await sampleOf(file), headers: { "Content-Type": "application/octet-stream" } });
     if (current !== latest) return false;
     const others = found.others.length;
     const copied = others ? ` ${others === 1 ? "One other column is" : `${others} other columns are`} copied.` : "";

@@ -8,13 +8,20 @@ const WHOLE_BYTES = 8 << 20;
 const PACKED = /\.(gz|zst|zip)$/i;
 const PLACES = 16;
 const PIECE_BYTES = 64 << 10;
+const LONGEST_FOOTER = 64 << 20;
 const SECONDS = 20; // longest pass through a file
 
-/** Return the beginning of a text, a whole workbook or Parquet file, or the end of a large Parquet file. */
-export function sampleOf(file) {
-  if (/\.parquet$/i.test(file.name) && file.size > WHOLE_BYTES) return file.slice(-HEAD_BYTES);
+/** Return the beginning of a text, a whole workbook or Parquet file, or the footer of a large Parquet file. */
+export async function sampleOf(file) {
+  if (isLargeParquet(file)) {
+    const end = new DataView(await file.slice(-8).arrayBuffer());
+    const footer = Math.min(8 + end.getUint32(0, true), LONGEST_FOOTER);
+    return file.slice(-Math.max(footer, HEAD_BYTES));
+  }
   return file.slice(0, WHOLE.test(file.name) ? WHOLE_BYTES : HEAD_BYTES);
 }
+
+const isLargeParquet = (file) => /\.parquet$/i.test(file.name) && file.size > WHOLE_BYTES;
 
 const parts = new WeakMap();
 
@@ -30,21 +37,21 @@ export async function partOf(file, progress) {
 async function readPart(file, progress) {
   try {
     if (PACKED.test(file.name)) return await unpackedPart(file, progress);
-    if (/\.parquet$/i.test(file.name) && file.size > WHOLE_BYTES) {
+    if (isLargeParquet(file)) {
       const { readRows } = await import("./parquet_rows.js");
       const rows = await readRows(file, SECONDS, progress);
-      const body = new Blob([sampleOf(file), rows]);
+      const body = new Blob([await sampleOf(file), rows]);
       return { body, query: { size: file.size, rows: rows.size } };
     }
   } catch (error) {
     if (error instanceof ApiError) throw error;
     console.warn(`only a part of ${file.name} is looked at:`, error); // the server says what is wrong with it, if anything
   }
-  return { body: spreadOf(file), query: { size: file.size } };
+  return { body: await spreadOf(file), query: { size: file.size } };
 }
 
 /** Return the whole of a small text, or the beginning of a large one and pieces from places spread over it. */
-function spreadOf(file) {
+async function spreadOf(file) {
   if (WHOLE.test(file.name) || PACKED.test(file.name)) return sampleOf(file);
   if (file.size <= HEAD_BYTES + PLACES * PIECE_BYTES) return file;
   const step = Math.floor((file.size - HEAD_BYTES) / PLACES);

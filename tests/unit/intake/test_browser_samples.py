@@ -6,11 +6,13 @@ import datetime as dt
 import io
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from dmls_core.data.parquet_footer import USUAL, read_footer
 from dmls_core.data.thinning import CHUNK
 from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference import HEAD, infer_parquet_schema, infer_schema, read_unpacked
@@ -132,3 +134,22 @@ def test_errors_name_the_compressed_file() -> None:
 def test_an_archive_of_a_workbook_is_refused() -> None:
     with pytest.raises(DataError, match="a workbook or another archive"):
         read_unpacked("a.zip", b"PK\x03\x04" + bytes(60), complete=True)
+
+
+def test_a_footer_of_many_columns_and_groups_is_read_whole(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    frame = pl.DataFrame({f"column {number}": range(40) for number in range(500)})
+    frame.write_parquet(file, row_group_size=1)
+    content = file.read_bytes()
+    reads: list[tuple[int, int]] = []
+
+    def read(start: int, limit: int) -> bytes:
+        reads.append((start, limit))
+        return content[start : start + limit]
+
+    tail = read_footer(len(content), read)
+
+    assert len(reads) == 2
+    assert len(content) > len(tail) > USUAL
+    assert infer_parquet_schema(file.name, tail, len(content))["rows"] == 40
+    assert read_footer(3, lambda start, limit: b"abc"[start : start + limit]) == b"abc"
