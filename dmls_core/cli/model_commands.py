@@ -96,6 +96,9 @@ def predict(
 
     settings = load_settings()
     name = parse_job(job)
+    if data.suffix.lower() == ".parquet":
+        hint = f"score it on the platform: dmls score {job} {data}"
+        raise DataError(ValidationIssue("a Parquet file cannot be predicted here", hint, file=str(data)))
     model = layout.model_name(*name)
     repository = Repository(settings.require("triton_repository"))
     options = (accepted_spec(open_root(), *name) or {}).get("data", {}) if settings.root else {}

@@ -89,6 +89,8 @@ def test_predict_says_what_is_wrong_with_the_data(demo: Demo, platform: Platform
     assert "petal_length" in done.stderr
     assert not (tmp_path / "out.csv").exists()
     assert demo.dmls("predict", "demo/never", str(table)).returncode == 1
+    table = table.rename(tmp_path / "short.parquet")
+    assert f"dmls score demo/iris {table}" in demo.dmls("predict", "demo/iris", str(table)).stderr
 
 
 def test_submit_then_deploy(demo: Demo, platform: PlatformClient, tmp_path):
