@@ -34,6 +34,7 @@ def plan_platform(session: Session, *, jobs: float = 1.0, rows: float = 1.0) -> 
         history.end,
         jobs=jobs,
         rows=rows,
+        requests=history.requests,
         hourly_price=settings.hourly_price,
         gpu_hourly_price=settings.gpu_hourly_price,
     )

@@ -164,17 +164,24 @@ class InterruptionTrigger(BaseEventTrigger):
 
     ``url`` is Triton's model repository. A change is regarded as interrupted once its record is older than
     ``PATIENCE``: a publisher that works that long keeps its lock, and the repair leaves the model to it.
-    The process that small models share is asked every ``PROCESS_SECONDS`` on every server.
+    The process that small models share is asked every ``PROCESS_SECONDS`` on every server. Every
+    ``COUNT_SECONDS``, the requests that the servers answered are added to those in the store at ``root``.
     """
 
     def __init__(
-        self, url: str, aws_conn_id: str, poll_seconds: float, triton_http: str = "", triton_grpc: str = ""
+        self,
+        url: str,
+        aws_conn_id: str,
+        poll_seconds: float,
+        triton_http: str = "",
+        triton_grpc: str = "",
+        root: str = "",
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.url = url
         self.aws_conn_id = aws_conn_id
         self.poll_seconds = poll_seconds
-        self.triton_http, self.triton_grpc = triton_http, triton_grpc
+        self.triton_http, self.triton_grpc, self.root = triton_http, triton_grpc, root
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments."""
@@ -186,6 +193,7 @@ class InterruptionTrigger(BaseEventTrigger):
                 "poll_seconds": self.poll_seconds,
                 "triton_http": self.triton_http,
                 "triton_grpc": self.triton_grpc,
+                "root": self.root,
             },
         )
 
@@ -194,9 +202,11 @@ class InterruptionTrigger(BaseEventTrigger):
 
         Those that stay so are named again, less and less often.
         """
+        from dmls_core.monitoring.request_counts import RequestCounter
         from dmls_core.serving.intents import INTENTS, models_in  # imports NumPy
 
-        asked = 0.0
+        asked = counted = 0.0
+        counter = RequestCounter()
         models, processes = _Repeated(PATIENCE), _Repeated(0)
         while True:
             try:
@@ -212,6 +222,10 @@ class InterruptionTrigger(BaseEventTrigger):
                     if ended := processes.due(ended, now):
                         log.warning("the shared process ended at %s", ended)
                         yield TriggerEvent({"processes": ended})  # type: ignore[no-untyped-call]
+                if self.root and self.triton_http and now >= counted + COUNT_SECONDS:
+                    counted = now
+                    root = open_with_connection(self.root, self.aws_conn_id)
+                    await asyncio.to_thread(counter.record, root, self.triton_http, self.triton_grpc)
             except Exception:
                 # The watcher must survive an outage of the store, and addresses that cannot be resolved.
                 log.exception("cannot look at the model repository or at Triton; trying again")
@@ -264,6 +278,10 @@ LONGEST_WAIT = 600.0
 
 PROCESS_SECONDS, PROCESS_TIMEOUT = 20.0, 10.0
 """Seconds between two questions to the shared processes, and until one must have answered."""
+
+
+COUNT_SECONDS = 300.0
+"""Seconds between two looks at the counters of requests."""
 
 
 class ScoringTrigger(SubmissionTrigger):
@@ -364,6 +382,7 @@ def interruption_trigger() -> InterruptionTrigger:
         settings.poll_seconds,
         settings.triton_http,
         settings.triton_grpc,
+        settings.root,
     )
 
 

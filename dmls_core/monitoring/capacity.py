@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dmls_core.html.formats import duration, file_size
+
+if TYPE_CHECKING:
+    from dmls_core.monitoring.request_counts import Requests
 
 Device = Literal["cpu", "gpu"]
 
@@ -29,6 +33,9 @@ MAX_NEEDED = 10_000
 
 ENDPOINT_BYTES = 40 << 20
 """Memory of the process of a table endpoint (docs/explanation/serving.md)."""
+
+SERVER_CPUS, SERVER_USE = 4, 0.5
+"""CPUs of a Triton server in the plan, and the share of them that requests may use in the busiest hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,10 @@ class CapacityPlan:
         peak_bytes: largest peak memory of a trainer; 0 if no run recorded it.
         stored_bytes_per_day: growth of the store, unless old runs are deleted.
         triton_bytes: memory of each Triton server that serves all models.
+        requests_per_day: predictions by Triton; ``None`` if none was recorded.
+        busiest_hour: requests in the busiest hour.
+        triton_cpus: CPUs that were busy with them, on average.
+        triton_servers: servers of ``SERVER_CPUS`` CPUs that are half used in that hour; 0 if unknown.
         cost_per_day: price of the trainers' time on devices that have a price, or ``None`` without any.
     """
 
@@ -102,6 +113,10 @@ class CapacityPlan:
     peak_bytes: int
     stored_bytes_per_day: float
     triton_bytes: int
+    requests_per_day: float | None
+    busiest_hour: int
+    triton_cpus: float
+    triton_servers: int
     cost_per_day: float | None
     currency: str = ""
 
@@ -114,6 +129,7 @@ def plan_capacity(
     *,
     jobs: float = 1.0,
     rows: float = 1.0,
+    requests: Mapping[datetime, Requests] | None = None,
     hourly_price: str = "",
     gpu_hourly_price: str = "",
 ) -> CapacityPlan:
@@ -129,6 +145,7 @@ def plan_capacity(
         end: end of the history, in UTC.
         jobs: factor of the jobs.
         rows: factor of the rows.
+        requests: requests to Triton, by hour.
         hourly_price: price of a trainer per hour, such as ``0.40 EUR``, or empty.
         gpu_hourly_price: price of a trainer with a GPU; empty: the same.
     """
@@ -148,6 +165,8 @@ def plan_capacity(
     prices: dict[Device, str] = {"cpu": hourly_price, "gpu": gpu_hourly_price or hourly_price}
     costs = [pool.slot_hours * float(prices[pool.device].split()[0]) for pool in pools if prices[pool.device]]
     priced = hourly_price or gpu_hourly_price
+    busiest = max((requests or {}).values(), key=lambda hour: hour.busy_seconds, default=None)
+    cpus = jobs * busiest.busy_seconds / 3600 if busiest else 0.0
     largest = max((run.peak_bytes for run in history), default=0)
     return CapacityPlan(
         days=days,
@@ -159,9 +178,18 @@ def plan_capacity(
         stored_bytes_per_day=jobs * sum(run.stored_bytes for run in history) / days,
         # Triton holds a model twice while its version changes.
         triton_bytes=int(jobs * sum(2 * size + ENDPOINT_BYTES for size in served_bytes)),
+        requests_per_day=jobs * _per_day(requests, end) if requests else None,
+        busiest_hour=int(jobs * max(hour.count for hour in requests.values())) if requests else 0,
+        triton_cpus=cpus,
+        triton_servers=math.ceil(cpus / (SERVER_CPUS * SERVER_USE)) if requests else 0,
         cost_per_day=sum(costs) if priced else None,
         currency=priced.partition(" ")[2],
     )
+
+
+def _per_day(requests: Mapping[datetime, Requests], end: datetime) -> float:
+    period = max(end - min(requests), DAY)
+    return sum(hour.count for hour in requests.values()) * (DAY / period)
 
 
 Arrival = tuple[float, float, int]
@@ -282,6 +310,11 @@ def describe_plan(plan: CapacityPlan) -> list[tuple[str, str]]:
         ("store", f"{file_size(plan.stored_bytes_per_day)} more a day"),
         ("Triton", f"{file_size(plan.triton_bytes)} in each server that serves all models"),
     ]
+    if plan.requests_per_day is not None:
+        one = f"{plan.triton_servers} server{'s' if plan.triton_servers > 1 else ''} of {SERVER_CPUS} CPUs"
+        text = f"{plan.requests_per_day:,.0f} a day, {plan.busiest_hour:,} in the busiest hour, which keep "
+        text += f"{plan.triton_cpus:,.2g} CPUs of Triton busy: {one}, at most {SERVER_USE:.0%} used"
+        lines.append(("requests", text))
     if plan.cost_per_day is not None:
         lines.append(("cost", f"{plan.cost_per_day:,.2f} {plan.currency} a day for trainers"))
     return lines

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from dmls_core.errors import DmlsError
 from dmls_core.monitoring.capacity import PastRun
+from dmls_core.monitoring.request_counts import Requests, read_requests
 from dmls_core.store import Registry, Store, layout
 
 logger = logging.getLogger(__name__)
@@ -25,11 +26,19 @@ THREADS = 16
 
 
 class History(NamedTuple):
-    """Runs that finished in the last days, and the size of the model of each job that serves one."""
+    """What the last days had.
+
+    Attributes:
+        runs: runs that finished.
+        served_bytes: size of the model of each job that serves one.
+        end: now.
+        requests: requests to Triton, by hour.
+    """
 
     runs: list[PastRun]
     served_bytes: list[int]
     end: datetime
+    requests: dict[datetime, Requests]
 
 
 class _Folder:
@@ -58,7 +67,7 @@ def read_history(store: Store, days: int = DAYS) -> History:
     with ThreadPoolExecutor(THREADS) as threads:
         found = threads.map(lambda item: _read_run(store, specs, *item), recent[-MAX_RUNS:])
         runs = [run for run in found if run]
-    return History(runs, _served_bytes(store, folders), end)
+    return History(runs, _served_bytes(store, folders), end, read_requests(store, since))
 
 
 Where = tuple[str, str]

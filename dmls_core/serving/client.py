@@ -32,6 +32,12 @@ CHANNEL = [
 ]
 
 
+ModelUse = tuple[int, float]
+"""Requests that a model answered, and seconds in which it computed."""
+
+COMPUTING = ("compute_input", "compute_infer", "compute_output")
+
+
 class TritonClient:
     """One Triton server, for one thread at a time."""
 
@@ -128,6 +134,23 @@ class TritonClient:
         """
         with self._answering("grpc", f"report the state of {name}"):
             return bool(self._grpc.is_model_ready(name, client_timeout=self.timeout))
+
+    def uses(self) -> dict[str, ModelUse]:
+        """Return for each model the requests that all its versions have answered, and their computing time.
+
+        Both count from the start of the server, or from the load of a version.
+
+        Raises:
+            ServingError: the server does not answer.
+        """
+        with self._answering("http", "report its statistics"):
+            found = self._http.get_inference_statistics()["model_stats"]
+        uses: dict[str, ModelUse] = {}
+        for model in found:
+            stats, (count, seconds) = model["inference_stats"], uses.get(model["name"], (0, 0.0))
+            spent = sum(int(stats[step]["ns"]) for step in COMPUTING)
+            uses[model["name"]] = (count + int(stats["success"]["count"]), seconds + spent / 1e9)
+        return uses
 
     def config(self, name: str) -> dict[str, Any]:
         """Return a loaded model's configuration, completed by Triton.

@@ -23,6 +23,7 @@ SOURCES = "sources/"
 INFERENCE = "inference/"
 MONITOR = "monitor/"
 METRICS = "metrics/"
+REQUESTS = "requests/"
 MODELS = "models/"
 WAITING = "waiting/"
 PROBES = "doctor/"
@@ -235,6 +236,11 @@ def latest_comparison(team: str, job: str, source: str, suffix: str) -> str:
     """Return the key of the latest comparison of ``source``, one of ``COMPARED``, as ``json`` or ``html``."""
     path = f"{DRIFT_FOLDERS[source]}drift" if source in DRIFT_FOLDERS else f"{LABELS_FOLDER}decay"
     return f"{monitor_folder(team, job)}{path}.{suffix}"
+
+
+def requests_file(day: str) -> str:
+    """Return the key of the requests of a day, such as ``2026-11-26``."""
+    return f"{REQUESTS}{day}.json"
 
 
 def metrics_folder(team: str, job: str) -> str:

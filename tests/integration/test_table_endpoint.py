@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from dmls_core.data.encoder import MISSING
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError
+from dmls_core.monitoring.request_counts import RequestCounter
 from dmls_core.serving import Deployment, Predictor, checkpoint, connect
 from dmls_core.serving.model_config import matrices, table_name
 from dmls_core.serving.tensors import table_tensors
@@ -52,6 +53,19 @@ def test_answers_are_those_of_the_predictor(parts, protocol, n_rows):
     assert texts(got["label"]) == answers.values
     assert np.array_equal(got["probabilities"].astype(np.float32), answers.probabilities)
     assert got["version"].ravel().tolist() == [parts.version] * n_rows
+
+
+def test_requests_of_users_are_counted(parts):
+    counter = RequestCounter()
+    counter.look([parts.client])
+    started = time.monotonic()
+    for _ in range(20):
+        parts.ask(user_rows(5), "http")
+    seconds = time.monotonic() - started
+    found = counter.look([parts.client])
+    assert found.count == 20
+    assert 0 < found.busy_seconds < seconds
+    assert counter.look([parts.client]).count == 0
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

@@ -1,0 +1,136 @@
+"""Requests that Triton's servers answered, by hour: for the capacity plan.
+
+Triton counts requests and their time since its start, for each model. The differences of two looks are added
+to one small object for each day.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from dmls_core.errors import ServingError
+from dmls_core.serving.model_config import SUFFIX
+from dmls_core.serving.shared_config import SHARED
+from dmls_core.store import Store, layout
+
+if TYPE_CHECKING:
+    from dmls_core.serving.client import ModelUse, TritonClient
+
+KEPT = timedelta(days=28)
+"""Age at which a day's counts are deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests that were answered, and the seconds that servers computed for them."""
+
+    count: int = 0
+    busy_seconds: float = 0.0
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(self.count + other.count, self.busy_seconds + other.busy_seconds)
+
+
+class RequestCounter:
+    """Counts the requests between two looks at the servers."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Mapping[str, ModelUse]] = {}
+
+    def record(self, store: Store, http: str, grpc: str) -> None:
+        """Add what the servers at these addresses have answered since the last call to the store.
+
+        Raises:
+            PlatformError: an address is wrong, or cannot be resolved.
+            StoreError: the store does not answer; these requests are lost.
+        """
+        from dmls_core.serving import triton_servers
+
+        with triton_servers(http, grpc) as servers:
+            found = self.look(servers)
+        if found.count:
+            add_requests(store, found, datetime.now(UTC))
+
+    def look(self, servers: Iterable[TritonClient]) -> Requests:
+        """Return what was answered since the last look; nothing of a server that is seen the first time.
+
+        A server that does not answer is left out: its requests are counted at the next look, unless it was
+        started anew, which ends its counters.
+        """
+        found = Requests()
+        for server in servers:
+            address = server.addresses["grpc"]
+            try:
+                now = server.uses()
+            except ServingError:
+                continue
+            if address in self._before:
+                found += _requests(_growth(self._before[address], now))
+            self._before[address] = now
+        return found
+
+
+def _growth(before: Mapping[str, ModelUse], now: Mapping[str, ModelUse]) -> dict[str, ModelUse]:
+    """Return what was added; a counter that fell began anew."""
+    found = {}
+    for name, (count, seconds) in now.items():
+        earlier = before.get(name, (0, 0.0))
+        found[name] = (count - earlier[0], seconds - earlier[1]) if count >= earlier[0] else (count, seconds)
+    return found
+
+
+def _requests(uses: Mapping[str, ModelUse]) -> Requests:
+    """Return the requests of users: a table endpoint asks its model, for whose answer it waits meanwhile."""
+    found = Requests()
+    for name, (count, seconds) in uses.items():
+        if name.endswith(SUFFIX):
+            found += Requests(count, seconds)
+        elif name == SHARED:
+            found += Requests(0, seconds)  # the endpoints that it serves count their requests themselves
+        elif count:
+            direct = max(0, count - uses.get(name + SUFFIX, (0, 0.0))[0])
+            found += Requests(direct, seconds * direct / count)
+    return found
+
+
+def add_requests(store: Store, found: Requests, now: datetime) -> None:
+    """Add requests to those of this hour; delete the days that are older than ``KEPT``."""
+    key = layout.requests_file(f"{now:%Y-%m-%d}")
+    hours = _read(store, key)
+    if not hours:
+        oldest = layout.requests_file(f"{now - KEPT:%Y-%m-%d}")
+        for info in store.list(layout.REQUESTS):
+            if info.key < oldest:
+                store.delete(info.key)
+    hour = f"{now:%H}"
+    total = hours.get(hour, Requests()) + found
+    hours[hour] = total
+    content = {hour: [one.count, round(one.busy_seconds, 3)] for hour, one in hours.items()}
+    store.put(key, json.dumps(content).encode())
+
+
+def read_requests(store: Store, since: datetime) -> dict[datetime, Requests]:
+    """Return the requests of each hour that was recorded, by its begin in UTC."""
+    found = {}
+    for info in store.list(layout.REQUESTS):
+        day = info.key.removeprefix(layout.REQUESTS).removesuffix(".json")
+        for hour, one in _read(store, info.key).items():
+            begin = datetime.fromisoformat(f"{day}T{hour}:00:00").replace(tzinfo=UTC)
+            if begin >= since:
+                found[begin] = one
+    return found
+
+
+def _read(store: Store, key: str) -> dict[str, Requests]:
+    """Return a day's requests by hour; none if there is no such object, or a damaged one."""
+    if store.head(key) is None:
+        return {}
+    try:
+        content = json.loads(store.get(key))
+        return {hour: Requests(int(count), float(busy)) for hour, (count, busy) in content.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
