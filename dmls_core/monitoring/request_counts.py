@@ -87,10 +87,10 @@ def _requests(uses: Mapping[str, ModelUse]) -> Requests:
     """Return the requests of users: a table endpoint asks its model, for whose answer it waits meanwhile."""
     found = Requests()
     for name, (count, seconds) in uses.items():
+        if name == SHARED:
+            continue  # the endpoints that it serves count its time as theirs
         if name.endswith(SUFFIX):
             found += Requests(count, seconds)
-        elif name == SHARED:
-            found += Requests(0, seconds)  # the endpoints that it serves count their requests themselves
         elif count:
             direct = max(0, count - uses.get(name + SUFFIX, (0, 0.0))[0])
             found += Requests(direct, seconds * direct / count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 from functools import partial
 
@@ -13,6 +14,7 @@ import pytest
 
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError, ServingTimeoutError
+from dmls_core.monitoring.request_counts import RequestCounter
 from dmls_core.serving import Deployment, Predictor, connect, shared_config
 from dmls_core.serving.model_config import table_name
 from dmls_core.serving.reconcile import differences
@@ -70,6 +72,18 @@ def test_two_jobs_answer_from_one_process(server, client, served, protocol):
     with connect(classes.name, grpc=client.addresses["grpc"]) as model:
         assert list(model.predict(rows)["prediction"]) == answers.values
     assert len(processes(server)) == 1
+
+
+def test_requests_are_counted_for_each_job_and_their_time_once(client, served):
+    counter = RequestCounter()
+    counter.look([client])
+    started = time.monotonic()
+    for _ in range(20):
+        served[0].ask(user_rows(5), "http")
+    seconds = time.monotonic() - started
+    found = counter.look([client])
+    assert found.count == 20
+    assert 0 < found.busy_seconds < seconds
 
 
 def test_a_change_of_version_fails_no_request(server, client, served, tmp_path):

@@ -63,11 +63,11 @@ def test_a_table_endpoints_questions_to_its_model_are_no_requests_of_users():
     server.now = {
         "lab.a.table": (10, 5.0),
         "lab.a": (15, 3.0),
-        "lab.small.table": (4, 0.0),
+        "lab.small.table": (4, 1.5),
         "dmls-shared": (4, 2.0),
         "idle": (0, 0.0),
     }
-    assert counter.look([server]) == Requests(10 + 5 + 4, 5.0 + 3.0 * 5 / 15 + 2.0)
+    assert counter.look([server]) == Requests(10 + 5 + 4, 5.0 + 3.0 * 5 / 15 + 1.5)
 
 
 def test_requests_are_added_by_hour_and_old_days_go(store):
