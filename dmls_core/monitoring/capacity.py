@@ -313,7 +313,8 @@ def describe_plan(plan: CapacityPlan) -> list[tuple[str, str]]:
     if plan.requests_per_day is not None:
         one = f"{plan.triton_servers} server{'s' if plan.triton_servers > 1 else ''} of {SERVER_CPUS} CPUs"
         text = f"{plan.requests_per_day:,.0f} a day, {plan.busiest_hour:,} in the busiest hour, which keep "
-        text += f"{plan.triton_cpus:,.2g} CPUs of Triton busy: {one}, at most {SERVER_USE:.0%} used"
+        cpus = f"{plan.triton_cpus:,.2g}" if plan.triton_cpus >= 0.01 else "less than 0.01"
+        text += f"{cpus} CPUs of Triton busy: {one}, at most {SERVER_USE:.0%} used"
         lines.append(("requests", text))
     if plan.cost_per_day is not None:
         lines.append(("cost", f"{plan.cost_per_day:,.2f} {plan.currency} a day for trainers"))

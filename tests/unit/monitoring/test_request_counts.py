@@ -103,10 +103,12 @@ def test_the_plan_says_how_many_servers_the_busiest_hour_needs():
     runs = [PastRun("shop/a", NOW - timedelta(days=2), 60, "cpu")]
 
     today = plan_capacity(runs, [], {"cpu": 1}, NOW, requests=requests)
+    few = plan_capacity(runs, [], {"cpu": 1}, NOW, requests={NOW: Requests(5, 0.01)})
     tenfold = plan_capacity(runs, [], {"cpu": 1}, NOW, jobs=10, requests=requests)
 
     assert (today.requests_per_day, today.busiest_hour) == (2_000, 3_000)
     assert (today.triton_cpus, today.triton_servers) == (pytest.approx(0.3), 1)
+    assert "keep less than 0.01 CPUs" in dict(describe_plan(few))["requests"]
     assert (tenfold.triton_cpus, tenfold.triton_servers) == (pytest.approx(3.0), 2)
     assert dict(describe_plan(tenfold))["requests"] == (
         "20,000 a day, 30,000 in the busiest hour, which keep 3 CPUs of Triton busy: "
