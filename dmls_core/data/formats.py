@@ -69,7 +69,7 @@ def format_of(name: str) -> str | None:
 
 def text_name(file: str) -> str:
     """Return the name of the text of a compressed file; without an extension, it is CSV."""
-    name = file[: file.rindex(".")]
+    name = file.rpartition(".")[0]
     return name if format_of(name) else f"{name}.csv"
 
 

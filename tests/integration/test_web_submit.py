@@ -116,6 +116,10 @@ def test_a_run_is_estimated_from_the_beginning_of_its_data(api: TestClient, stor
     stored = api.post("/drops/lab/iris/estimate", json=body).json()
     packed = body | sample | {"file": "iris.csv.gz"}
     unpacked = api.post("/drops/lab/planned/estimate", json=packed | {"unpacked": True}).json()
+    nameless = api.post(
+        "/drops/lab/planned/estimate", json=body | sample | {"file": "iris", "unpacked": True}
+    )
+    assert nameless.status_code in (200, 422)
     whole_only = [
         api.post("/drops/lab/planned/estimate", json=body | sample | {"file": file})
         for file in ("iris.parquet", "iris.csv.gz", "iris.xlsx")
@@ -151,6 +155,13 @@ def test_a_run_on_a_large_file_in_s3_is_estimated_from_rows_all_over_it(
         assert found.get("sampled"), (file, found)
         assert found["rows"] == pytest.approx(rows, rel=0.1)
         assert (schema["spread"], schema["seen"]) == (True, pytest.approx(2_000, abs=20))
+
+
+def test_more_of_a_text_than_a_schema_needs_is_refused(api: TestClient):
+    refused = infer(api, "a.csv", b"a,b\n" + b"1,2\n" * (submissions.MAX_SENT // 4))
+
+    assert refused.status_code == 422
+    assert "before its upload" in refused.text
 
 
 def test_a_large_file_is_uploaded_in_parts(api: TestClient, store: Store):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +52,6 @@ __all__ = [
     "Sample",
     "draft_spec",
     "infer_file_schema",
-    "infer_large_schema",
     "infer_parquet_schema",
     "infer_part_schema",
     "infer_schema",
@@ -201,6 +201,17 @@ _turns = threading.BoundedSemaphore(2)
 """Files that are read at the same time."""
 
 
+@contextmanager
+def _turn() -> Iterator[None]:
+    """Wait for a turn to read a Parquet file; raise ``PlatformError`` if too many are being read."""
+    if not _turns.acquire(timeout=TURN_SECONDS):
+        raise PlatformError("too many Parquet files are being read: try again in a moment")
+    try:
+        yield
+    finally:
+        _turns.release()
+
+
 def infer_parquet_schema(
     file: str, content: bytes, size: int, keys: Mapping[str, Any] | None = None, rows: int = 0
 ) -> dict[str, Any]:
@@ -213,18 +224,13 @@ def infer_parquet_schema(
         DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
         PlatformError: too many files are being read, or no process can be started.
     """
-    if not _turns.acquire(timeout=TURN_SECONDS):
-        raise PlatformError("too many Parquet files are being read: try again in a moment")
-    try:
-        with tempfile.NamedTemporaryFile() as copy:
-            copy.write(content)
-            copy.flush()
-            found: dict[str, Any] = sandbox.run(
-                read_parquet_schema, copy.name, file, size, keys, rows, file=file, hint=BY_HAND
-            )
-            return found
-    finally:
-        _turns.release()
+    with _turn(), tempfile.NamedTemporaryFile() as copy:
+        copy.write(content)
+        copy.flush()
+        found: dict[str, Any] = sandbox.run(
+            read_parquet_schema, copy.name, file, size, keys, rows, file=file, hint=BY_HAND
+        )
+        return found
 
 
 def infer_part_schema(path: Path, size: int, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -243,47 +249,37 @@ def infer_part_schema(path: Path, size: int, keys: Mapping[str, Any] | None = No
     return infer_schema(path.name, sample).as_json()
 
 
-def infer_large_schema(path: Path, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Infer the schema of a Parquet file on disk from rows all over it; ``keys`` are as for ``read_sample``.
-
-    Raises:
-        DataError: as in ``infer_schema``.
-    """
-    place = str(path.absolute())
-    found: dict[str, Any] = sandbox.run(
-        read_large_schema, place, keys, limits=PASS, file=path.name, hint=BY_HAND
-    )
-    return found
-
-
-def read_large_schema(path: str, keys: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Infer the schema of a Parquet file on disk; runs in the sandbox."""
-    return infer_schema(Path(path).name, sample_file(Path(path), keys=keys)).as_json()
-
-
-def infer_file_schema(path: Path, target: str = "") -> dict[str, Any]:
+def infer_file_schema(
+    path: Path, target: str = "", *, keys: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Infer the schema of a file on disk as JSON data; a Parquet file is read in the sandbox.
+
+    ``keys`` are as for ``read_sample``.
 
     Raises:
         DataError: as in ``infer_schema``, or the file cannot be read.
+        PlatformError: as in ``infer_parquet_schema``.
     """
     if path.suffix.lower() != ".parquet":
-        return read_file_schema(str(path), target)
+        return read_file_schema(str(path), target, keys)
     place = str(path.absolute())
-    try:
-        found: dict[str, Any] = sandbox.run(
-            read_file_schema, place, target, limits=PASS, file=path.name, hint=BY_HAND
-        )
-    except sandbox.SandboxError:  # such as groups of rows that take too much memory: the end has the columns
-        if path.stat().st_size <= WHOLE:
-            raise
-        found = sandbox.run(read_end_schema, place, target, file=path.name, hint=BY_HAND)
+    with _turn():
+        try:
+            found: dict[str, Any] = sandbox.run(
+                read_file_schema, place, target, keys, limits=PASS, file=path.name, hint=BY_HAND
+            )
+        except (
+            sandbox.SandboxError
+        ):  # such as groups of rows that take too much memory: the end has the columns
+            if path.stat().st_size <= WHOLE:
+                raise
+            found = sandbox.run(read_end_schema, place, target, file=path.name, hint=BY_HAND)
     return found
 
 
-def read_file_schema(path: str, target: str) -> dict[str, Any]:
+def read_file_schema(path: str, target: str, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Infer the schema of a file on disk; runs in the sandbox for a Parquet file."""
-    return infer_schema(Path(path).name, sample_file(Path(path)), target).as_json()
+    return infer_schema(Path(path).name, sample_file(Path(path), keys=keys), target).as_json()
 
 
 def read_end_schema(path: str, target: str) -> dict[str, Any]:

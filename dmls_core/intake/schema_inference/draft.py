@@ -91,7 +91,7 @@ class Column:
         whole: whether all numbers are integers.
         histogram: counts in ``BINS`` bins of equal width from ``low`` to ``high``.
         orders: in which all values are dates; empty unless the column is a date.
-        flaw: why a text is no number, if most of its values are, or have a unit; what is wrong with numbers.
+        flaw: why values that look like numbers cannot be used as they are; empty if nothing is wrong.
     """
 
     name: str

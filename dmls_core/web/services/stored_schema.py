@@ -29,7 +29,7 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
     """Infer the schema of a data file in a job's folder; raise ``DataError`` if it must be read whole."""
     from dmls_core.intake.schema_inference import (
         WHOLE,
-        infer_large_schema,
+        infer_file_schema,
         infer_part_schema,
         read_places,
     )
@@ -47,7 +47,9 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
         with TemporaryDirectory(prefix="dmls-schema-") as folder:
             part = copy_part(store, key, Path(folder) / file, size)
             keys = data.reading if data else None
-            return as_schema(infer_large_schema(part, keys) if large else infer_part_schema(part, size, keys))
+            return as_schema(
+                infer_file_schema(part, keys=keys) if large else infer_part_schema(part, size, keys)
+            )
     if large:
         return infer_schema(file, read_footer(size, read), size, data)
     if not needs_whole(file):

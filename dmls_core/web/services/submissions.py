@@ -35,6 +35,9 @@ MAX_SCANNED = 20_000
 PART_BYTES = 8 << 20
 """Size of a part, unless the file would have more parts than S3 allows."""
 
+MAX_SENT = 9 << 20
+"""Bytes of a text or a workbook from which a schema is inferred; a Parquet file is read in the sandbox."""
+
 FLOAT = "float"
 NEXT_RUNS = 5
 
@@ -175,6 +178,10 @@ def infer_schema(
     keys = data.reading if data else None
     if file.lower().endswith(".parquet"):
         found = infer_parquet_schema(file, content, size, keys, rows)
+    elif len(content) > MAX_SENT:
+        raise DataError(
+            ValidationIssue(f"at most {MAX_SENT:,} bytes of a file are read before its upload", file=file)
+        )
     else:
         read = read_unpacked if unpacked and file.lower().endswith(COMPRESSED) else read_sample
         sample = read(file, content, complete=len(content) >= size, keys=keys)

@@ -59,7 +59,7 @@ async function spreadOf(file) {
   return new Blob([file.slice(0, HEAD_BYTES), ...starts.map((start) => file.slice(start, start + PIECE_BYTES))]);
 }
 
-/** Return the part of a compressed text: the beginning of the text, and pieces of it in even distances. */
+/** Return the part of a compressed text: the beginning of the text, and evenly spaced pieces of it. */
 async function unpackedPart(file, progress) {
   const end = performance.now() + 1000 * SECONDS;
   let read = 0;
