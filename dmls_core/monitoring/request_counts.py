@@ -13,8 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ServingError
-from dmls_core.serving.model_config import SUFFIX
-from dmls_core.serving.shared_config import SHARED
 from dmls_core.store import Store, layout
 
 if TYPE_CHECKING:
@@ -85,6 +83,9 @@ def _growth(before: Mapping[str, ModelUse], now: Mapping[str, ModelUse]) -> dict
 
 def _requests(uses: Mapping[str, ModelUse]) -> Requests:
     """Return the requests of users: a table endpoint asks its model, for whose answer it waits meanwhile."""
+    from dmls_core.serving.model_config import SUFFIX  # imports NumPy
+    from dmls_core.serving.shared_config import SHARED
+
     found = Requests()
     for name, (count, seconds) in uses.items():
         if name == SHARED:
