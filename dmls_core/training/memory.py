@@ -29,8 +29,9 @@ READER = 90 * MIB
 READ = 1.95
 """Copies of the matrix while a table is read: the columns, and the matrix made of them."""
 
-ROW, COLUMN = 65, 8 << 10
-"""Bytes for each row (target, row numbers of split and folds, gradients) and each column."""
+ROW, REPORTED_ROW, COLUMN = 65, 40, 8 << 10
+"""Bytes for each row (target, row numbers of split and folds, gradients), for each in the report, and for
+each column."""
 
 STORING, BLOCKS = 112 * MIB, 64 * MIB
 """Columns of a table on disk that are checked and encoded at a time, and rows that are binned at a time."""
@@ -94,7 +95,7 @@ def estimate_memory(
         load=LOADED + columns + own + validation,
         search=max(search for search, _ in models) + 2 * model_bytes + beside_search,
         refit=max(refit for _, refit in models) + 2 * final + DATA_DOCS,
-        report=REPORTED + columns + rows + held + 3 * final + DATA_DOCS,
+        report=REPORTED + columns + size.rows * REPORTED_ROW + held + 3 * final + DATA_DOCS,
     )
 
 
@@ -130,7 +131,7 @@ def _model_memory(spec: Spec, model: ModelSearch, size: TableSize, disk_limit: i
     base = LOADED + columns * COLUMN + size.rows * (ROW if disk_limit is None else STORED_ROW)
     if disk_limit is not None and engine.external_memory:
         fit = engine.fit_bytes(train, columns, params, stored=True)
-        return base + BLOCKS + fit, base + BLOCKS + fit
+        return base + fit, base + fit
     held = size.rows
     if disk_limit is not None:  # other models are fitted on some of the rows
         held = train = min(train, sampled_rows(spec, size, disk_limit))

@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 FEWEST_SAMPLED = 20_000
 """Rows of a table on disk, at least, by which the bins are found."""
 
+BUFFERS = 16 << 20
+"""What XGBoost and its threads hold in any case."""
+
 
 def sketch_bytes(rows: int, max_bin: int) -> int:
     """Return the memory of the sketch by which XGBoost finds the bins of one column of numbers.
 
-    The sketch keeps more levels, and larger ones, the more rows there are: of a wide table, all sketches
-    together are several times the matrix. See ``WQSummary`` in XGBoost's ``quantile.h``.
+    The sketch has a queue and a summary for each doubling of the rows that it has seen: of a wide table, all
+    sketches together are several times the matrix. See ``WQSummary`` in XGBoost's ``quantile.h``.
     """
     levels = 1
     while (size := levels * 8 * max_bin + 1) << levels < rows:
         levels += 1
-    return 32 * min(size, rows) * (levels + 1)
+    return min(44 * rows, 32 * size * ((rows // size).bit_length() + 1))
 
 
 def rows_to_bin(columns: int) -> int:
@@ -36,17 +39,21 @@ def rows_to_bin(columns: int) -> int:
 
 
 def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms: int, *, stored: bool) -> int:
-    """Estimate sketches, bins and histograms, in bytes; ``histograms`` limits those of rows in memory."""
+    """Estimate sketches, bins and histograms, in bytes; ``histograms`` limits those of rows in memory.
+
+    The sketches are gone when the first histogram is needed, and leave their memory to the histograms. Of a
+    table on disk, blocks are read meanwhile.
+    """
     bins = int(params.get("max_bin", 256))
     depth = params.get("max_depth", 6)
     level = min(2 ** (int(depth) - 1), rows) if isinstance(depth, int | float) and depth else rows
     nodes = 16 * columns * bins  # the histogram of one node, of which two are the least
     widest = nodes * (level + 2)
-    kept = widest if stored else min(widest, histograms + 4 * nodes)
     if stored:
         sampled = min(rows, rows_to_bin(columns))
-        return columns * (sketch_bytes(sampled, bins) + 6 * sampled) + kept
-    return columns * sketch_bytes(rows, bins) + 2 * rows * columns + kept
+        return max(columns * (sketch_bytes(sampled, bins) + 6 * sampled), 2 * BLOCK_BYTES + widest)
+    kept = min(widest, histograms + 4 * nodes)
+    return BUFFERS + 2 * rows * columns + max(columns * sketch_bytes(rows, bins), kept)
 
 
 def _category_levels(features: Array, categories: Sequence[int]) -> list[int]:
