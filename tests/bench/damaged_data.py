@@ -1,11 +1,12 @@
 """Damaged CSV and Parquet files: is each refused as a user's error, in time and within memory?
 
 Bytes of small valid files are flipped, zeroed, cut, doubled, moved and inserted. Each file is checked as
-``dmls validate`` and admission check it; what they call valid is read as a trainer reads it. Both happen in
+``dmls validate`` and admission check it, and its columns are inferred as on the page; what admission calls
+valid is read as a trainer reads it, and one in ten of these is planned, which takes longer. All happens in
 sandbox workers with 5 seconds of CPU time and 500 MB, which kill what takes more. ``refused`` counts errors
 in the file; ``killed``, those of them that the sandbox reported because the process ended; ``read``, files
-that a trainer reads; ``late``, files that only a trainer refuses; ``crashed``, all other errors, of which
-there should be none.
+that a trainer reads; ``late``, files that only a trainer or the plan refuses; ``crashed``, all other errors,
+of which there should be none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,8 +29,10 @@ from dmls_core import sandbox
 from dmls_core.cli.spec_commands import check_files
 from dmls_core.data.table_reader import read_table
 from dmls_core.errors import DataError, UserError
+from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.models import load_spec
 from dmls_core.sandbox import Limits, SandboxError, Worker
+from dmls_core.training.plan import plan_file
 from tests.bench.report import Row, run
 
 CPU_SECONDS = 5
@@ -108,16 +112,20 @@ def read(spec: str, path: str) -> int:
     return read_table([Path(path)], made.columns, made.task).n_rows
 
 
-def verdict(spec_file: Path, path: Path, trainer: Worker) -> str:
+def verdict(spec_file: Path, path: Path, trainer: Worker, *, planned: bool) -> str:
     """Check a file, and read it if it is valid; return the column of the table that counts it."""
     from tests.bench import damaged_data  # by this name, the sandbox can import it
 
+    with suppress(UserError):
+        infer_file_schema(path)
     try:
         check_files(spec_file, [path])
     except UserError as error:
         return "killed" if isinstance(error, SandboxError) or "the process" in str(error) else "refused"
     try:
         trainer.call(damaged_data.read, spec_file.read_text(), str(path), file=path.name)
+        if planned:
+            trainer.call(plan_file, spec_file.read_text(), str(path), 1.0, "4g", file=path.name)
     except DataError:
         return "late"
     return "read"
@@ -145,11 +153,11 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
                     path = folder / name
                     path.write_bytes(content if number < 0 else damaged(content, chosen))
                     if number < 0:
-                        assert verdict(spec_file, path, trainer) == "read", "the file is valid"
+                        assert verdict(spec_file, path, trainer, planned=True) == "read", "the file is valid"
                         continue
                     started = time.perf_counter()
                     try:
-                        found[verdict(spec_file, path, trainer)] += 1
+                        found[verdict(spec_file, path, trainer, planned=number % 10 == 0)] += 1
                     except BaseException as error:
                         if isinstance(error, KeyboardInterrupt):
                             raise
