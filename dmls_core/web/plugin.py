@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 from airflow.plugins_manager import AirflowPlugin
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dmls_core.airflow.clock_guard import ClockGuard
 from dmls_core.airflow.links import MlflowRunLink, ReportLink
 from dmls_core.airflow.priority import LeaderPriorityStrategy
 from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
@@ -37,11 +38,12 @@ class LazyApp:
 
 
 class DmlsPlugin(AirflowPlugin):
-    """Extensions of Airflow's scheduler and API server."""
+    """Extensions of Airflow's services."""
 
     name = "dmls"
     timetables = [SubmissionTimetable, IntervalTimetable]  # noqa: RUF012 - as Airflow declares it
     priority_weight_strategies = [LeaderPriorityStrategy]  # noqa: RUF012
+    listeners = [ClockGuard()]  # noqa: RUF012
     operator_extra_links = [MlflowRunLink(), ReportLink()]  # noqa: RUF012
     fastapi_apps = [  # noqa: RUF012
         {"app": LazyApp("dmls_core.web.app:create_app"), "url_prefix": PREFIX, "name": "DMLS"},

@@ -30,7 +30,7 @@ def sketch_bytes(rows: int, max_bin: int) -> int:
     levels = 1
     while (size := levels * 8 * max_bin + 1) << levels < rows:
         levels += 1
-    return min(44 * rows, 32 * size * ((rows // size).bit_length() + 1))
+    return min(44 * rows, 28 * size * ((rows // size).bit_length() + 1))
 
 
 def rows_to_bin(columns: int) -> int:

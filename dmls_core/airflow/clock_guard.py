@@ -1,0 +1,54 @@
+"""End a service of Airflow whose clock was set back, so that its supervisor starts it with the new time.
+
+By the wall clock, a DAG processor remembers when it last read each bundle and each file, and a scheduler and
+a triggerer when they last wrote their heartbeat. Once the clock is a day behind these dates, no new job gets
+its DAG for a day, and a scheduler looks dead: the tasks that run on it are started again and again. Only the
+process itself can forget them. ``clock_steps`` corrects the dates in the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+
+from airflow.listeners import hookimpl
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+
+TOLERANCE_SECONDS = 60.0
+"""A clock that was set back by less makes nothing wait for long."""
+
+
+class ClockGuard:
+    """Listener that watches the clock of each scheduler, triggerer and DAG processor."""
+
+    @hookimpl
+    def on_starting(self, component: object) -> None:
+        """Watch from a thread until the process ends."""
+        name = getattr(component, "job_type", None) or "process"
+        threading.Thread(target=watch, args=(name,), name="dmls-clock-guard", daemon=True).start()
+
+
+def watch(name: str) -> None:
+    """Wait until the wall clock is set back; then end this process as an operator would."""
+    before = _ahead()
+    while (now := _ahead()) > before - TOLERANCE_SECONDS:
+        before = now
+        time.sleep(LOOK_SECONDS)
+    log.critical(
+        "the clock was set back by %.0f seconds: this %s ends, since it remembers dates that lie in the "
+        "future; its supervisor must start it again",
+        before - now,
+        name,
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _ahead() -> float:
+    """Return by how many seconds the wall clock is ahead of the clock that nobody can set."""
+    return time.time() - time.monotonic()
