@@ -28,23 +28,21 @@ class ClockGuard:
     """Listener that watches the clock of each scheduler, triggerer and DAG processor."""
 
     @hookimpl
-    def on_starting(self, component: object) -> None:
+    def on_starting(self) -> None:
         """Watch from a thread until the process ends."""
-        name = getattr(component, "job_type", None) or "process"
-        threading.Thread(target=watch, args=(name,), name="dmls-clock-guard", daemon=True).start()
+        threading.Thread(target=watch, name="dmls-clock-guard", daemon=True).start()
 
 
-def watch(name: str) -> None:
+def watch() -> None:
     """Wait until the wall clock is set back; then end this process as an operator would."""
     before = _ahead()
     while (now := _ahead()) > before - TOLERANCE_SECONDS:
         before = now
         time.sleep(LOOK_SECONDS)
     log.critical(
-        "the clock was set back by %.0f seconds: this %s ends, since it remembers dates that lie in the "
+        "the clock was set back by %.0f seconds: this process ends, since it remembers dates that lie in the "
         "future; its supervisor must start it again",
         before - now,
-        name,
     )
     os.kill(os.getpid(), signal.SIGTERM)
 
