@@ -29,6 +29,7 @@ from dmls_core.store.s3_client import (
     parse_times_fast,
     translated,
 )
+from dmls_core.store.s3_listing import list_parts
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -205,8 +206,15 @@ class S3Store(Store):
 
     async def watch(self, prefix: str, *, poll_seconds: float) -> AsyncGenerator[Sequence[ObjectInfo], None]:
         """See ``Store.watch``; one connection serves all listings."""
+        last: Sequence[ObjectInfo] = ()
+
+        async def fetch() -> Sequence[ObjectInfo]:
+            nonlocal last
+            last = await self._list_async(client, prefix, last)
+            return last
+
         async with self._async_client() as client:
-            async for listing in poll_changes(lambda: self._list_async(client, prefix), poll_seconds):
+            async for listing in poll_changes(fetch, poll_seconds):
                 yield listing
 
     def begin_upload(self, key: str) -> str:
@@ -259,14 +267,16 @@ class S3Store(Store):
             parse_times_fast(client)
             yield client
 
-    async def _list_async(self, client: Any, prefix: str) -> Sequence[ObjectInfo]:
+    async def _list_async(
+        self, client: Any, prefix: str, last: Sequence[ObjectInfo] = ()
+    ) -> Sequence[ObjectInfo]:
         if client is None:
             return await super().list_async(prefix)
+        known = [self._prefix + info.key for info in last]
         with translated(f"list {self._url(prefix)}"):
-            pages = client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self._prefix + prefix
+            return tuple(
+                map(self._listed, await list_parts(client, self.bucket, self._prefix + prefix, known))
             )
-            return tuple([self._listed(item) async for page in pages for item in page.get("Contents", [])])
 
     def _listed(self, item: Mapping[str, Any]) -> ObjectInfo:
         key = item["Key"][len(self._prefix) :]

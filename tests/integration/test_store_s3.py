@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,12 @@ from botocore.exceptions import ClientError
 from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.errors import StoreError
 from dmls_core.intake import admit, find_submissions, read_status, submit, update_run_status
-from dmls_core.store import Access, Registry, Store, open_store
+from dmls_core.store import Access, Registry, Store, open_store, s3_listing
 from dmls_core.store.s3 import S3Store
-from dmls_core.testing.stores import StoreSuite, race
+from dmls_core.testing.stores import StoreSuite, race, run_coroutine
 from tests.services.seaweed import S3Server, Seaweed
 from tests.unit.intake.uploads import CSV, SPEC, drop
-from tests.unit.store.fakes import FakeSpec, data
+from tests.unit.store.fakes import AsyncHook, FakeSpec, data
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
@@ -61,6 +63,35 @@ class TestWithDefaultsOfBoto3:
         suite.test_upload_and_download(store, tmp_path)
         suite.test_replace_what_was_read(store)
         suite.test_streaming(store)
+
+
+def test_parts_of_a_listing_are_the_whole_whatever_changes_between_two(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_listing, "PAGE", 2)
+    monkeypatch.setattr(s3_listing, "PART", 3)
+    # SeaweedFS sorts these folder by folder, S3 by all of the key.
+    names = ["a", "a-b", "a.b", "a/b", "a/b-c", "ab", "b/a", "b-/a", "c"]
+    for name in names:
+        for file in ("data.csv", "spec.toml"):
+            store.put(f"in/{name}/{file}", b"1")
+    chosen = random.Random(1)
+
+    async def listings() -> int:
+        watched, count = S3Store(store.bucket, "some/prefix", hook=AsyncHook(store.client, [])), 0
+        async with aclosing(watched.watch("in/", poll_seconds=0.0)) as found:
+            async for listing in found:
+                expected = sorted(info.key for info in store.list("in/"))
+                assert sorted(info.key for info in listing) == expected
+                count += 1
+                if count == 12:
+                    return count
+                for key in chosen.sample(expected, 2):
+                    store.delete(key)
+                store.put(f"in/{chosen.choice(names)}/new{count}", b"1")
+        return count
+
+    assert run_coroutine(listings()) == 12
 
 
 def test_memory_stays_bounded(store: Store, tmp_path: Path) -> None:

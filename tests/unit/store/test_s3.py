@@ -5,12 +5,12 @@ import itertools
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import boto3
 import pytest
@@ -27,7 +27,7 @@ from dmls_core.store.registry import cached
 from dmls_core.store.s3 import S3Store
 from dmls_core.store.s3_client import CONNECTIONS, INTERACTIVE, make_client, parse_time
 from dmls_core.testing.stores import StoreSuite, run_coroutine
-from tests.unit.store.fakes import NOW, FakeSpec
+from tests.unit.store.fakes import NOW, AsyncHook, FakeSpec
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -359,26 +359,8 @@ def test_without_a_hook_trainers_get_the_variables_of_this_process(
 def test_a_hook_lists_with_one_asynchronous_client(store: S3Store) -> None:
     opened: list[str] = []
 
-    class AsyncHook(_Hook):
-        async def get_async_conn(self) -> AbstractAsyncContextManager[Any]:
-            @asynccontextmanager
-            async def connect() -> AsyncIterator[SimpleNamespace]:
-                opened.append("client")
-                yield SimpleNamespace(get_paginator=self._paginator, _endpoint=store.client._endpoint)
-
-            return connect()
-
-        def _paginator(self, operation: str) -> SimpleNamespace:
-            pages = store.client.get_paginator(operation)  # type: ignore[call-overload]
-
-            async def paginate(**arguments: str) -> AsyncIterator[dict[str, Any]]:
-                for page in pages.paginate(**arguments):
-                    yield page
-
-            return SimpleNamespace(paginate=paginate)
-
     async def two_listings() -> list[list[str]]:
-        watched, seen = S3Store(store.bucket, "some/prefix", hook=AsyncHook()), []
+        watched, seen = S3Store(store.bucket, "some/prefix", hook=AsyncHook(store.client, opened)), []
         async with aclosing(watched.watch("in/", poll_seconds=0.01)) as listings:
             async for listing in listings:
                 seen.append([info.key for info in listing])
