@@ -48,5 +48,5 @@ def watch() -> None:
 
 
 def _ahead() -> float:
-    """Return by how many seconds the wall clock is ahead of the clock that nobody can set."""
+    """Return by how many seconds the wall clock is ahead of the monotonic clock."""
     return time.time() - time.monotonic()
