@@ -7,9 +7,10 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -43,6 +44,7 @@ class RunFolder:
         self._store = store
         self._claimed = False
         self._told: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
+        self._kept: dict[str, bytes] = {}
 
     def claim(self, run_key: str) -> dict[str, Any] | None:
         """Mark the folder as this run's; return ``result.json`` if the run is finished.
@@ -137,7 +139,9 @@ class RunFolder:
 
     def keep(self, trial: Trial) -> None:
         """Write a trial's file."""
-        self._store.put(layout.trial(trial.number), _json(trial.as_json()))
+        name, content = layout.trial(trial.number), _json(trial.as_json())
+        self._store.put(name, content)
+        self._kept[name] = content
 
     def must_leave(self, worker: int) -> bool:
         """Return whether the platform has asked a worker to leave the search."""
@@ -159,14 +163,26 @@ class RunFolder:
         )
 
     def upload(self, folder: Path, below: str = "") -> list[dict[str, Any]]:
-        """Write every file of a local folder, or ``below`` in it; return name, bytes and SHA-256 of each."""
+        """Write every file of a local folder, or ``below`` in it; return name, bytes and SHA-256 of each.
+
+        What a listing does not show then is written again, trials too, as new objects. SeaweedFS may lose
+        folders that it has confirmed, if its disk was full, but keep the objects in them. A write over such
+        an object would not bring its folder back.
+        """
         artifacts = []
+        writes: dict[str, Callable[[], object]] = {
+            name: partial(self._store.put, name, content) for name, content in self._kept.items()
+        }
         for path in sorted(path for path in (folder / below).rglob("*") if path.is_file()):
             name = path.relative_to(folder).as_posix()
             self._store.upload(name, path)
             with path.open("rb") as stream:
                 sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
             artifacts.append({"name": name, "bytes": path.stat().st_size, "sha256": sha256})
+            writes[name] = partial(self._store.upload, name, path)
+        for name in sorted(writes.keys() - {info.key for info in self._store.list("")}):
+            self._store.delete(name)
+            writes[name]()
         return artifacts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from dmls_core.errors import DataError, PlatformError, StoreError, UserError, ValidationIssue
 from dmls_core.search.trial import Surface, Trial
-from dmls_core.store import open_store
+from dmls_core.store import ObjectInfo, open_store
+from dmls_core.store.local import LocalStore
 from dmls_core.training.run_folder import RunFolder
 
 
@@ -106,3 +108,30 @@ def test_uploads_are_described(folder: RunFolder, tmp_path: Path):
         {"name": "report.html", "bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()},
     ]
     assert (tmp_path / "out/model/a.bin").read_bytes() == b"abc"
+
+
+def test_what_a_listing_lost_is_written_again_as_a_new_object(tmp_path: Path):
+    """SeaweedFS keeps objects whose folder was lost with a full disk: a listing does not show them."""
+
+    class LostFolders(LocalStore):
+        lost = {"model/a.bin", "trials/00001.json"}
+
+        def list(self, prefix: str) -> Iterator[ObjectInfo]:
+            return (info for info in super().list(prefix) if info.key not in self.lost)
+
+        def delete(self, key: str) -> None:
+            super().delete(key)
+            self.lost.discard(key)
+
+    store = LostFolders(tmp_path / "out")
+    folder = RunFolder(store)
+    (tmp_path / "local/model").mkdir(parents=True)
+    (tmp_path / "local/model/a.bin").write_bytes(b"abc")
+    for number in range(2):
+        folder.keep(Trial(number, "complete", "cpu", {"n_estimators": 1}, 0.5, (0.5,), 1.0))
+
+    folder.upload(tmp_path / "local")
+
+    shown = {info.key: store.get(info.key) for info in store.list("")}
+    assert shown["model/a.bin"] == b"abc"
+    assert [trial.number for trial in folder.trials("cpu")] == [0, 1]
