@@ -212,11 +212,12 @@ class Asker:
 def settle(client: PlatformClient, name: str, end: float) -> dict[str, Any]:
     """Return a job's last status: deployed, or what it was at the moment ``end``."""
     status: dict[str, Any] = {"state": "unanswered", "message": ""}
-    while status["state"] != "deployed" and time.monotonic() < end:
+    while True:
         with suppress(Exception):
             status = client.status(TEAM, name)
+        if status["state"] == "deployed" or time.monotonic() > end:
+            return status
         time.sleep(0.5)
-    return status
 
 
 def check(client: PlatformClient, name: str, end: float) -> dict[str, str]:
