@@ -74,10 +74,11 @@ def page(browser: Browser, demo: Demo, platform: PlatformClient) -> Iterator[Pag
 
 
 def show(page: Page, path: str) -> None:
-    """Open a page, and wait until its script has enabled its controls."""
+    """Open a page, and wait until its controls are enabled and no other test's file changes it."""
     page.goto(f"/dmls{path}")
     page.locator("main").wait_for()
     expect(page.locator("[data-scripted]")).to_have_count(0)
+    expect(page.locator("#files tr:is([data-state=waiting], [data-state=scoring])")).to_have_count(0)
     page.wait_for_load_state("networkidle")
 
 
