@@ -1,7 +1,8 @@
 """Correct dates in Airflow's database that lie in the future since a clock was set back.
 
-Airflow creates and continues no run that is dated in the future, retries no task that failed then, and takes
-a dead process whose last heartbeat lies there for alive: all of them would wait until the clock catches up.
+Airflow creates and continues no run that is dated in the future, retries no task that failed then, stores no
+new version of a DAG that it stored then, and takes a dead process whose last heartbeat lies there for alive:
+all of them would wait until the clock catches up.
 
 A look is a few queries, and changes nothing unless a date lies in the future by more than ``TOLERANCE``.
 """
@@ -14,6 +15,7 @@ from datetime import datetime, timedelta
 from airflow.jobs.job import Job, JobState
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunType
@@ -27,6 +29,9 @@ TOLERANCE = timedelta(minutes=1)
 """Clocks of several machines differ by less."""
 
 STEP = timedelta(microseconds=1)
+
+STORED_BEFORE = timedelta(hours=1)
+"""More than Airflow's ``min_serialized_dag_update_interval``, within which it stores no DAG again."""
 
 AUTOMATED = (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB)
 """Types of runs from whose logical dates Airflow computes a DAG's next run."""
@@ -50,6 +55,7 @@ def correct_dates(session: Session, now: datetime) -> int:
     corrected += _continue_runs(session, now, limit)
     corrected += _retry_tasks(session, now, limit)
     corrected += _expire_processes(session, now, limit)
+    corrected += _store_dags(session, now, limit)
     if corrected:
         log.warning("a clock was set back: %s rows of Airflow's database were dated in the future", corrected)
     return corrected
@@ -139,6 +145,17 @@ def _expire_processes(session: Session, now: datetime, limit: datetime) -> int:
     found = list(session.scalars(select(Job.id).where(*beating)))
     if found:
         _update(session, Job, {"latest_heartbeat": now}, Job.id.in_(found), *beating)
+    return len(found)
+
+
+def _store_dags(session: Session, now: datetime, limit: datetime) -> int:
+    """Have Airflow store new versions of DAGs that it takes for just stored."""
+    stored = SerializedDagModel.dag_id.startswith(DAG_PREFIX, autoescape=True)
+    ahead = stored, SerializedDagModel.last_updated > limit
+    found = list(session.scalars(select(SerializedDagModel.id).where(*ahead)))
+    if found:
+        before = now - STORED_BEFORE
+        _update(session, SerializedDagModel, {"last_updated": before}, SerializedDagModel.id.in_(found))
     return len(found)
 
 
