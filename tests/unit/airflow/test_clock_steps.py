@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -12,11 +13,14 @@ from typing import Any
 
 import pendulum
 import pytest
+from airflow.configuration import conf
 from airflow.dag_processing.collection import _get_latest_runs_stmt
 from airflow.jobs.job import Job
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 from airflow.models.dag import DagModel
+from airflow.models.dag_version import DagVersion
 from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.timetables.base import TimeRestriction
 from hypothesis import HealthCheck, given, settings
@@ -294,10 +298,25 @@ def test_retries_start_and_dead_processes_are_noticed(session: Session) -> None:
     assert sorted(job.latest_heartbeat for job in session.scalars(select(Job))) == [NOW, NOW + DAY]
 
 
-def test_a_look_is_four_queries_and_writes_nothing(session: Session, statements: list[str]) -> None:
+def test_a_dag_is_stored_again_however_recently_it_was(session: Session) -> None:
+    for dag_id, stored in ((DAG, NOW + DAY), (f"{DAG}2", NOW), ("theirs", NOW + DAY)):
+        add_dag(session, dag_id)
+        version = uuid.uuid4()
+        session.execute(insert(DagVersion).values(id=version, dag_id=dag_id, version_number=1))
+        values = {"dag_id": dag_id, "dag_hash": "h", "data": {}, "dag_version_id": version}
+        session.execute(insert(SerializedDagModel).values(id=uuid.uuid4(), last_updated=stored, **values))
+    assert correct_dates(session, NOW) == 1
+    found = dict(session.execute(select(SerializedDagModel.dag_id, SerializedDagModel.last_updated)).all())
+    pause = timedelta(seconds=conf.getint("core", "min_serialized_dag_update_interval"))
+    assert found[DAG] < NOW - pause
+    assert found[f"{DAG}2"] == NOW
+    assert found["theirs"] == NOW + DAY
+
+
+def test_a_look_is_five_queries_and_writes_nothing(session: Session, statements: list[str]) -> None:
     for number in range(50):
         add_dag(session, f"{DAG}{number}", next_dagrun_create_after=NOW)
         add_run(session, f"{DAG}{number}", "run", "running")
     statements.clear()
     assert correct_dates(session, NOW) == 0
-    assert [statement.split()[0] for statement in statements] == ["SELECT"] * 4
+    assert [statement.split()[0] for statement in statements] == ["SELECT"] * 5
