@@ -2,8 +2,8 @@
 
 By the wall clock, a DAG processor remembers when it last read each bundle and each file, and a scheduler and
 a triggerer when they last wrote their heartbeat. Once the clock is a day behind these dates, no new job gets
-its DAG for a day, and a scheduler looks dead: the tasks that run on it are started again and again. Only the
-process itself can forget them. ``clock_steps`` corrects the dates in the database.
+its DAG for a day, and a scheduler that works looks dead. Only the process itself can forget them.
+``clock_steps`` corrects the dates in the database.
 """
 
 from __future__ import annotations

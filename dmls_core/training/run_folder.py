@@ -7,10 +7,9 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,7 +43,7 @@ class RunFolder:
         self._store = store
         self._claimed = False
         self._told: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
-        self._kept: dict[str, bytes] = {}
+        self._kept: set[str] = set()
 
     def claim(self, run_key: str) -> dict[str, Any] | None:
         """Mark the folder as this run's; return ``result.json`` if the run is finished.
@@ -139,9 +138,9 @@ class RunFolder:
 
     def keep(self, trial: Trial) -> None:
         """Write a trial's file."""
-        name, content = layout.trial(trial.number), _json(trial.as_json())
-        self._store.put(name, content)
-        self._kept[name] = content
+        name = layout.trial(trial.number)
+        self._store.put(name, _json(trial.as_json()))
+        self._kept.add(name)
 
     def must_leave(self, worker: int) -> bool:
         """Return whether the platform has asked a worker to leave the search."""
@@ -169,20 +168,23 @@ class RunFolder:
         folders that it has confirmed, if its disk was full, but keep the objects in them. A write over such
         an object would not bring its folder back.
         """
-        artifacts = []
-        writes: dict[str, Callable[[], object]] = {
-            name: partial(self._store.put, name, content) for name, content in self._kept.items()
-        }
+        artifacts, written = [], self._kept.copy()
         for path in sorted(path for path in (folder / below).rglob("*") if path.is_file()):
             name = path.relative_to(folder).as_posix()
             self._store.upload(name, path)
             with path.open("rb") as stream:
                 sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
             artifacts.append({"name": name, "bytes": path.stat().st_size, "sha256": sha256})
-            writes[name] = partial(self._store.upload, name, path)
-        for name in sorted(writes.keys() - {info.key for info in self._store.list("")}):
-            self._store.delete(name)
-            writes[name]()
+            written.add(name)
+        for name in sorted(written - {info.key for info in self._store.list("")}):
+            if name in self._kept:
+                with suppress(ObjectMissingError):  # a trial that is gone is not worth another search
+                    content = self._store.get(name)
+                    self._store.delete(name)
+                    self._store.put(name, content)
+            else:
+                self._store.delete(name)
+                self._store.upload(name, folder / name)
         return artifacts
 
 

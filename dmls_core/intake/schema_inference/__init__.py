@@ -268,9 +268,8 @@ def infer_file_schema(
             found: dict[str, Any] = sandbox.run(
                 read_file_schema, place, target, keys, limits=PASS, file=path.name, hint=BY_HAND
             )
-        except (
-            sandbox.SandboxError
-        ):  # such as groups of rows that take too much memory: the end has the columns
+        except sandbox.SandboxError:
+            # Such as groups of rows that take too much memory: the end has the columns.
             if path.stat().st_size <= WHOLE:
                 raise
             found = sandbox.run(read_end_schema, place, target, file=path.name, hint=BY_HAND)
