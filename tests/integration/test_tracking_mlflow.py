@@ -53,7 +53,7 @@ def client(mlflow_uri):
 
 
 @pytest.fixture
-def requests(monkeypatch) -> Counter[str]:
+def requests(mlflow_uri, monkeypatch) -> Counter[str]:
     """Counts requests to MLflow by method and resource."""
     import requests
 
@@ -61,7 +61,8 @@ def requests(monkeypatch) -> Counter[str]:
     send = requests.Session.request
 
     def request(self, method, url, *args, **options):
-        counted[f"{method} {url.split('/api/')[-1].split('?')[0]}"] += 1
+        if url.startswith(mlflow_uri):  # threads of earlier tests may talk to a Docker engine
+            counted[f"{method} {url.split('/api/')[-1].split('?')[0]}"] += 1
         return send(self, method, url, *args, **options)
 
     monkeypatch.setattr(requests.Session, "request", request)
@@ -201,7 +202,7 @@ def frame(n_rows, seed=5):
 def test_requests_for_thirty_trials(mlflow_uri, tmp_path, job, requests):
     result = trained_run(tmp_path / "run", job=job, n_trials=30, n_trees=100)
     log(mlflow_uri, result, tmp_path / "run")
-    assert requests.total() < 3 * 30 + 50
+    assert requests.total() < 3 * 30 + 50, requests
 
 
 def test_many_trials_cost_a_bounded_number_of_requests(
