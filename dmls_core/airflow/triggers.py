@@ -18,7 +18,13 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
 from dmls_core.errors import ServingError, StoreError
-from dmls_core.intake import Submission, find_partitions, group_submissions, partitions_between, read_status
+from dmls_core.intake import (
+    Submission,
+    SubmissionListing,
+    find_partitions,
+    partitions_between,
+    read_status,
+)
 from dmls_core.spec.partitions import parse_pattern
 from dmls_core.store import ObjectInfo, Store, check_key, layout
 
@@ -68,7 +74,8 @@ class SubmissionTrigger(BaseEventTrigger):
         waits: dict[
             tuple[str, str], tuple[float, float]
         ] = {}  # folder -> when it is due, the wait after that
-        submissions, statuses = read_listing(())
+        listing, submissions = SubmissionListing(), list[Submission]()
+        statuses: dict[str, ObjectInfo] = {}
         known: set[str] = set()
         while True:
             try:
@@ -77,7 +84,8 @@ class SubmissionTrigger(BaseEventTrigger):
                     store.watch(layout.INCOMING, poll_seconds=self.poll_seconds), UNANSWERED_AFTER / 4
                 ):
                     if latest is not None:
-                        submissions, statuses = await asyncio.to_thread(read_listing, latest)
+                        submissions = await asyncio.to_thread(listing.update, latest)
+                        statuses = statuses_in(latest)
                     found = {(one.team, one.job): one.fingerprint for one in submissions}
                     changed = {
                         folder
@@ -125,10 +133,9 @@ async def _with_pauses(
             upcoming.cancel()
 
 
-def read_listing(listing: Sequence[ObjectInfo]) -> tuple[list[Submission], dict[str, ObjectInfo]]:
-    """Return the submissions of a listing, and their statuses by key."""
-    statuses = {info.key: info for info in listing if info.key.endswith(f"/{layout.STATUS_JSON}")}
-    return group_submissions(listing), statuses
+def statuses_in(listing: Iterable[ObjectInfo]) -> dict[str, ObjectInfo]:
+    """Return the statuses of submissions by key."""
+    return {info.key: info for info in listing if info.key.endswith(f"/{layout.STATUS_JSON}")}
 
 
 def unanswered(

@@ -13,7 +13,13 @@ from dmls_core.intake.status_store import (
     update_run_status,
     write_status,
 )
-from dmls_core.intake.submissions import Submission, find_submissions, group_submissions, submit
+from dmls_core.intake.submissions import (
+    Submission,
+    SubmissionListing,
+    find_submissions,
+    group_submissions,
+    submit,
+)
 
 __all__ = [
     "Outcome",
@@ -21,6 +27,7 @@ __all__ = [
     "State",
     "Status",
     "Submission",
+    "SubmissionListing",
     "add_note",
     "admit",
     "choose_data",

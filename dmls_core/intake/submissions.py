@@ -61,6 +61,27 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
     ]
 
 
+class SubmissionListing:
+    """The submissions in one listing after another; only the folders of jobs that changed are read again."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, tuple[list[ObjectInfo], list[Submission]]] = {}
+
+    def update(self, objects: Iterable[ObjectInfo]) -> list[Submission]:
+        """Return what ``group_submissions`` returns."""
+        jobs: dict[str, list[ObjectInfo]] = {}
+        for found in objects:
+            folder = found.key.rpartition("/")[0].split("/", 3)
+            jobs.setdefault("/".join(folder[:3]), []).append(found)
+        known = self._jobs
+        self._jobs = {
+            job: known[job] if job in known and known[job][0] == files else (files, group_submissions(files))
+            for job, files in jobs.items()
+        }
+        found_ones = [one for _, submissions in self._jobs.values() for one in submissions]
+        return sorted(found_ones, key=lambda one: (one.team, one.job))
+
+
 def _adopt_partitions(folders: dict[tuple[str, str], dict[str, ObjectInfo]]) -> None:
     """Add the files in subfolders of a job, which are partitions, to the job.
 

@@ -11,15 +11,18 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 
 from boto3.s3.transfer import TransferConfig
 
 from dmls_core.errors import ConflictError, ObjectMissingError, PlatformError, StoreError
+from dmls_core.settings import ProcessSettings
+from dmls_core.store import layout
 from dmls_core.store.base import CHUNK, Access, ObjectInfo, Store, check_key, file_sha256, poll_changes
 from dmls_core.store.local import temporary_file
+from dmls_core.store.s3_changes import ChangeFile, Fetch, watch_changes
 from dmls_core.store.s3_client import (
     AccessDeniedError,
     ResumingBody,
@@ -29,7 +32,7 @@ from dmls_core.store.s3_client import (
     parse_times_fast,
     translated,
 )
-from dmls_core.store.s3_listing import list_parts
+from dmls_core.store.s3_listing import RepeatedListing
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -202,19 +205,18 @@ class S3Store(Store):
     async def list_async(self, prefix: str) -> Sequence[ObjectInfo]:
         """See ``Store.list_async``."""
         async with self._async_client() as client:
-            return await self._list_async(client, prefix)
+            return await self._lister(client, prefix)(prefix)
 
     async def watch(self, prefix: str, *, poll_seconds: float) -> AsyncGenerator[Sequence[ObjectInfo], None]:
         """See ``Store.watch``; one connection serves all listings."""
-        last: Sequence[ObjectInfo] = ()
-
-        async def fetch() -> Sequence[ObjectInfo]:
-            nonlocal last
-            last = await self._list_async(client, prefix, last)
-            return last
-
+        changes = ProcessSettings.from_environment().s3_changes
         async with self._async_client() as client:
-            async for listing in poll_changes(fetch, poll_seconds):
+            fetch = self._lister(client, prefix)
+            if changes and prefix == layout.INCOMING:
+                listings = watch_changes(ChangeFile(Path(changes)), fetch, prefix, poll_seconds)
+            else:
+                listings = poll_changes(partial(fetch, prefix), poll_seconds)
+            async for listing in listings:
                 yield listing
 
     def begin_upload(self, key: str) -> str:
@@ -267,16 +269,19 @@ class S3Store(Store):
             parse_times_fast(client)
             yield client
 
-    async def _list_async(
-        self, client: Any, prefix: str, last: Sequence[ObjectInfo] = ()
-    ) -> Sequence[ObjectInfo]:
+    def _lister(self, client: Any, prefix: str) -> Fetch:
+        """Return what lists the objects below ``prefix``, or below a longer one, again and again."""
         if client is None:
-            return await super().list_async(prefix)
-        known = [self._prefix + info.key for info in last]
-        with translated(f"list {self._url(prefix)}"):
-            return tuple(
-                map(self._listed, await list_parts(client, self.bucket, self._prefix + prefix, known))
-            )
+            return super().list_async
+        listing = RepeatedListing(client, self.bucket, self._prefix + prefix, self._listed)
+
+        async def fetch(wanted: str) -> Sequence[ObjectInfo]:
+            with translated(f"list {self._url(wanted)}"):
+                if wanted == prefix:
+                    return await listing.objects()
+                return await listing.objects_below(self._prefix + wanted)
+
+        return fetch
 
     def _listed(self, item: Mapping[str, Any]) -> ObjectInfo:
         key = item["Key"][len(self._prefix) :]

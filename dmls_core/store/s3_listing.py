@@ -1,10 +1,13 @@
-"""Listings of many objects in S3, in parts at the same time."""
+"""Listings of many objects in S3, again and again: in parts at the same time, unchanged pages unparsed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from dmls_core.store.base import ObjectInfo
 
 PAGE = 1_000
 """Keys of an answer at most."""
@@ -12,30 +15,75 @@ PAGE = 1_000
 PART = 5 * PAGE
 """Keys of a part; a shorter listing is one request after another."""
 
+DIGEST = "dmls-digest"
+"""In an answer with objects: identifies them."""
 
-async def list_parts(client: Any, bucket: str, prefix: str, last: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what S3 says of each object below ``prefix``.
 
-    The keys of the ``last`` listing say where the parts of this one begin. The server finds the keys of one
-    while those of another are parsed here: a listing of 40,000 keys takes half the time.
+class RepeatedListing:
+    """Lists the objects below ``prefix`` whenever asked; ``info`` makes an item of S3 an ``ObjectInfo``.
 
-    A part ends at the key after which the next one begins. Keys are not compared: S3 sorts them by their
-    bytes, SeaweedFS folder by folder.
+    ``client`` is aiobotocore's and used for nothing else.
+
+    The server finds the keys of one part while those of another are parsed here, and a page that has not
+    changed since the last listing is not parsed again, which takes a sixth of the CPU time.
     """
-    starts = last[PART - 1 : -1 : PART]
-    ends = frozenset(starts)
 
-    async def part(start: str) -> list[dict[str, Any]]:
+    def __init__(
+        self, client: Any, bucket: str, prefix: str, info: Callable[[Mapping[str, Any]], ObjectInfo]
+    ) -> None:
+        self._pages = client.get_paginator("list_objects_v2")
+        self._bucket, self._prefix = bucket, prefix
+        self._info = info
+        self._starts: list[str] = []  # each part but the first begins after one of these keys
+        self._known: dict[str, list[tuple[str, ObjectInfo]]] = {}
+        client.meta.events.register("before-parse.s3.ListObjectsV2", self._before_parse)
+
+    async def objects(self) -> tuple[ObjectInfo, ...]:
+        """Return the objects."""
+        ends = frozenset(self._starts)
+        starts = "", *self._starts
+        parts = await asyncio.gather(*(self._part(self._prefix, start, ends) for start in starts))
+        self._known = {digest: page for part in parts for digest, page in part if digest}
+        # The next part repeats the rest of a last page; if a last key was deleted, all that follows.
+        found = {key: info for part in parts for _, page in part for key, info in page}
+        longest = max(sum(len(page) for _, page in part) for part in parts)
+        if longest > 2 * PART or not ends <= found.keys():
+            # Otherwise they stay, so that the pages of other parts stay as they are.
+            self._starts = list(found)[PART - 1 : -1 : PART]
+        return tuple(found.values())
+
+    async def objects_below(self, prefix: str) -> tuple[ObjectInfo, ...]:
+        """Return the objects below another, longer prefix."""
+        return tuple(info for _, page in await self._part(prefix) for _, info in page)
+
+    async def _part(
+        self, prefix: str, start: str = "", ends: frozenset[str] = frozenset()
+    ) -> list[tuple[str, list[tuple[str, ObjectInfo]]]]:
+        """Return the pages with their digests until the one that has the key after which a part begins.
+
+        Keys are not compared: S3 sorts them by their bytes, SeaweedFS folder by folder.
+        """
         after = {"StartAfter": start} if start else {}
-        found: list[dict[str, Any]] = []
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, **after)
-        async for page in pages:
-            items = page.get("Contents", [])
-            found += items
-            if ends and not ends.isdisjoint(item["Key"] for item in items):
+        found = []
+        async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=prefix, **after):
+            digest = answer.get(DIGEST, "")
+            page = self._known.get(digest)
+            if page is None:
+                page = [(item["Key"], self._info(item)) for item in answer.get("Contents", [])]
+            found.append((digest, page))
+            if ends and any(key in ends for key, _ in page):
                 break
         return found
 
-    parts = await asyncio.gather(*map(part, ["", *starts]))
-    # The next part has the rest of a part's last page, too; if its last key was deleted, all that follows.
-    return list({item["Key"]: item for found in parts for item in found}.values())
+    def _before_parse(
+        self, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+    ) -> None:
+        """Add the digest of the objects to an answer; take them out if they are known."""
+        body = response_dict["body"]
+        first, last = body.find(b"<Contents>"), body.rfind(b"</Contents>")
+        if not 0 <= first < last:
+            return
+        digest = hashlib.sha256(body[first:last]).hexdigest()
+        customized_response_dict[DIGEST] = digest
+        if digest in self._known:
+            response_dict["body"] = body[:first] + body[last + len(b"</Contents>") :]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +23,7 @@ from botocore.exceptions import ClientError
 from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.errors import StoreError
 from dmls_core.intake import admit, find_submissions, read_status, submit, update_run_status
-from dmls_core.store import Access, Registry, Store, open_store, s3_listing
+from dmls_core.store import Access, ObjectInfo, Registry, Store, open_store, s3_listing
 from dmls_core.store.s3 import S3Store
 from dmls_core.testing.stores import StoreSuite, race, run_coroutine
 from tests.services.seaweed import S3Server, Seaweed
@@ -92,6 +93,40 @@ def test_parts_of_a_listing_are_the_whole_whatever_changes_between_two(
         return count
 
     assert run_coroutine(listings()) == 12
+
+
+def test_a_page_that_has_not_changed_is_not_parsed_again(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_listing, "PAGE", 2)
+    monkeypatch.setattr(s3_listing, "PART", 4)
+    for number in range(10, 30):
+        store.put(f"in/{number}&é<", b"1")
+    parsed = []
+
+    def info(item: Mapping[str, Any]) -> ObjectInfo:
+        parsed.append(item["Key"])
+        return store._listed(item)
+
+    client = AsyncHook(store.client, []).client()
+    listing = s3_listing.RepeatedListing(client, store.bucket, "some/prefix/in/", info)
+
+    async def count() -> int:
+        parsed.clear()
+        assert sorted(map(str, await listing.objects())) == sorted(map(str, store.list("in/")))
+        return len(parsed)
+
+    async def counts() -> list[int]:
+        found = [await count(), await count(), await count()]
+        store.put("in/13b", b"1")
+        found.append(await count())
+        store.put("in/20&é<", b"2")
+        return [*found, await count()]
+
+    first, in_parts, again, *changed = run_coroutine(counts())
+    assert first == 20
+    assert again == 0
+    assert all(0 < number < 12 for number in changed), (in_parts, changed)
 
 
 def test_memory_stays_bounded(store: Store, tmp_path: Path) -> None:

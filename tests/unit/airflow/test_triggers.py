@@ -13,7 +13,7 @@ from dmls_core.airflow.triggers import (
     InterruptionTrigger,
     PartitionTrigger,
     SubmissionTrigger,
-    read_listing,
+    statuses_in,
     unanswered,
 )
 from dmls_core.errors import ServingError
@@ -168,15 +168,20 @@ def answer(store: LocalStore, job: str) -> None:
 def test_what_is_unanswered(root) -> None:
     store = open_store(str(root))
     known: set[str] = set()
+
+    def found() -> list[tuple[str, str]]:
+        listing = list(store.list("incoming/"))
+        return unanswered(store, find_submissions(store), statuses_in(listing), known)
+
     store.put("incoming/lab/iris/spec.toml", b"x")
-    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == [("lab", "iris")]
+    assert found() == [("lab", "iris")]
     answer(store, "iris")
-    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == []
+    assert found() == []
     store.put("incoming/lab/iris/spec.toml", b"x")
-    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == [], "the same file again"
+    assert found() == [], "the same file again"
     assert len(known) == 1
     store.put("incoming/lab/iris/spec.toml", b"y")
-    assert unanswered(store, *read_listing(list(store.list("incoming/"))), known) == [("lab", "iris")]
+    assert found() == [("lab", "iris")]
 
 
 def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_not(root, monkeypatch) -> None:

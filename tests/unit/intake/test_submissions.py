@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.intake import find_submissions, group_submissions
+from dmls_core.intake import SubmissionListing, find_submissions, group_submissions
 from dmls_core.store import ObjectInfo, layout, open_store
 
 
@@ -95,6 +95,9 @@ def test_no_listing_makes_it_fail(rests: list[str]) -> None:
     keys = [*rests, *(f"{rest}/spec.toml" for rest in rests)]
     listing = objects(*(f"incoming/{key}" for key in keys))
     found = group_submissions(listing)
+    again = SubmissionListing()
+    assert again.update(listing[::2]) == group_submissions(listing[::2])
+    assert again.update(listing) == found
     assert len({(entry.team, entry.job) for entry in found}) == len(found)
     for entry in found:
         fit = layout.is_name(entry.team) and layout.is_name(entry.job)

@@ -40,14 +40,19 @@ class AsyncHook:
         self._client, self._opened = client, opened
 
     async def get_async_conn(self) -> AbstractAsyncContextManager[Any]:
-        """Return an opened client that lists as ``client`` does, page by page."""
+        """Return what opens a client that lists as ``client`` does, page by page."""
 
         @asynccontextmanager
         async def connect() -> AsyncIterator[SimpleNamespace]:
             self._opened.append("client")
-            yield SimpleNamespace(get_paginator=self._paginator, _endpoint=self._client._endpoint)
+            yield self.client()
 
         return connect()
+
+    def client(self) -> SimpleNamespace:
+        """Return the opened client."""
+        real = self._client
+        return SimpleNamespace(get_paginator=self._paginator, _endpoint=real._endpoint, meta=real.meta)
 
     def _paginator(self, operation: str) -> SimpleNamespace:
         pages = self._client.get_paginator(operation)
