@@ -101,6 +101,8 @@ class SubmissionTrigger(BaseEventTrigger):
                     }
                     due = [folder for folder, (at, _) in waits.items() if at <= now]
                     waits |= {f: (now + waits[f][1], min(2 * waits[f][1], LONGEST_WAIT)) for f in due}
+                    # The answer may be newer than the listing.
+                    due = await asyncio.to_thread(_without_answer, store, due, found)
                     if folders := sorted({*changed, *due}):
                         log.info("submissions changed: %s; without an answer: %s", sorted(changed), due)
                         yield TriggerEvent({"changed": folders})  # type: ignore[no-untyped-call]
@@ -164,6 +166,13 @@ def unanswered(
         else:
             found.append((submission.team, submission.job))
     return found
+
+
+def _without_answer(
+    store: Store, folders: Iterable[tuple[str, str]], fingerprints: Mapping[tuple[str, str], str]
+) -> list[tuple[str, str]]:
+    answers = {folder: read_status(store, *folder) for folder in folders}
+    return [one for one, answer in answers.items() if not answer or answer.fingerprint != fingerprints[one]]
 
 
 class InterruptionTrigger(BaseEventTrigger):
