@@ -6,12 +6,14 @@ import threading
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import DmlsError
 from dmls_core.monitoring.reconcile import reconcile_all
+from dmls_core.monitoring.request_counts import RequestCounter, read_requests
 from dmls_core.serving import Deployment, Repository, connect, triton_servers
 from dmls_core.serving.model_config import table_name
 from dmls_core.serving.placement import rank
@@ -22,6 +24,9 @@ from tests.support.table_endpoint import post
 from tests.support.trained_run import trained_run, user_rows
 
 COPIES = 2
+NAMES = [f"lab.m{number}" for number in range(200)]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PAIRS = {"a", "b"}, {"b", "c"}, {"a", "c"}
 
 
 class Group:
@@ -113,7 +118,7 @@ class Asking:
 
 def names_of_models(group):
     """Return models of which the first moves to ``d``, the second is on ``a``, the third on neither."""
-    names = [f"lab.m{number}" for number in range(200)]
+    names = NAMES[100:]
     moves = next(n for n in names if "d" in group.placed("abcd", n) and "a" not in group.placed("abc", n))
     leaves = next(n for n in names if group.placed("abc", n) == group.placed("abcd", n) == {"a", "b"})
     stays = next(n for n in names if group.placed("abcd", n) == {"b", "c"})
@@ -127,6 +132,28 @@ def repair(group, names, champions, tmp_path):
         )
     assert found.failures == []
     return found.repaired
+
+
+def test_requests_are_counted_on_all_servers(group, model_folder, tmp_path):
+    models = [next(name for name in NAMES[:100] if group.placed("abc", name) == pair) for pair in PAIRS]
+    with group.clients("abc") as clients:
+        for model in models:
+            Deployment(Repository(str(group.repository)), clients, model).deploy(model_folder)
+    counter, store = RequestCounter(), LocalStore(tmp_path)
+    addresses = group.listed("abc", "http"), group.listed("abc")
+
+    def counted():
+        counter.record(store, *addresses)
+        return sum(found.count for found in read_requests(store, START).values())
+
+    assert counted() == 0
+    with Asking(group.listed("abc"), models) as asking:
+        wait_until(lambda: len(asking.answered) == len(models), 120)
+        asking.wait_more()
+    assert asking.failed == []
+    # Triton counts a request after its answer.
+    wait_until(lambda: counted() >= asking.answered.total(), 30)
+    assert counted() == asking.answered.total()
 
 
 def test_servers_join_and_leave_while_every_request_is_answered(group, model_folder, tmp_path):
