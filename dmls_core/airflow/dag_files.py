@@ -117,8 +117,7 @@ def written_records(folder: Path) -> list[JobRecord]:
 
 def shard_file(folder: Path, dag_id: str, shards: int) -> Path:
     """Return the DAG file that ``dag_id`` belongs to."""
-    # crc32 and not hash(): it does not depend on PYTHONHASHSEED.
-    return folder / _name(zlib.crc32(dag_id.encode()) % shards)
+    return folder / _name(_number(dag_id, shards))
 
 
 def is_shard(name: str) -> bool:
@@ -135,15 +134,21 @@ def _name(number: int) -> str:
     return f"shard_{number:02d}.py"
 
 
+def _number(dag_id: str, shards: int) -> int:
+    # crc32 and not hash(): it does not depend on PYTHONHASHSEED.
+    return zlib.crc32(dag_id.encode()) % shards
+
+
 def _members(
     folder: Path, jobs: Iterable[str], shards: int, moving: Mapping[str, str]
 ) -> dict[Path, list[str]]:
-    members: dict[Path, list[str]] = {}
+    members: dict[str, list[str]] = {}
+    names = [_name(number) for number in range(shards)]
     for dag_id in sorted(jobs):
-        members.setdefault(shard_file(folder, dag_id, shards), []).append(dag_id)
+        members.setdefault(names[_number(dag_id, shards)], []).append(dag_id)
         if dag_id in moving:
-            members.setdefault(folder / moving[dag_id], []).append(dag_id)
-    return members
+            members.setdefault(moving[dag_id], []).append(dag_id)
+    return {folder / name: dag_ids_of_file for name, dag_ids_of_file in members.items()}
 
 
 def _write(path: Path, content: str) -> bool:
