@@ -160,6 +160,28 @@ def test_a_submission_without_an_answer_is_reported_until_it_has_one(root, monke
     assert later == [[("lab", "iris")]] * 2
 
 
+def test_an_answer_that_is_newer_than_the_listing_counts(root, monkeypatch) -> None:
+    monkeypatch.setattr(triggers, "UNANSWERED_AFTER", 0.2)
+    store = open_store(str(root))
+    for job in ("iris", "done"):
+        store.put(f"incoming/lab/{job}/spec.toml", b"x")
+
+    async def one_listing(self, prefix, *, poll_seconds):
+        yield tuple(self.list(prefix))
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(LocalStore, "watch", one_listing)
+
+    async def events() -> list[object]:
+        watch = SubmissionTrigger(str(root), "", poll_seconds=0.05).run()
+        first = (await anext(watch)).payload["changed"]
+        answer(store, "done")
+        return [first, (await anext(watch)).payload["changed"]]
+
+    both = [("lab", "done"), ("lab", "iris")]
+    assert run_coroutine(asyncio.wait_for(events(), timeout=30)) == [both, [("lab", "iris")]]
+
+
 def answer(store: LocalStore, job: str) -> None:
     (found,) = [entry for entry in find_submissions(store) if entry.job == job]
     write_status(store, "lab", job, "rejected", "", fingerprint=found.fingerprint)
