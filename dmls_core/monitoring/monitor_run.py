@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +32,8 @@ MIN_MEMORY = 4 << 30
 
 TIMEOUT = 900.0
 """Seconds that reading a job's files may take at most."""
+
+THREADS = 16
 
 MAX_RETRAINS = 500
 """Runs started per monitor run, below Airflow's default limit of mapped tasks; other jobs wait."""
@@ -132,13 +135,15 @@ def run_monitor(store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN
 def monitored_jobs(store: Store) -> list[MonitoredJob]:
     """Return the active jobs with ``[drift]`` in their specs."""
     registry = Registry(store)
-    jobs = []
-    for record in registry.jobs():
-        if record.state == "active":
-            spec = registry.spec(record.spec_sha256)
-            if spec.get("drift") is not None:
-                jobs.append(MonitoredJob(record.team, record.name, spec))
-    return jobs
+    records = [record for record in registry.jobs() if record.state == "active"]
+    shas = sorted({record.spec_sha256 for record in records})
+    with ThreadPoolExecutor(THREADS) as threads:
+        specs = dict(zip(shas, threads.map(registry.spec, shas), strict=True))
+    return [
+        MonitoredJob(record.team, record.name, specs[record.spec_sha256])
+        for record in records
+        if specs[record.spec_sha256].get("drift") is not None
+    ]
 
 
 def _record(
