@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,16 +17,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
-from dmls_core.errors import ServingError, StoreError
-from dmls_core.intake import (
-    Submission,
-    SubmissionListing,
-    find_partitions,
-    partitions_between,
-    read_status,
-)
+from dmls_core.errors import ServingError
+from dmls_core.intake import Submission, SubmissionListing, find_partitions, partitions_between
+from dmls_core.intake.unanswered import statuses_in, unanswered, without_answer
 from dmls_core.spec.partitions import parse_pattern
-from dmls_core.store import ObjectInfo, Store, check_key, layout
+from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -102,7 +97,7 @@ class SubmissionTrigger(BaseEventTrigger):
                     due = [folder for folder, (at, _) in waits.items() if at <= now]
                     waits |= {f: (now + waits[f][1], min(2 * waits[f][1], LONGEST_WAIT)) for f in due}
                     # The answer may be newer than the listing.
-                    due = await asyncio.to_thread(_without_answer, store, due, found)
+                    due = await asyncio.to_thread(without_answer, store, due, found)
                     if folders := sorted({*changed, *due}):
                         log.info("submissions changed: %s; without an answer: %s", sorted(changed), due)
                         yield TriggerEvent({"changed": folders})  # type: ignore[no-untyped-call]
@@ -133,46 +128,6 @@ async def _with_pauses(
     finally:
         if upcoming is not None:
             upcoming.cancel()
-
-
-def statuses_in(listing: Iterable[ObjectInfo]) -> dict[str, ObjectInfo]:
-    """Return the statuses of submissions by key."""
-    return {info.key: info for info in listing if info.key.endswith(f"/{layout.STATUS_JSON}")}
-
-
-def unanswered(
-    store: Store, submissions: Iterable[Submission], statuses: Mapping[str, ObjectInfo], known: set[str]
-) -> list[tuple[str, str]]:
-    """Return the submissions whose status is older than their files, and about other files.
-
-    ``statuses`` are by key. ``known`` collects submissions whose files were uploaded again unchanged.
-    """
-    found = []
-    for submission in submissions:
-        key = layout.incoming_file(submission.team, submission.job, layout.STATUS_JSON)
-        files = [*submission.files, *filter(None, [submission.spec])]
-        status = statuses.get(key)
-        current = status is not None and status.modified >= max(file.modified for file in files)
-        content = f"{key} {submission.fingerprint}"
-        if current or (status and content in known):
-            continue
-        try:
-            check_key(key)
-        except StoreError:
-            continue  # no status can be written there
-        answer = read_status(store, submission.team, submission.job) if status else None
-        if status and answer and answer.fingerprint == submission.fingerprint:
-            known.add(content)
-        else:
-            found.append((submission.team, submission.job))
-    return found
-
-
-def _without_answer(
-    store: Store, folders: Iterable[tuple[str, str]], fingerprints: Mapping[tuple[str, str], str]
-) -> list[tuple[str, str]]:
-    answers = {folder: read_status(store, *folder) for folder in folders}
-    return [one for one, answer in answers.items() if not answer or answer.fingerprint != fingerprints[one]]
 
 
 class InterruptionTrigger(BaseEventTrigger):

@@ -13,11 +13,10 @@ from dmls_core.airflow.triggers import (
     InterruptionTrigger,
     PartitionTrigger,
     SubmissionTrigger,
-    statuses_in,
-    unanswered,
 )
 from dmls_core.errors import ServingError
 from dmls_core.intake import find_submissions, write_status
+from dmls_core.intake.unanswered import statuses_in, unanswered
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
 from dmls_core.testing.stores import run_coroutine
