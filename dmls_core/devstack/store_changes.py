@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 PAUSE = 5.0
 """Seconds until the server is followed again after it ended the connection."""
 
+START_SECONDS = 2.0
+
 OVERLAP = "5s"
 """How far back the first changes lie, so that none is missed while the program starts."""
 
@@ -70,9 +72,9 @@ def _follow_once(command: list[str], prefix: str, file: Path) -> None:
 
 
 def _ended_early(program: subprocess.Popen[bytes]) -> bool:
-    """Return whether the program ends within a second, as it does while the server is down."""
+    """Return whether the program ends soon, as it does after a second while the server is down."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        program.wait(1.0)
+        program.wait(START_SECONDS)
     return program.poll() is not None
 
 
