@@ -25,7 +25,7 @@ class RepeatedListing:
     ``client`` is aiobotocore's and used for nothing else.
 
     The server finds the keys of one part while those of another are parsed here, and a page that has not
-    changed since the last listing is not parsed again, which takes a sixth of the CPU time.
+    changed since the last listing is not parsed again.
     """
 
     def __init__(
