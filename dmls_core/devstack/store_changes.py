@@ -1,7 +1,7 @@
 """Write the folders in which SeaweedFS changes objects to a file, which ``dmls_core.store.s3_changes`` reads.
 
-SeaweedFS spends half a millisecond on each folder of a listing: at 10,000 jobs, one every few seconds would
-keep half a core busy. Its program ``weed filer.meta.tail`` prints each change at once instead.
+SeaweedFS asks its database for each folder of a listing: at 10,000 jobs, one every few seconds keeps half a
+core busy. Its program ``weed filer.meta.tail`` prints each change at once instead.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def follow(filer: str, folder: str, prefix: str, file: Path) -> None:
     while True:
         try:
             _follow_once(command, prefix, file)
-        except (OSError, ValueError) as error:
-            log.warning("the changes of the S3 server cannot be followed (%s); trying again", error)
+        except Exception:
+            # It must go on, whatever the program prints or a disk raises.
+            log.exception("the changes of the S3 server cannot be followed; trying again")
         time.sleep(PAUSE)
 
 
@@ -88,7 +89,7 @@ class Events:
         """Yield the folder of each changed file, with a slash, in the events that ``text`` completes.
 
         Raises:
-            ValueError: this is not an event.
+            ValueError, KeyError: this is not an event.
         """
         *events, self._rest = (self._rest + text).split(b"\n}\n")
         for event in events:

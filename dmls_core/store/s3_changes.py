@@ -23,7 +23,7 @@ Fetch = Callable[[str], Awaitable[Sequence[ObjectInfo]]]
 LOOK_SECONDS = 0.2
 
 SILENCE = 10.0
-"""Age of an untouched file that is no longer believed."""
+"""Seconds after which a file that is not touched counts as missing."""
 
 WHOLE_SECONDS = 60.0
 """Seconds between two listings of all objects while the file names each change."""
