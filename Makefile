@@ -79,7 +79,8 @@ UNIT_WORKERS ?= auto
 # Stopped by an interrupt after TEST_TIME, so that pytest still cleans up and says where it was.
 TEST_TIME ?= 39m
 test: lint docs ## lint, build the docs, then run every test, on real services that the tests start and stop; RERUNS=1 repeats a failed test
-	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) $(coverage) $(if $(RERUNS),--reruns $(RERUNS))
+	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) $(coverage) $(if $(RERUNS),--reruns $(RERUNS)) \
+	  $(if $(START_WITHIN),--start-within $(START_WITHIN))
 
 durations: setup ## record how long each test takes, so that the longest start first
 	$(BIN)/pytest -n $(WORKERS) --store-durations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,16 +16,17 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("dmls", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dmls")
 
+# A plug-in comes before those that import it, or pytest cannot rewrite its asserts.
 pytest_plugins = [
+    "tests.services.seaweed",
     "tests.services.browser",
+    "tests.services.docker_engine",
     "tests.services.celery_platform",
     "tests.services.demo_platform",
-    "tests.services.docker_engine",
     "tests.services.mlflow_server",
     "tests.services.platform_home",
     "tests.services.postgres_server",
     "tests.services.prometheus_server",
-    "tests.services.seaweed",
     "tests.services.triton_server",
 ]
 
@@ -43,7 +46,33 @@ SHARED = {
 }
 """Session fixture -> the group whose tests run in one worker, so that the service starts once."""
 
+SECOND_PLATFORM = {"test_backfill.py", "test_data_arrives.py", "test_monitor.py", "test_tutorials.py"}
+"""Half of the platform's tests, by their time: on a platform of their own, they run beside the others."""
+
 ENVIRONMENT = pytest.StashKey[dict[str, str]]()
+START_UNTIL = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--start-within",
+        type=float,
+        metavar="MINUTES",
+        help="skip the tests that have not started by then; unit tests start first and are never skipped",
+    )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Note until when tests start; a worker of pytest-xdist starts seconds after its parent."""
+    minutes = session.config.getoption("--start-within")
+    session.config.stash[START_UNTIL] = math.inf if minutes is None else time.monotonic() + 60 * minutes
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that comes too late, before its services start."""
+    if time.monotonic() > item.config.stash[START_UNTIL] and not item.get_closest_marker("unit"):
+        pytest.skip(f"not started within the {item.config.getoption('--start-within'):g} minutes of this run")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -65,19 +94,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(TIERS[path.parts[0]])
     fixtures = getattr(item, "fixturenames", ())
     group = next((SHARED[name] for name in SHARED if name in fixtures), path.as_posix())
+    if group == "platform" and path.name in SECOND_PLATFORM:
+        group = "second-platform"
     if group == "docker":
         item.add_marker("docker")
     item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest group first; within a group the order stays that of the files."""
+    """Start unit tests first, then the longest group; within a group the order stays that of the files."""
     seconds = {plain(name): value for name, value in json.loads(DURATIONS.read_text()).items()}
     groups = {item: group_of(item) for item in items}
     weights: dict[str, float] = {}
     for item, group in groups.items():
         weights[group] = weights.get(group, 0.0) + seconds.get(plain(item.nodeid), 0.1)
-    items.sort(key=lambda item: -weights[groups[item]])
+    with_services = {groups[item] for item in items if not item.get_closest_marker("unit")}
+    items.sort(key=lambda item: (groups[item] in with_services, -weights[groups[item]]))
 
 
 @pytest.hookimpl(trylast=True)

@@ -128,7 +128,7 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         },
         # Airflow detects a killed scheduler or triggerer after 15 s and resumes its tasks.
         "scheduler": {
-            "scheduler_idle_sleep_time": 0.2,
+            "scheduler_idle_sleep_time": 0.5,
             "scheduler_heartbeat_sec": 3,
             "job_heartbeat_sec": 3,
             "scheduler_health_check_threshold": 15,
