@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 
 from dmls_core.devstack.supervisor import wait_until
-from dmls_core.errors import DmlsError
 from dmls_core.monitoring.reconcile import reconcile_all
 from dmls_core.monitoring.request_counts import RequestCounter, read_requests
 from dmls_core.serving import Deployment, Repository, connect, triton_servers
@@ -20,6 +17,7 @@ from dmls_core.serving.placement import rank
 from dmls_core.serving.startup import load_arguments
 from dmls_core.store import LocalStore
 from tests.services.triton_server import new_triton
+from tests.support.asking import Asking
 from tests.support.table_endpoint import post
 from tests.support.trained_run import trained_run, user_rows
 
@@ -85,35 +83,11 @@ def model_folder(tmp_path_factory):
     return folder / "model"
 
 
-class Asking:
-    """A client for each model that asks until it is stopped, with the addresses that it began with."""
-
-    def __init__(self, addresses, models):
-        self._ended, self.failed, self.answered = threading.Event(), [], Counter()
-        self._threads = [threading.Thread(target=self._ask, args=[addresses, name]) for name in models]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _ask(self, addresses, model):
-        with connect(model, grpc=addresses) as served:
-            while not self._ended.is_set():
-                try:
-                    served.predict(user_rows(3))
-                    self.answered[model] += 1
-                except DmlsError as error:
-                    self.failed.append(str(error))
-
-    def wait_more(self):
-        goal = {model: self.answered[model] + 20 for model in self.answered}
-        wait_until(lambda: all(self.answered[model] >= goal[model] for model in goal), 120)
+def asking(addresses, models):
+    """Return a client for each model, with the addresses that it began with."""
+    return Asking(
+        models, lambda model: connect(model, grpc=addresses), lambda _, served: served.predict(user_rows(3))
+    )
 
 
 def names_of_models(group):
@@ -147,13 +121,12 @@ def test_requests_are_counted_on_all_servers(group, model_folder, tmp_path):
         return sum(found.count for found in read_requests(store, START).values())
 
     assert counted() == 0
-    with Asking(group.listed("abc"), models) as asking:
-        wait_until(lambda: len(asking.answered) == len(models), 120)
-        asking.wait_more()
-    assert asking.failed == []
+    with asking(group.listed("abc"), models) as requests:
+        requests.wait_more()
+    assert requests.failed == []
     # Triton counts a request after its answer.
-    wait_until(lambda: counted() >= asking.answered.total(), 30)
-    assert counted() == asking.answered.total()
+    wait_until(lambda: counted() >= requests.answered.total(), 30)
+    assert counted() == requests.answered.total()
 
 
 def test_servers_join_and_leave_while_every_request_is_answered(group, model_folder, tmp_path):
@@ -172,13 +145,13 @@ def test_servers_join_and_leave_while_every_request_is_answered(group, model_fol
     champions = dict.fromkeys(models, 1)
     assert repair(group, "abc", champions, tmp_path) == []
 
-    with Asking(group.listed("abc"), models) as asking:
-        wait_until(lambda: len(asking.answered) == len(models), 120)
+    with asking(group.listed("abc"), models) as requests:
+        requests.wait_more(1)
         group.start("d", "abcd")
         assert group.serving("d", models[0]) == {"d"}, "its models are loaded before it is ready"
         (moved,) = repair(group, "abcd", champions, tmp_path)
         assert moved.startswith(f"{models[0]}: moved from Triton at ")
-        asking.wait_more()
+        requests.wait_more()
         for model in models:
             assert group.serving("abcd", model) == group.placed("abcd", model)
 
@@ -188,5 +161,5 @@ def test_servers_join_and_leave_while_every_request_is_answered(group, model_fol
             assert group.serving("bcd", model) >= group.placed("bcd", model)
         assert group.serving("a", models[1]) == {"a"}, "it answers until it is stopped"
         group.servers["a"].stop()
-        asking.wait_more()
-    assert asking.failed == []
+        requests.wait_more()
+    assert requests.failed == []

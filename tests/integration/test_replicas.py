@@ -6,9 +6,7 @@ import json
 import os
 import re
 import signal
-import threading
 import time
-from collections import Counter
 from pathlib import Path
 
 import httpx
@@ -23,6 +21,7 @@ from dmls_core.serving.reconcile import reconcile
 from dmls_core.serving.verification import table_tensors
 from tests.services.nginx_server import nginx
 from tests.services.triton_server import new_triton
+from tests.support.asking import Asking
 from tests.support.table_endpoint import outputs_of, post, request_body
 from tests.support.trained_run import trained_run, user_rows
 
@@ -139,40 +138,17 @@ def test_a_server_that_is_down_stops_the_deployment_and_gets_it_later(replicas, 
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
 
 
-class Asking:
-    """Clients that ask the table endpoint until they are stopped, one over each protocol."""
+def asking(at, repository, version):
+    """Return clients that ask the table endpoint, one over each protocol, and expect one version."""
+    encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
+    columns = table_tensors(encoder, user_rows(3))
 
-    def __init__(self, http, grpc, columns, version):
-        self._addresses, self._columns, self._version = (http, grpc), columns, version
-        self._ended = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=[p]) for p in ("http", "grpc")]
-        self.wrong, self.failed, self.answered = [], {"http": [], "grpc": []}, Counter()
+    def ask(protocol, client):
+        got = client.infer_tensors(table_name(NAME), columns, protocol=protocol).as_numpy("version")
+        if set(got.ravel()) != {version}:
+            raise ServingError(f"answered by {got}, not by version {version}")
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _ask(self, protocol):
-        with TritonClient(*self._addresses, timeout=60.0) as client:
-            while not self._ended.is_set():
-                try:
-                    got = client.infer_tensors(table_name(NAME), self._columns, protocol=protocol)
-                    if set(got.as_numpy("version").ravel()) != {self._version}:
-                        self.wrong.append(got.as_numpy("version"))
-                    self.answered[protocol] += 1
-                except ServingError as error:
-                    self.failed[protocol].append(str(error))
-
-    def wait_more(self):
-        """Wait until both have had twenty more answers."""
-        goal = {protocol: self.answered[protocol] + 20 for protocol in ("http", "grpc")}
-        wait_until(lambda: all(self.answered[p] >= goal[p] for p in goal), 120)
+    return Asking(("http", "grpc"), lambda _: TritonClient(at[8000], at[8001], timeout=60.0), ask)
 
 
 def documented_nginx(clients):
@@ -191,16 +167,15 @@ def test_through_the_documented_nginx_requests_are_answered_when_a_server_is_los
     config, places = documented_nginx(clients)
     repository, servers = replicas
     version = Deployment(repository, clients, NAME).deploy(models[1]).version
-    encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
     try:
         with nginx(config, places, tmp_path) as at:
-            with Asking(at[8000], at[8001], table_tensors(encoder, user_rows(3)), version) as asking:
-                asking.wait_more()
-                assert asking.failed == {"http": [], "grpc": []}
+            with asking(at, repository, version) as requests:
+                requests.wait_more()
+                assert requests.failed == []
                 servers[1].stop(signal.SIGKILL)
-                asking.wait_more()
+                requests.wait_more()
             # nginx does not keep a gRPC request that it has sent on: those in flight are lost.
-            assert (asking.wrong, asking.failed["http"]) == ([], [])
+            assert [one for one in requests.failed if one.startswith("http") or "not by version" in one] == []
             with TritonClient(at[8000], at[8001]) as client, pytest.raises(ServingError, match="load"):
                 client.load(NAME)
     except FileNotFoundError as error:
@@ -215,15 +190,14 @@ def test_scaling_out_and_in_drops_no_request(replicas, clients, models, tmp_path
     config, both = documented_nginx(clients)
     repository, servers = replicas
     version = Deployment(repository, clients, NAME).deploy(models[1]).version
-    encoder = Encoder.from_json(repository.read(NAME, version, "encoder.json"))
     servers[1].stop()
     one = re.sub(r"(server triton-1:\d+ [^;]*);", r"\1 down;", config)
     try:
         with (
             nginx(one, both, tmp_path) as at,
-            Asking(at[8000], at[8001], table_tensors(encoder, user_rows(3)), version) as asking,
+            asking(at, repository, version) as requests,
         ):
-            asking.wait_more()
+            requests.wait_more()
             file, process = tmp_path / "nginx.conf", int((tmp_path / "pid").read_text())
             alone = file.read_text()
             servers[1].start()
@@ -234,8 +208,8 @@ def test_scaling_out_and_in_drops_no_request(replicas, clients, models, tmp_path
             os.kill(process, signal.SIGHUP)
             wait_until(lambda: is_idle(clients[1]), 60)
             servers[1].stop()
-            asking.wait_more()
-        assert (asking.wrong, asking.failed) == ([], {"http": [], "grpc": []})
+            requests.wait_more()
+        assert requests.failed == []
     except FileNotFoundError as error:
         pytest.skip(str(error))
     finally:
