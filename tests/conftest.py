@@ -50,6 +50,8 @@ SECOND_PLATFORM = {"test_backfill.py", "test_data_arrives.py", "test_monitor.py"
 """Half of the platform's tests, by their time: on a platform of their own, they run beside the others."""
 
 ENVIRONMENT = pytest.StashKey[dict[str, str]]()
+GROUP = pytest.StashKey[str]()
+"""In the session's stash: the group of the test that runs."""
 START_UNTIL = pytest.StashKey[float]()
 
 
@@ -71,6 +73,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that comes too late, before its services start."""
+    item.session.stash[GROUP] = group_of(item)
     if time.monotonic() > item.config.stash[START_UNTIL] and not item.get_closest_marker("unit"):
         pytest.skip(f"not started within the {item.config.getoption('--start-within'):g} minutes of this run")
 

@@ -23,7 +23,7 @@ from pydantic import (
 
 from dmls_core import extensions
 from dmls_core.errors import PlatformError
-from dmls_core.settings import ENVIRONMENT
+from dmls_core.settings import ENVIRONMENT, ProcessSettings
 from dmls_core.store import Store, open_store, store_class
 
 if TYPE_CHECKING:
@@ -201,6 +201,15 @@ class AirflowSettings(BaseModel):
         if price and currency and price[-3:] != currency:
             raise ValueError(f"must be in the currency of hourly_price, {currency}")
         return price
+
+    @property
+    def platform(self) -> str:
+        """The platform's name among those that share a machine, Docker engine or cluster.
+
+        It is the root, and an embedded platform's id: the roots of those all read alike.
+        """
+        embedded = ProcessSettings.from_environment().platform_id
+        return f"{self.root}#{embedded}" if embedded else self.root
 
     @staticmethod
     def load_key() -> str:

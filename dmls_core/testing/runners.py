@@ -29,6 +29,7 @@ import pytest
 from dmls_core.errors import PlatformError, RunnerError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
+from dmls_core.settings import ProcessSettings
 from dmls_core.store import Registry, Store, layout
 from dmls_core.store.waiting_queue import enqueue, waiting_since
 from dmls_core.testing.trainer_program import (
@@ -349,6 +350,9 @@ class RunnerSuite:
         other = type(runner)(platform.model_copy(update={"root": f"{platform.root}-other"}))
         monkeypatch.setattr(other, "min_age_seconds", -SECONDS)
         assert other.reap(lambda *_: False) == []
+        with pytest.MonkeyPatch.context() as patch:  # Embedded platforms have the same root.
+            patch.setenv(ProcessSettings.variable("platform_id"), "another")
+            assert runner.reap(lambda *_: False) == []
         asked = []
 
         def is_active(dag_id: str, run_id: str) -> bool:

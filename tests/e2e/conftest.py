@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import GROUP, group_of
 from tests.services.platform_client import PlatformClient
 
 
 @pytest.fixture(scope="session")
 def platform(platform: PlatformClient, request: pytest.FixtureRequest) -> PlatformClient:
-    """The platform, with what the modules of this session's tests have in ``AHEAD`` dropped.
+    """The platform, with what the modules of its tests have in ``AHEAD`` dropped.
 
     ``AHEAD`` maps a job to what is dropped: ``(team, job): (spec, data)``.
     """
+    group = request.session.stash[GROUP]
     modules = dict.fromkeys(
-        item.module for item in request.session.items if isinstance(item, pytest.Function)
+        item.module
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and group_of(item) == group
     )
     for module in modules:
         for (team, job), (spec, table) in getattr(module, "AHEAD", {}).items():

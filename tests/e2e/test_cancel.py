@@ -9,7 +9,7 @@ from urllib.parse import quote
 import psutil
 
 from tests.e2e import data
-from tests.services.platform_client import PlatformClient
+from tests.services.platform_client import PATIENCE, PlatformClient
 
 SLOW = data.IRIS.replace("min = 50\nmax = 500", "min = 2000\nmax = 2500").replace(
     "n_trials = 5", "n_trials = 200"
@@ -32,7 +32,7 @@ def trainers(team: str, name: str) -> list[psutil.Process]:
 def test_cancelling_stops_the_trainer(platform: PlatformClient):
     platform.drop("lab", "slow", SLOW, data.iris())
     platform.wait_task("lab", "slow", "search", "deferred")
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not platform.status("lab", "slow")["message"].startswith("training"):
         assert time.monotonic() < end, platform.status("lab", "slow")
         time.sleep(0.5)
@@ -44,11 +44,11 @@ def test_cancelling_stops_the_trainer(platform: PlatformClient):
 
     path = f"/dags/dmls.lab.slow/dagRuns/{quote(run['dag_run_id'])}"
     platform.airflow("PATCH", path, {"state": "failed"})
-    psutil.wait_procs(group, timeout=60)  # It takes some three seconds.
+    psutil.wait_procs(group, timeout=PATIENCE)  # It takes some three seconds.
 
     assert not [p for p in group if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not trainers("lab", "slow")
-    gone = time.monotonic() + 30
+    gone = time.monotonic() + PATIENCE
     while scratch.exists() and time.monotonic() < gone:
         time.sleep(0.2)
     assert not scratch.exists()

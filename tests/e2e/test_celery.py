@@ -39,6 +39,6 @@ def test_a_run_outlives_a_worker_that_is_killed(celery: CeleryPlatform):
 
     eventually(working)
     celery.hosts[working() or next(iter(celery.hosts))].kill_worker()
-    client.wait_status("lab", "wine", "deployed", timeout=400)
+    client.wait_status("lab", "wine", "deployed", timeout=1200)
     lost = [host.address for host in celery.hosts.values() if host.worker.poll() is not None]
     assert len(lost) == 1

@@ -66,7 +66,7 @@ def test_a_table_of_a_database_is_scored(demo: Demo, platform: PlatformClient, t
     def score(table: str) -> dict[str, Any]:
         file = tmp_path / f"{table}.toml"
         file.write_text(f'connection = "warehouse"\ntable = "{table}"\n')
-        done = demo.dmls("score", "demo/iris", str(file), "--json", timeout=300)
+        done = demo.dmls("score", "demo/iris", str(file), "--json", timeout=900)
         (record,) = json.loads(done.stdout)["files"]
         return record
 
@@ -105,11 +105,11 @@ def test_submit_then_deploy(demo: Demo, platform: PlatformClient, tmp_path):
         "iris",
     )
 
-    done = demo.dmls("submit", *submission, "--wait", "--json", timeout=300)
+    done = demo.dmls("submit", *submission, "--wait", "--json", timeout=900)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["state"] == "awaiting approval"
 
-    done = demo.dmls("deploy", "shell/iris", "--json", timeout=300)
+    done = demo.dmls("deploy", "shell/iris", "--json", timeout=900)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["state"] == "deployed"
     assert platform.champion("shell.iris")["version"] == "1"

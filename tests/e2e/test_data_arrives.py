@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import data
-from tests.services.platform_client import PlatformClient
+from tests.services.platform_client import PATIENCE, PlatformClient
 from tests.services.platform_home import eventually
 from tests.support.webhook import Webhook, webhook
 
@@ -51,7 +51,7 @@ def day(rows: int) -> str:
 
 def ended(platform: PlatformClient, count: int) -> list[dict[str, Any]]:
     """Wait until so many runs have ended, and return what each of them read, in order."""
-    end = time.monotonic() + 240
+    end = time.monotonic() + PATIENCE
     while True:
         dag = platform.dag_exists(f"dmls.{TEAM}.{JOB}")
         runs = platform.runs(TEAM, JOB) if dag else []

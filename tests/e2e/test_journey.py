@@ -21,7 +21,7 @@ import pytest
 
 from tests.e2e import data
 from tests.services.demo_platform import Demo, marked_processes
-from tests.services.platform_client import PlatformClient
+from tests.services.platform_client import PATIENCE, PlatformClient
 
 AHEAD = {
     ("cellar", "wine"): data.wine(),
@@ -70,7 +70,7 @@ def test_the_served_model_is_signed_and_no_secret_is_told(demo: Demo, tmp_path):
         [*verify, "--signature", str(version / "model.sig"), str(version)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     private = json.loads((demo.home / "identity.json").read_text())["credentials"]["signing_key"]
@@ -133,7 +133,7 @@ def test_dropped_files_are_scored_by_the_served_version(platform: PlatformClient
     found = pl.read_csv(platform.get("scored/cellar/wine/good.csv") or b"")
     assert found.select(table.columns).equals(table)
     assert set(found["model_version"]) == {1}
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while (content := platform.get("scored/cellar/wine/may.parquet")) is None:
         assert time.monotonic() < end, platform.get("scored/cellar/wine/may.parquet.json")
         time.sleep(0.5)
@@ -176,7 +176,7 @@ def test_anyone_loads_the_champion_from_mlflow_without_dmls(platform: PlatformCl
         env=os.environ | platform.state["environment"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     south, unknown = json.loads(done.stdout.splitlines()[-1])
@@ -258,7 +258,7 @@ def test_removing_the_drop_retires_the_dag_and_keeps_its_history(platform: Platf
     platform.delete("incoming/lab/brief/spec.toml")
 
     wait_for(lambda: json.loads(platform.get("registry/jobs/lab/brief.json"))["state"] == "retired")
-    wait_for(lambda: platform.airflow("GET", "/dags/dmls.lab.brief")["is_stale"], timeout=240)
+    wait_for(lambda: platform.airflow("GET", "/dags/dmls.lab.brief")["is_stale"])
     assert len(platform.runs("lab", "brief")) == 1
 
 
@@ -273,7 +273,7 @@ def wait_for_intake(platform: PlatformClient) -> None:
     )
 
 
-def wait_for(condition, timeout: float = 60) -> None:
+def wait_for(condition, timeout: float = PATIENCE) -> None:
     end = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < end, "the condition did not come true in time"

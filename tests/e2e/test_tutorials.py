@@ -58,7 +58,7 @@ def test_its_commands_work_as_written(demo: Demo, platform: PlatformClient, tmp_
         },
         capture_output=True,
         text=True,
-        timeout=800,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert [proof for proof in PROOFS[page.stem] if proof not in done.stdout + done.stderr] == []

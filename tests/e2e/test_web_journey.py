@@ -123,7 +123,7 @@ def test_from_a_csv_to_an_answer_and_back_without_writing_a_line(
     assert newcomer.ask(SETOSA) == "setosa"
     curl = page.get_by_role("region", name="The same with curl").inner_text()
     environment = os.environ | {KEY: make_key(newcomer, "web/iris")}
-    answer = subprocess.run(curl, shell=True, capture_output=True, text=True, timeout=60, env=environment)
+    answer = subprocess.run(curl, shell=True, capture_output=True, text=True, timeout=120, env=environment)
     assert answer.returncode == 0, answer.stderr
     assert "setosa" in answer.stdout
 
@@ -289,7 +289,7 @@ def test_a_workbook_is_read_again_as_the_form_says(newcomer: Newcomer, tmp_path:
 def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: PlatformClient):
     url = platform.settings["airflow_url"].rstrip("/") + "/dmls/api/v1"
     headers = {"Authorization": f"Bearer {viewer_token(demo)}"}
-    with httpx.Client(base_url=url, headers=headers, timeout=120) as viewer:
+    with httpx.Client(base_url=url, headers=headers, timeout=300) as viewer:
         answer = viewer.post("/jobs/demo/iris/predict", json={"row": SETOSA | {"petal_width": "-5"}})
         partial = viewer.post("/jobs/demo/iris/predict", json={"row": {"sepal_length": "5.0", "size": 3}})
         rows = [SETOSA, SETOSA | {"petal_width": None}]
@@ -337,7 +337,7 @@ def test_a_key_from_the_command_line_predicts_and_does_nothing_else(demo: Demo, 
     assert key not in listed.stdout + made.stderr
     url = platform.settings["airflow_url"].rstrip("/")
     headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=url, headers=headers, timeout=120) as analyst:
+    with httpx.Client(base_url=url, headers=headers, timeout=300) as analyst:
         assert analyst.post("/dmls/api/v1/predictions/demo/iris", json=[SETOSA]).status_code == 200
         assert analyst.post("/dmls/api/v1/predictions/demo/other", json=[SETOSA]).status_code == 403
         for path in ("/dmls/api/v1/jobs/demo/iris", "/dmls/api/v1/jobs/demo/iris/keys", "/api/v2/dags"):

@@ -65,7 +65,7 @@ FOCUSED = """() => {
 @pytest.fixture
 def page(browser: Browser, demo: Demo, platform: PlatformClient) -> Iterator[Page]:
     url = platform.settings["airflow_url"].rstrip("/") + "/dmls"
-    expect.set_options(timeout=120_000)
+    expect.set_options(timeout=300_000)
     page = signed_in(
         browser, platform, url, base_url=url.removesuffix("/dmls"), viewport={"width": 1280, "height": 900}
     )

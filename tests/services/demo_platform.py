@@ -30,7 +30,7 @@ class Demo:
     exit_code: int
     home: Path
 
-    def dmls(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+    def dmls(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         return dmls(self.home, *arguments, timeout=timeout)
 
     @property
@@ -40,7 +40,7 @@ class Demo:
         environments = map(environment_of, marked_processes(platform_id))
         return next(found for found in environments if "AIRFLOW_HOME" in found)
 
-    def airflow(self, *arguments: str, timeout: float = 180) -> str:
+    def airflow(self, *arguments: str, timeout: float = 600) -> str:
         """Run the ``airflow`` command as whoever runs Airflow does, with its configuration."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
@@ -58,7 +58,7 @@ SETTINGS: dict[Path, dict[str, str]] = {}
 
 
 def dmls(
-    home: Path, *arguments: str, timeout: float = 180, **variables: str
+    home: Path, *arguments: str, timeout: float = 600, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the ``dmls`` command with a state folder of its own."""
     return subprocess.run(
@@ -99,7 +99,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """
     if kept := os.environ.get("DMLS_TEST_HOME"):
         SETTINGS[Path(kept)] = CONNECTIONS
-        done = dmls(Path(kept), "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
+        done = dmls(Path(kept), "demo", timeout=900, DOCKER_HOST=NO_ENGINE)
         yield Demo(done.stdout + done.stderr, done.returncode, Path(kept))
         return
     home = tmp_path_factory.mktemp("demo") / ".dmls"
@@ -107,10 +107,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         # No Docker engine: the process runner. The docker runner has tests of its own.
         # Pages of one other origin may predict; a test serves such a page there.
         SETTINGS[home] = CONNECTIONS | {"DMLS_CORS_ORIGINS": f"http://127.0.0.1:{free_ports(1)[0]}"}
-        done = dmls(home, "demo", timeout=420, DOCKER_HOST=NO_ENGINE)
+        done = dmls(home, "demo", timeout=900, DOCKER_HOST=NO_ENGINE)
         yield Demo(done.stdout + done.stderr, done.returncode, home)
     finally:
-        down = dmls(home, "down", timeout=120)
+        down = dmls(home, "down", timeout=300)
         assert down.returncode == 0, down.stderr
 
 

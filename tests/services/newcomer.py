@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Download, Page
 
-PATIENCE = 60_000
+PATIENCE = 180_000
 """Milliseconds that anything may take on a busy machine, but a training."""
 
 STEP = 250
 """Milliseconds between two movements of the mouse."""
 
-TRAINING = 300_000
+TRAINING = 900_000
 
 WIDE, NARROW = (1360, 900), (412, 915)
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import boto3
 
 FINAL = ("deployed", "failed", "rejected")
-PATIENCE = 500.0
+PATIENCE = 900.0
 """Seconds that a run may take on a slow machine beside others."""
 
 PAUSED = ("awaiting_input", "deferred")
@@ -124,7 +124,7 @@ class PlatformClient:
             headers=headers,
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:
@@ -154,7 +154,7 @@ class PlatformClient:
             time.sleep(0.5)
 
     def wait_task(
-        self, team: str, job: str, task_id: str, *states: str, timeout: float = 120
+        self, team: str, job: str, task_id: str, *states: str, timeout: float = PATIENCE
     ) -> dict[str, Any]:
         """Wait until a task of the job's only run is in one of ``states``."""
         end = time.monotonic() + timeout
@@ -208,7 +208,7 @@ class PlatformClient:
             data=json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return json.loads(answer.read())["outputs"][0]["data"]
 
     def mlflow(self, path: str) -> bytes:
@@ -220,7 +220,7 @@ class PlatformClient:
             self.settings["mlflow_uri"] + path,
             headers={"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.read()
 
     def champion(self, model: str) -> dict[str, Any]:

@@ -225,7 +225,7 @@ class DockerRunner(Runner):
         """Remove orphaned containers from the engine."""
         removed = []
         with self.engine() as engine:
-            labeled = {"label": [f"{ROOT_LABEL}={self.settings.root}"]}
+            labeled = {"label": [f"{ROOT_LABEL}={self.settings.platform}"]}
             for found in engine.containers(all=True, filters=labeled):
                 labels = found["Labels"]
                 if time.time() - found["Created"] < self.min_age_seconds:

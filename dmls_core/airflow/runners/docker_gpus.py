@@ -56,7 +56,7 @@ def survey_engine(engine: APIClient, settings: AirflowSettings) -> GpuSurvey:
     Raises:
         RunnerError: the engine has no GPUs, or the probe failed.
     """
-    output = _probe(engine, settings.image, {ROOT_LABEL: settings.root})
+    output = _probe(engine, settings.image, {ROOT_LABEL: settings.platform})
     held: Counter[int] = Counter()
     for found in engine.containers(all=True, filters={"label": GPU_LABEL}):
         if found["State"] not in EXITED and found["Names"][0].startswith(f"/{GPU_NAME_PREFIX}"):

@@ -83,7 +83,7 @@ class KubernetesRunner(Runner):
         from dmls_core.airflow.runners.trainer_pods import TrainerPods
 
         settings = self.settings
-        return TrainerPods(settings.kubernetes_conn_id, settings.kubernetes_namespace, settings.root)
+        return TrainerPods(settings.kubernetes_conn_id, settings.kubernetes_namespace, settings.platform)
 
     def check(self) -> list[str]:
         """Check that the API answers and may be used in the namespace."""

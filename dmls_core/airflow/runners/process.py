@@ -214,7 +214,7 @@ def reap_processes(runner: Runner, is_active: IsActive) -> list[str]:
     import psutil
 
     orphans, keys = [], set()
-    for process, labels in _trainer_processes(runner.settings.root):
+    for process, labels in _trainer_processes(runner.settings.platform):
         with suppress(psutil.Error):
             old = time.time() - process.create_time() >= runner.min_age_seconds
             if old and not is_active(labels["dmls.dag"], labels["dmls.run"]):
@@ -248,8 +248,8 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _trainer_processes(root: str = "") -> Iterator[tuple[psutil.Process, dict[str, str]]]:
-    """Yield this machine's processes of trainers, with their labels; only those of ``root`` if given."""
+def _trainer_processes(platform: str = "") -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+    """Yield this machine's processes of trainers, with their labels; only those of ``platform`` if given."""
     import psutil
 
     for process in psutil.process_iter():
@@ -257,5 +257,5 @@ def _trainer_processes(root: str = "") -> Iterator[tuple[psutil.Process, dict[st
             text = process.environ().get(LABELS_VARIABLE)
         except psutil.Error:
             continue
-        if text and root in ("", (labels := json.loads(text))[ROOT_LABEL]):
+        if text and platform in ("", (labels := json.loads(text))[ROOT_LABEL]):
             yield process, labels

@@ -111,7 +111,7 @@ class Runner(ABC):
         """End this platform's trainers whose task no longer runs; return their ids.
 
         The monitor DAG calls it on every run. It must spare trainers that are younger than
-        ``min_age_seconds`` and those of other platforms (another ``root``).
+        ``min_age_seconds`` and those of other platforms.
         """
 
     @property

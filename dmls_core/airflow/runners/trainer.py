@@ -167,7 +167,7 @@ def study_url(connection: Connection) -> str:
 
 
 ROOT_LABEL = "dmls.root"
-"""Label with the root of the platform that a trainer belongs to; several may share a Docker engine."""
+"""Label with the platform that a trainer belongs to; several may share a machine or a Docker engine."""
 
 LEADER_LABEL = "dmls.leader"
 """Label of a trainer that is a node of a run: the key of the trainer that leads it."""
@@ -242,7 +242,7 @@ def make_trainer(
         local=store.local,
         gpu_memory=estimate_gpu_memory(job.data) if plan["engine"] == "gpu" else 0,
         # Two platforms on one machine may have teams of the same name.
-        cache=f"dmls-cache-{_digest(settings.root, job.team)}" if settings.cache else "",
+        cache=f"dmls-cache-{_digest(settings.platform, job.team)}" if settings.cache else "",
         nodes=job.spec.resources.nodes if own_nodes else 0,
     )
 
@@ -318,17 +318,17 @@ def worker_environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if PASSED_VARIABLES.fullmatch(name)}
 
 
-def trainer_labels(job: Job, root: str, plan: Mapping[str, Any], context: Context) -> dict[str, str]:
+def trainer_labels(job: Job, platform: str, plan: Mapping[str, Any], context: Context) -> dict[str, str]:
     """Return a trainer's labels, with an embedded platform's id for ``dmls down`` to find its containers."""
-    platform = ProcessSettings.from_environment().platform_id
+    embedded = ProcessSettings.from_environment().platform_id
     task, run_id = context["task_instance"], context["run_id"]
     dag_id, worker = layout.dag_id(job.team, job.name), str(plan["worker"])
     # All tries of a trainer share the first two parts; two runs of a job may share a run key.
-    key = f"{dag_id}.{_digest(root, job.run_key, worker)}.{_digest(run_id)}.{task.try_number}"
+    key = f"{dag_id}.{_digest(platform, job.run_key, worker)}.{_digest(run_id)}.{task.try_number}"
     return {
-        **({"dmls.platform": platform} if platform else {}),
+        **({"dmls.platform": embedded} if embedded else {}),
         KEY_LABEL: key,
-        ROOT_LABEL: root,
+        ROOT_LABEL: platform,
         "dmls.dag": dag_id,
         "dmls.run": run_id,
         "dmls.task": task.task_id,

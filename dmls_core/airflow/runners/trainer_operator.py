@@ -108,7 +108,7 @@ class TrainerOperator(BaseOperator):
     def _start_or_adopt(self, context: Context, event: Mapping[str, Any]) -> NoReturn:
         settings = airflow_settings()
         job, store = job_of(context), open_root(settings)
-        labels = trainer_labels(job, settings.root, self.plan, context)
+        labels = trainer_labels(job, settings.platform, self.plan, context)
         self._runner, self._key = load_runner(settings), labels[KEY_LABEL]
         self._task, worker = context["task_instance"], self.plan["worker"]
         # Only the leader writes the job's status.

@@ -40,12 +40,12 @@ WATCH_SECONDS = 300
 
 
 class TrainerPods:
-    """The pods of one platform's trainers in one namespace; ``root`` names the platform."""
+    """The pods of one platform's trainers in one namespace; ``platform`` is its name."""
 
-    def __init__(self, connection: str, namespace: str, root: str) -> None:
+    def __init__(self, connection: str, namespace: str, platform: str) -> None:
         self.connection = connection
         self.namespace = namespace
-        self._selector = f"{ROOT_LABEL}={label_value(root)}"
+        self._selector = f"{ROOT_LABEL}={label_value(platform)}"
 
     @cached_property
     def _api(self) -> CoreV1Api:

@@ -66,6 +66,22 @@ def test_each_try_has_a_key_and_all_tries_of_a_trainer_share_its_beginning(job, 
     assert not key(worker).startswith(same)
 
 
+def test_embedded_platforms_on_one_machine_have_keys_of_their_own(job, plan, connection, monkeypatch):
+    """A platform that ended its own trainer killed that of another one, of the same job and data."""
+    entry, _ = plan(job(2))
+    platforms = AirflowSettings(root="s3://dmls"), AirflowSettings(root="s3://other")
+
+    def keys():
+        return [trainer_labels(job(2), found.platform, entry, context())[KEY_LABEL] for found in platforms]
+
+    alone = keys()
+    monkeypatch.setenv("DMLS_PLATFORM_ID", "one")
+    one = keys()
+    monkeypatch.setenv("DMLS_PLATFORM_ID", "two")
+    assert len({*alone, *one, *keys()}) == 6
+    assert keys() == keys()
+
+
 def test_a_run_waits_in_the_queue_of_its_engine(job, plan, connection, tmp_path: Path):
     run, store = job(2), open_store(str(tmp_path))
     plan(run)
