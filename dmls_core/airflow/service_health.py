@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from dmls_core.serving.addresses import parse_address, split_addresses
 from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend, backend_of
 from dmls_core.store import Store, layout
 from dmls_core.store.probe import UNREACHABLE_HINT, UNWRITABLE_HINT, write_read_delete
-from dmls_core.tracking.connection import server_version
+from dmls_core.tracking.connection import authorities, server_version
 
 PROBE_SECONDS = 2.0
 
@@ -169,7 +168,5 @@ def _find_fil_backend(server: str, store: Store) -> FilBackend | None:
 
 
 def _get(url: str) -> str:
-    # The system's certificate authorities, as for the tasks.
-    context = ssl.create_default_context()
-    response = httpx.get(url, timeout=HTTP_SECONDS, follow_redirects=True, verify=context)
+    response = httpx.get(url, timeout=HTTP_SECONDS, follow_redirects=True, verify=authorities())
     return response.raise_for_status().text.strip()

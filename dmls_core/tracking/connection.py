@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from dmls_core.errors import PlatformError, TrackingError
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
     from mlflow import MlflowClient
 
@@ -41,6 +44,17 @@ def connect(uri: str) -> MlflowClient:
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
+@cache
+def authorities() -> ssl.SSLContext:
+    """Return the system's certificate authorities: httpx alone knows those of certifi only.
+
+    Reading them takes tens of milliseconds, more than most requests.
+    """
+    import ssl
+
+    return ssl.create_default_context()
+
+
 def request(uri: str, path: str, **parameters: str) -> httpx.Response:
     """Send one GET request to MLflow; its own client would retry for minutes.
 
@@ -48,8 +62,6 @@ def request(uri: str, path: str, **parameters: str) -> httpx.Response:
         PlatformError: ``uri`` is empty, or not an HTTP address.
         TrackingError: no server answers there.
     """
-    import ssl
-
     import httpx
 
     if not uri:
@@ -58,14 +70,12 @@ def request(uri: str, path: str, **parameters: str) -> httpx.Response:
         raise PlatformError(f"{uri} is not the address of an MLflow server: expected http://host:port")
     url = f"{uri.rstrip('/')}{path}"
     try:
-        # The system's certificate authorities; httpx alone knows those of certifi only.
-        context = ssl.create_default_context()
         return httpx.get(
             url,
             params=parameters,
             timeout=TIMEOUT_SECONDS,
             follow_redirects=True,
-            verify=context,
+            verify=authorities(),
             auth=_login(),
         )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
