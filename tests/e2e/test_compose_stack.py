@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.e2e import data
@@ -74,7 +75,7 @@ def assert_it_serves(client: PlatformClient, answers: list[float]) -> None:
     assert client.infer("lab.iris", ROWS) == answers
     assert client.status(*JOB)["state"] == "deployed"
     assert client.champion("lab.iris")["version"] == "1"
-    assert [run["state"] for run in client.runs(*JOB)] == ["success"]
+    client.wait_run(*JOB, "success")
 
 
 @whole
@@ -95,7 +96,7 @@ def test_other_users_of_the_machine_can_only_predict(stack: ComposeStack):
     at = {name.lower(): address for name, address in stack.addresses.items()}
     addresses = at | {name: f"http://{at[name]}" for name in ("s3", "mlflow", "airflow")}
     command = [sys.executable, "-m", "tests.support.other_user", json.dumps(addresses), "[]"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["succeeded"] == {}
@@ -138,3 +139,57 @@ def test_a_backup_is_restored_into_an_empty_stack(stack: ComposeStack, answers: 
         assert_it_serves(restored.client(), answers)
     finally:
         restored.down("--volumes")
+
+
+@whole
+@pytest.mark.timeout(2400)
+def test_a_model_is_placed_on_two_of_three_servers_that_one_name_stands_for(
+    stack: ComposeStack, folder: Path
+):
+    stack.down("--volumes")
+    first = {name: int(stack.variables[f"TRITON_{name}_PORT"]) for name in ("HTTP", "GRPC", "METRICS")}
+    more = {f"TRITON_{name}_PORT": f"{port}-{port + 8}" for name, port in first.items()}
+    more |= {"TRITON_HTTP": "copies=2,dns:triton:8000", "TRITON_GRPC": "copies=2,dns:triton:8001"}
+    scaled = ComposeStack(
+        stack.engine, folder, "dmls-scaled", ("docker-compose.scale.yaml",), stack.variables | more
+    )
+    try:
+        scaled.up(tritons=3)
+        client = scaled.client()
+        client.drop(*JOB, SPEC, data.iris())
+        client.approve(*JOB)
+        client.wait_status(*JOB, "deployed")
+        placed = answers_of("lab.iris", scaled)
+        assert len(placed) == 2
+        (answer,) = set(placed.values())
+        assert predicted_on_the_page(client) == "setosa"
+
+        scaled.up(tritons=2)
+        assert len(scaled.ips("triton")) == 2
+        client.airflow("POST", "/dags/dmls.repair/dagRuns", {"logical_date": None})
+        eventually(lambda: list(answers_of("lab.iris", scaled).values()) == [answer, answer])
+        assert predicted_on_the_page(client) == "setosa"
+    finally:
+        scaled.down("--volumes")
+
+
+def answers_of(model: str, stack: ComposeStack) -> dict[str, tuple[float, ...]]:
+    """Return the answers of the Triton servers that have a model, by their addresses."""
+    rows = {"name": "input__0", "shape": [2, 4], "datatype": "FP32", "data": ROWS}
+    answers = {}
+    for ip in stack.ips("triton"):
+        url = f"http://{ip}:8000/v2/models/{model}"
+        if httpx.get(f"{url}/ready").status_code == 200:
+            found = httpx.post(f"{url}/infer", json={"inputs": [rows]}).raise_for_status()
+            answers[ip] = tuple(found.json()["outputs"][0]["data"])
+    return answers
+
+
+def predicted_on_the_page(client: PlatformClient) -> str:
+    """Return what the form on the job's page predicts for a row."""
+    url = f"{client.settings['airflow_url']}/dmls/api/v1/jobs/lab/iris"
+    signed_in = {"Authorization": f"Bearer {client.token}"}
+    names = [column["name"] for column in httpx.get(f"{url}/signature", headers=signed_in).json()["columns"]]
+    row = {name: str(value) for name, value in zip(names, ROWS[0], strict=True)}
+    answer = httpx.post(f"{url}/predict", headers=signed_in, json={"row": row}, timeout=60).raise_for_status()
+    return str(answer.json()["prediction"])

@@ -134,13 +134,14 @@ class ComposeStack:
         files = [ROOT / "docker-compose.yaml", *(ROOT / name for name in self.more)]
         return [*files, *self.folder.glob("stand-ins.json")]
 
-    def up(self, *services: str) -> None:
+    def up(self, *services: str, tritons: int = 1) -> None:
         """Start services, by default all but those left out, and wait until they are healthy or have ended.
 
         Raises:
             AssertionError: a service ended, or is not healthy in time; with its log.
         """
-        self.compose("up", "--detach", *(services or self.services))
+        scale = f"triton={tritons}"
+        self.compose("up", "--detach", "--no-recreate", "--scale", scale, *(services or self.services))
         self.wait()
 
     def wait(self) -> None:
@@ -160,17 +161,26 @@ class ComposeStack:
         Raises:
             AssertionError: one has failed.
         """
-        states = {}
-        for name, state in ((name, one["State"]) for name, one in self._containers().items()):
+        states: dict[str, bool] = {}
+        for name, state in ((name, one["State"]) for name, one in self._containers()):
             ended = state["Status"] == "exited"
             healthy = state.get("Health", {}).get("Status", "healthy") == "healthy"
             assert not (ended and state["ExitCode"]), f"{name} ended: {self._logs([name])}"
-            states[name] = ended or (state["Status"] == "running" and healthy)
+            ready = ended or (state["Status"] == "running" and healthy)
+            states[name] = ready and states.get(name, True)
         return states
 
     def restarts(self, service: str) -> int:
         """Return how often Docker has started a service's container again after it ended."""
-        return int(self._containers()[service]["RestartCount"])
+        return sum(int(one["RestartCount"]) for name, one in self._containers() if name == service)
+
+    def ips(self, service: str) -> list[str]:
+        """Return the addresses of a service's containers on their network."""
+        return [
+            one["NetworkSettings"]["Networks"]["dmls"]["IPAddress"]
+            for name, one in self._containers()
+            if name == service
+        ]
 
     def down(self, *options: str) -> None:
         """End the stack; with ``--volumes`` its data, too."""
@@ -209,13 +219,9 @@ class ComposeStack:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Addresses on loopback, and on the network of the containers, which this machine's users reach."""
+        """Addresses on loopback, and on the network of the containers."""
         published = {name.lower(): f"127.0.0.1:{self.variables[f'{name}_PORT']}" for name in PORTS}
-        ips = {
-            name: one["NetworkSettings"]["Networks"]["dmls"]["IPAddress"]
-            for name, one in self._containers().items()
-        }
-        inside = {name: f"{ips[service]}:{port}" for name, (service, port) in INSIDE.items()}
+        inside = {name: f"{self.ips(service)[0]}:{port}" for name, (service, port) in INSIDE.items()}
         return published | inside
 
     def client(self) -> PlatformClient:
@@ -240,17 +246,18 @@ class ComposeStack:
         file.write_text(json.dumps({"settings": settings, "environment": environment}))
         return PlatformClient(file)
 
-    def _containers(self) -> dict[str, dict[str, Any]]:
+    def _containers(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the service of each container, and what Docker knows of the container."""
         label = "com.docker.compose"
         listed = self.engine.docker(
             "ps", "--all", "--quiet", "--filter", f"label={label}.project={self.project}"
         )
         found = json.loads(self.engine.docker("inspect", *listed.stdout.split()).stdout)
-        return {
-            one["Config"]["Labels"][f"{label}.service"]: one
+        return [
+            (one["Config"]["Labels"][f"{label}.service"], one)
             for one in found
             if one["Config"]["Labels"].get(f"{label}.oneoff") != "True"
-        }
+        ]
 
     def _logs(self, names: list[str]) -> str:
         return "\n".join(self.compose("logs", "--tail", "60", "--no-color", name) for name in names)
