@@ -291,14 +291,15 @@ def state_folder() -> Path:
 
     ``DMLS_HOME`` if set, else the nearest ``.dmls`` in or above the working directory, else the one next to
     the virtual environment of this program, so that an activated environment works in every folder, else
-    ``./.dmls``.
+    ``./.dmls``. Folders of other users are passed over.
     """
     if home := ProcessSettings.from_environment().home:
         return Path(home).absolute()
     here = Path.cwd()
     for folder in (here, *here.parents, Path(sys.prefix).parent):
-        if (folder / STATE_FOLDER).is_dir():
-            return folder / STATE_FOLDER
+        found = folder / STATE_FOLDER
+        if found.is_dir() and os.access(found, os.X_OK):
+            return found
     return here / STATE_FOLDER
 
 
@@ -322,7 +323,7 @@ def load_settings() -> Settings:
     """
     state: dict[str, dict[str, str]] = {}
     file = state_folder() / STATE_FILE
-    if file.is_file():
+    if os.access(file, os.R_OK):  # Another user's is none.
         state = json.loads(file.read_text())
     stored = state.get("settings", {})
     found = Settings.from_environment()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import secrets
@@ -29,10 +30,13 @@ class Host:
     """A network namespace: services of this machine's loopback address are on its own one, too."""
 
     def __init__(self, number: int, ports: list[int]) -> None:
+        # No name or network of a run that was killed, which nothing removes.
         self.name = f"dmls-{os.getpid()}-{number}"
-        self.address = f"10.77.{number}.2"
-        self._near = f"10.77.{number}.1"
-        self._link = f"dmls{number}"
+        network = (
+            ipaddress.IPv4Network("10.64.0.0/10").network_address + (2 * os.getpid() + number) % 2**20 * 4
+        )
+        self._near, self.address = str(network + 1), str(network + 2)
+        self._link = f"dmls{os.getpid()}-{number}"
         self._processes: list[subprocess.Popen[bytes]] = []
         run("ip", "netns", "add", self.name)
         run("ip", "link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", self.name)

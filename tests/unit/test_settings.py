@@ -73,6 +73,26 @@ def test_an_activated_environment_finds_its_platform_from_every_folder(
     assert state_folder() == tmp_path / "here/.dmls"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
+def test_the_platform_of_another_user_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """`dmls jobs` ended with an internal error in a folder below one with another user's platform."""
+    monkeypatch.delenv("DMLS_HOME", raising=False)
+    (tmp_path / "theirs/.dmls").mkdir(mode=0o700, parents=True)
+    (tmp_path / "theirs/.dmls/platform.json").write_text('{"settings": {"triton_http": "127.0.0.1:1"}}')
+    (tmp_path / "theirs/below").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "theirs/.venv"))
+    os.setreuid(65534, 0)  # os.access asks for the real user
+    try:
+        monkeypatch.chdir(tmp_path / "theirs/below")
+        assert state_folder() == tmp_path / "theirs/below/.dmls"
+        monkeypatch.chdir(tmp_path / "theirs")
+        assert load_settings().triton_http == ""
+    finally:
+        os.setreuid(0, 0)
+    assert state_folder() == tmp_path / "theirs/.dmls"
+    assert load_settings().triton_http == "127.0.0.1:1"
+
+
 def test_variables_win_over_the_state_of_the_embedded_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
