@@ -350,9 +350,11 @@ class RunnerSuite:
         other = type(runner)(platform.model_copy(update={"root": f"{platform.root}-other"}))
         monkeypatch.setattr(other, "min_age_seconds", -SECONDS)
         assert other.reap(lambda *_: False) == []
+        embedded = type(runner)(platform)
+        monkeypatch.setattr(embedded, "min_age_seconds", -SECONDS)
         with pytest.MonkeyPatch.context() as patch:  # Embedded platforms have the same root.
             patch.setenv(ProcessSettings.variable("platform_id"), "another")
-            assert runner.reap(lambda *_: False) == []
+            assert embedded.reap(lambda *_: False) == []
         asked = []
 
         def is_active(dag_id: str, run_id: str) -> bool:
