@@ -140,8 +140,8 @@ class ComposeStack:
         Raises:
             AssertionError: a service ended, or is not healthy in time; with its log.
         """
-        scale = f"triton={tritons}"
-        self.compose("up", "--detach", "--no-recreate", "--scale", scale, *(services or self.services))
+        scale = f"--scale=triton={tritons}"
+        self.compose("up", "--detach", "--no-recreate", scale, *(services or self.services))
         self.wait()
 
     def wait(self) -> None:
@@ -166,8 +166,7 @@ class ComposeStack:
             ended = state["Status"] == "exited"
             healthy = state.get("Health", {}).get("Status", "healthy") == "healthy"
             assert not (ended and state["ExitCode"]), f"{name} ended: {self._logs([name])}"
-            ready = ended or (state["Status"] == "running" and healthy)
-            states[name] = ready and states.get(name, True)
+            states[name] = states.get(name, True) and (ended or (state["Status"] == "running" and healthy))
         return states
 
     def restarts(self, service: str) -> int:
@@ -176,11 +175,8 @@ class ComposeStack:
 
     def ips(self, service: str) -> list[str]:
         """Return the addresses of a service's containers on their network."""
-        return [
-            one["NetworkSettings"]["Networks"]["dmls"]["IPAddress"]
-            for name, one in self._containers()
-            if name == service
-        ]
+        found = [one["NetworkSettings"]["Networks"] for name, one in self._containers() if name == service]
+        return [networks["dmls"]["IPAddress"] for networks in found]
 
     def down(self, *options: str) -> None:
         """End the stack; with ``--volumes`` its data, too."""
@@ -221,8 +217,7 @@ class ComposeStack:
     def addresses(self) -> dict[str, str]:
         """Addresses on loopback, and on the network of the containers."""
         published = {name.lower(): f"127.0.0.1:{self.variables[f'{name}_PORT']}" for name in PORTS}
-        inside = {name: f"{self.ips(service)[0]}:{port}" for name, (service, port) in INSIDE.items()}
-        return published | inside
+        return published | {name: f"{self.ips(one)[0]}:{port}" for name, (one, port) in INSIDE.items()}
 
     def client(self) -> PlatformClient:
         """Return what tests do to a running platform, over the ports on loopback."""
@@ -249,9 +244,8 @@ class ComposeStack:
     def _containers(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the service of each container, and what Docker knows of the container."""
         label = "com.docker.compose"
-        listed = self.engine.docker(
-            "ps", "--all", "--quiet", "--filter", f"label={label}.project={self.project}"
-        )
+        own = f"label={label}.project={self.project}"
+        listed = self.engine.docker("ps", "--all", "--quiet", "--filter", own)
         found = json.loads(self.engine.docker("inspect", *listed.stdout.split()).stdout)
         return [
             (one["Config"]["Labels"][f"{label}.service"], one)
