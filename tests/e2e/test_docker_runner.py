@@ -82,7 +82,7 @@ def test_a_container_is_locked_down_and_dies_when_its_task_is_cancelled(
     path = f"/dags/dmls.lab.caged/dagRuns/{quote(run['dag_run_id'])}"
     docked.airflow("PATCH", path, {"state": "failed"})
     while containers(docker_engine, "dmls.dag=dmls.lab.caged"):
-        assert time.monotonic() - start < PATIENCE, "the container lived on"
+        assert time.monotonic() - start < 120, "the container lived on"
         time.sleep(0.2)
 
 

@@ -32,9 +32,8 @@ class Host:
     def __init__(self, number: int, ports: list[int]) -> None:
         # No name or network of a run that was killed, which nothing removes.
         self.name = f"dmls-{os.getpid()}-{number}"
-        network = (
-            ipaddress.IPv4Network("10.64.0.0/10").network_address + (2 * os.getpid() + number) % 2**20 * 4
-        )
+        block = (2 * os.getpid() + number) % 2**20
+        network = ipaddress.IPv4Address("10.64.0.0") + 4 * block
         self._near, self.address = str(network + 1), str(network + 2)
         self._link = f"dmls{os.getpid()}-{number}"
         self._processes: list[subprocess.Popen[bytes]] = []

@@ -215,7 +215,7 @@ class ComposeStack:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Addresses on loopback, and on the network of the containers."""
+        """Addresses on loopback, and on the network of the containers, which this machine's users reach."""
         published = {name.lower(): f"127.0.0.1:{self.variables[f'{name}_PORT']}" for name in PORTS}
         return published | {name: f"{self.ips(one)[0]}:{port}" for name, (one, port) in INSIDE.items()}
 
