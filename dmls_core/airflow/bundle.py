@@ -31,7 +31,7 @@ from dmls_core.airflow.dag_files import (
     static_dag_files,
     write_dag_files,
     write_stubs,
-    written_records,
+    written_jobs,
 )
 from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs, team_entries
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
@@ -90,7 +90,12 @@ class DmlsBundle(BaseDagBundle):
     @property
     def path(self) -> Path:
         """Folder of the DAG files of this version."""
-        return self.versions_dir / self.version if self.version else self.base_dir / "tracking"
+        return self.versions_dir / self.version if self.version else self.tracking
+
+    @property
+    def tracking(self) -> Path:
+        """Folder of the latest DAG files, with all jobs; only the DAG processor's host has it."""
+        return self.base_dir / "tracking"
 
     def initialize(self) -> None:
         """Write the files of this version to the local disk, unless they exist."""
@@ -180,7 +185,7 @@ class DmlsBundle(BaseDagBundle):
         unreadable.
         """
         if not self._records:
-            self._records = cached(written_records(self.path))
+            self._records = cached(record for record, _ in written_jobs(self.path))
         mark, due = registry.change_mark(), time.monotonic() >= self._list_due
         if mark == self._mark and not due:
             return self._everything, self._faults

@@ -106,13 +106,16 @@ def dag_ids(folder: Path) -> set[str]:
     return {dag_id for path in folder.glob("shard_*.json") for dag_id in json.loads(path.read_text())}
 
 
-def written_records(folder: Path) -> list[JobRecord]:
-    """Return the records of all shards in ``folder``, without those that this release cannot read."""
-    records = []
+def written_jobs(folder: Path) -> list[tuple[JobRecord, dict[str, Any]]]:
+    """Return the records and specs of all shards in ``folder``; none that this release cannot read."""
+    jobs = []
     for path in folder.glob("shard_*.json"):
         with suppress(ValueError, TypeError, AttributeError, KeyError):
-            records += [JobRecord.from_json(job["record"]) for job in json.loads(path.read_text()).values()]
-    return records
+            jobs += [
+                (JobRecord.from_json(job["record"]), job["spec"])
+                for job in json.loads(path.read_text()).values()
+            ]
+    return jobs
 
 
 def shard_file(folder: Path, dag_id: str, shards: int) -> Path:

@@ -12,12 +12,14 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from dmls_core.airflow.dag_files import written_jobs
 from dmls_core.airflow.repair_dag import RepairOperator
 from dmls_core.airflow.runners import load_runner
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.hardware import parse_memory
-from dmls_core.store import Registry
+from dmls_core.store import JobRecord, Registry
+from dmls_core.store.registry import cached
 from dmls_core.store.snapshots import Snapshots
 from dmls_core.store.source_snapshots import delete_old_snapshots
 
@@ -56,7 +58,13 @@ class CompareOperator(BaseOperator):
         from dmls_core.monitoring.monitor_run import run_monitor
 
         settings = airflow_settings()
-        run = run_monitor(open_root(settings), settings.mlflow_uri, notify, parse_memory(settings.memory))
+        run = run_monitor(
+            open_root(settings),
+            settings.mlflow_uri,
+            notify,
+            parse_memory(settings.memory),
+            _known_jobs(context),
+        )
         count = len(run.drift_checks) + run.label_checks
         context["task_instance"].xcom_push(
             key=RESULTS, value={"states": run.states, "count": count, "failures": run.failures}
@@ -143,6 +151,15 @@ class CleanOperator(BaseOperator):
     def execute(self, context: Context) -> int:
         """Return the number of deleted objects."""
         store = open_root(airflow_settings())
-        records = [record for record in Registry(store).jobs() if record.state == "active"]
+        cache = cached(record for record, _ in _known_jobs(context))
+        records = [record for record in Registry(store).jobs(cache) if record.state == "active"]
         now = datetime.now(UTC)
         return Snapshots(store).delete_old(records, now) + delete_old_snapshots(store, now)
+
+
+def _known_jobs(context: Context) -> list[tuple[JobRecord, dict[str, Any]]]:
+    """Return what the DAG processor has written on this host: reading thousands of jobs takes a minute."""
+    from dmls_core.airflow.bundle import DmlsBundle
+
+    bundle = getattr(context["task_instance"], "bundle_instance", None)
+    return written_jobs(bundle.tracking) if isinstance(bundle, DmlsBundle) else []

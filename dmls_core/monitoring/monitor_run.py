@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,8 @@ from dmls_core.monitoring.new_data import fetch_baseline
 from dmls_core.monitoring.pages import drift_page
 from dmls_core.monitoring.prometheus import drift_file, drift_metrics
 from dmls_core.sandbox import Limits, SandboxError, Worker
-from dmls_core.store import ObjectInfo, Registry, Store, layout
+from dmls_core.store import JobRecord, ObjectInfo, Registry, Store, layout
+from dmls_core.store.registry import cached
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,10 @@ THREADS = 16
 
 MAX_RETRAINS = 500
 """Runs started per monitor run, below Airflow's default limit of mapped tasks; other jobs wait."""
+
+
+KnownJob = tuple[JobRecord, Mapping[str, Any]]
+"""A job's record and its spec as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +107,13 @@ class MonitorRun:
             self.failures.append(f"{job}: {error if isinstance(error, DmlsError) else repr(error)}")
 
 
-def run_monitor(store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN_MEMORY) -> MonitorRun:
+def run_monitor(
+    store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN_MEMORY, known: Iterable[KnownJob] = ()
+) -> MonitorRun:
     """Compare new data of every monitored job; a failing job does not stop the others.
 
     The sandbox may allocate ``memory`` bytes, at least ``MIN_MEMORY``. ``notify`` notifies a job's owner.
+    Jobs in ``known`` are not read from the store, unless they have changed.
 
     Raises:
         StoreError: the jobs cannot be listed.
@@ -114,7 +122,7 @@ def run_monitor(store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN
     run = MonitorRun()
     limits = Limits(memory=max(memory, MIN_MEMORY), seconds=TIMEOUT, cpu_seconds=0, threads=0)
     with Worker(limits) as worker:
-        for job in monitored_jobs(store):
+        for job in monitored_jobs(store, known):
             if len(run.retrains) >= MAX_RETRAINS:
                 break
             files = logged.get((job.team, job.name), [])
@@ -132,13 +140,15 @@ def run_monitor(store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN
     return run
 
 
-def monitored_jobs(store: Store) -> list[MonitoredJob]:
+def monitored_jobs(store: Store, known: Iterable[KnownJob] = ()) -> list[MonitoredJob]:
     """Return the active jobs with ``[drift]`` in their specs."""
-    registry = Registry(store)
-    records = [record for record in registry.jobs() if record.state == "active"]
-    shas = sorted({record.spec_sha256 for record in records})
+    registry, known = Registry(store), list(known)
+    cache = cached(record for record, _ in known)
+    records = [record for record in registry.jobs(cache) if record.state == "active"]
+    specs = {record.spec_sha256: spec for record, spec in known}
+    shas = sorted({record.spec_sha256 for record in records} - specs.keys())
     with ThreadPoolExecutor(THREADS) as threads:
-        specs = dict(zip(shas, threads.map(registry.spec, shas), strict=True))
+        specs.update(zip(shas, threads.map(registry.spec, shas), strict=True))
     return [
         MonitoredJob(record.team, record.name, specs[record.spec_sha256])
         for record in records

@@ -98,6 +98,8 @@ class Snapshots:
             info.key.removeprefix(layout.SNAPSHOTS).removesuffix(".json"): now - info.modified
             for info in self.store.list(layout.SNAPSHOTS)
         }
+        if all(age <= KEEP for age in ages.values()):
+            return 0
         needed = set(build(current)[1])
         for version in [version for version, age in ages.items() if age <= KEEP]:
             self._add_tree(version, needed)

@@ -2,7 +2,8 @@
 
 The platform starts with ``--jobs`` accepted jobs whose runs have ended. Seconds are from the start of
 ``dmls up`` until Airflow has parsed all DAGs, and from an upload until its DAG is there and its first task
-has started. Each submission trains one small forest, as users' submissions do.
+has started. Each submission trains one small forest, as users' submissions do. Half of the submissions come
+one at a time, the other half while earlier ones are trained, which keeps two slow cores busy.
 
 Run it with ``python tests/bench/many_jobs.py`` on a machine that does nothing else.
 """
@@ -54,6 +55,11 @@ VALUES (%s, %s, 'scheduled', 'success', %s, %s, %s, %s, now(), now(), now(), 0,
 """
 
 DAG = "SELECT 1 FROM serialized_dag WHERE dag_id = %s"
+TRAINED = """
+SELECT 1 FROM dag_run LEFT JOIN task_instance USING (dag_id, run_id)
+WHERE dag_id = %s AND (dag_run.state IN ('success', 'failed') OR task_instance.state = 'awaiting_input')
+"""
+
 FIRST_TASK = "SELECT 1 FROM task_instance WHERE dag_id = %s AND start_date IS NOT NULL"
 
 
@@ -115,26 +121,31 @@ def cold_start(home: Path, database: str, jobs: int) -> Row:
 
 def submissions(home: Path, database: str, arguments: argparse.Namespace) -> list[Row]:
     """Measure how long submissions, at random moments, wait for their DAG and their run."""
-    client, pause = PlatformClient(home / "platform.json"), random.Random(1)
-    visible, started = [], []
+    client, pause, rows = PlatformClient(home / "platform.json"), random.Random(1), []
     with _connect(database) as connection:
-        for number in range(arguments.drops):
-            time.sleep(pause.uniform(0, 20))
-            job = f"job{number}"
-            client.drop(TEAM, job, SPEC, data.iris())
-            dropped = time.monotonic()
-            visible.append(_wait(connection, DAG, job, dropped))
-            started.append(_wait(connection, FIRST_TASK, job, dropped))
-    return [
-        {
-            "jobs": arguments.jobs,
-            "until": until,
-            "median s": statistics.median(seconds),
-            "p95 s": sorted(seconds)[max(0, round(0.95 * len(seconds)) - 1)],
-            "slowest s": max(seconds),
-        }
-        for until, seconds in (("its DAG is there", visible), ("its run has started", started))
-    ]
+        for alone in (True, False):
+            visible, started = [], []
+            for number in range(arguments.drops // 2):
+                time.sleep(pause.uniform(0, 20))
+                job = f"job{number}-{'alone' if alone else 'busy'}"
+                client.drop(TEAM, job, SPEC, data.iris())
+                dropped = time.monotonic()
+                visible.append(_wait(connection, DAG, job, dropped))
+                started.append(_wait(connection, FIRST_TASK, job, dropped))
+                if alone:
+                    _wait(connection, TRAINED, job, dropped)
+            for until, seconds in (("its DAG is there", visible), ("its run has started", started)):
+                rows.append(
+                    {
+                        "jobs": arguments.jobs,
+                        "others in training": "no" if alone else "yes",
+                        "until": until,
+                        "median s": statistics.median(seconds),
+                        "p95 s": sorted(seconds)[max(0, round(0.95 * len(seconds)) - 1)],
+                        "slowest s": max(seconds),
+                    }
+                )
+    return rows
 
 
 def page(home: Path, jobs: int) -> list[Row]:
@@ -187,4 +198,4 @@ def _cpu_seconds(home: Path) -> float:
 
 
 if __name__ == "__main__":
-    run(__doc__, measure, ("--jobs", 10_000, "jobs"), ("--drops", 20, "submissions"))
+    run(__doc__, measure, ("--jobs", 10_000, "jobs"), ("--drops", 40, "submissions"))

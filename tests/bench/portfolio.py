@@ -6,7 +6,8 @@ stays if it is among the points: it is the model of a search of one trial. Greed
 one that lowers the mean regret most: the error above the best one known for the set, as a share of the
 distance from there to the median configuration. The printed configurations are ``portfolio`` of the model's
 definition. ``reached``: of the sets, the share where a portfolio chosen on the other sets is at least as
-good as 30 trials of TPE; ``regret``: of both. ``--cache`` keeps the scores.
+good as 30 trials of TPE; ``regret``: of both. ``served`` judges the model's present portfolio on further
+sets. ``--cache`` keeps the scores.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from tests.bench.report import Row, run
 
 DIGITS = 2  # of a configuration's numbers
 REFERENCE = 30  # trials of TPE
+LARGEST = 9.0
+"""Regrets are cut there: on a set where most configurations are equally good, all others have large ones."""
 
 
 def rounded(params: dict[str, Any]) -> dict[str, Any]:
@@ -101,26 +104,42 @@ def greedy(regrets: np.ndarray, size: int, first: int | None) -> list[int]:
     return chosen
 
 
+def regrets_of(family: str, names: str, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """Return the regrets on the named sets, a row for each: of the configurations, and of TPE's trials."""
+    found = []
+    for name in names.split(","):
+        file = Path(arguments.cache or tempfile.mkdtemp()) / f"{family} {name.replace('/', ' ')}.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(measure_set(name, family, arguments)))
+            print(family, name, file=sys.stderr, flush=True)
+        found.append(json.loads(file.read_text()))
+    errors = np.array([one["errors"][: arguments.configurations] for one in found])
+    reference = np.array([one["reference"] for one in found])
+    best = np.minimum(errors.min(axis=1), reference[:, -1])[:, None]
+    scale = np.maximum(np.median(errors, axis=1)[:, None] - best, 1e-12)
+    return ((errors - best) / scale).clip(max=LARGEST), ((reference - best) / scale).clip(max=LARGEST)
+
+
+def _line(family: str, best: list[float], others: np.ndarray, size: int) -> Row:
+    return {
+        "family": family,
+        "sets": len(best),
+        "trials": size,
+        "portfolio": f"{np.mean(best):.3f}",
+        "TPE, as many": f"{others[:, size - 1].mean():.3f}",
+        "TPE, 30": f"{others[:, -1].mean():.3f}",
+        "reached": f"{np.mean(np.array(best) <= others[:, -1] + 1e-9):.0%}",
+    }
+
+
 def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
-    """Choose a portfolio for each family."""
-    tables: dict[str, list[Row]] = {"regret": []}
+    """Choose a portfolio for each family, and judge the present one."""
+    tables: dict[str, list[Row]] = {"regret": [], "served": []}
     for family in arguments.families.split(","):
-        found = []
-        for name in arguments.sets.split(","):
-            file = Path(arguments.cache or tempfile.mkdtemp()) / f"{family} {name.replace('/', ' ')}.json"
-            if not file.exists():
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(json.dumps(measure_set(name, family, arguments)))
-                print(family, name, file=sys.stderr, flush=True)
-            found.append(json.loads(file.read_text()))
-        errors = np.array([one["errors"] for one in found])
-        reference = np.array([one["reference"] for one in found])
-        best = np.minimum(errors.min(axis=1), reference[:, -1])[:, None]
-        scale = np.maximum(np.median(errors, axis=1)[:, None] - best, 1e-12)
-        regrets, others = (errors - best) / scale, (reference - best) / scale
         model = CATALOGUE[f"{family}-classifier"]
-        space = make_candidate_space(model)
-        points = configurations(space, arguments.configurations)
+        points = configurations(make_candidate_space(model), arguments.configurations)
+        regrets, others = regrets_of(family, arguments.sets, arguments)
         first = points.index(model.portfolio[0]) if model.portfolio[0] in points else None
         tables[family] = [points[at] for at in greedy(regrets, arguments.size, first)]
         for size in range(1, arguments.size + 1):
@@ -128,16 +147,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
             for at in range(len(regrets)):
                 chosen = greedy(np.delete(regrets, at, axis=0), size, first)
                 left.append(regrets[at, chosen].min())
-            tables["regret"].append(
-                {
-                    "family": family,
-                    "trials": size,
-                    "portfolio": f"{np.mean(left):.3f}",
-                    "TPE, as many": f"{others[:, size - 1].clip(max=9).mean():.3f}",
-                    "TPE, 30": f"{others[:, -1].mean():.3f}",
-                    "reached": f"{np.mean(np.array(left) <= others[:, -1] + 1e-9):.0%}",
-                }
-            )
+            tables["regret"].append(_line(family, left, others, size))
+        if arguments.check and all(params in points for params in model.portfolio):
+            regrets, others = regrets_of(family, arguments.check, arguments)
+            served = [points.index(params) for params in model.portfolio]
+            tables["served"].append(_line(family, list(regrets[:, served].min(axis=1)), others, len(served)))
     return tables
 
 
@@ -156,6 +170,7 @@ if __name__ == "__main__":
         measure,
         ("--families", "lightgbm,xgboost", "families of boosted trees"),
         ("--sets", ",".join(scoreboard.DEVELOPMENT), "data sets by commas"),
+        ("--check", ",".join(scoreboard.CHECK), "further data sets, for the present portfolio"),
         ("--configurations", 72, "random configurations"),
         ("--rows", 600, "training rows of each set, at most"),
         ("--size", 8, "configurations of a portfolio"),

@@ -38,6 +38,19 @@ DEVELOPMENT = (
 ).split()
 """Data sets that defaults and portfolios may be chosen on: PACKAGE/NAME, and the target's column."""
 
+CHECK = (
+    "keel/bands keel/breast keel/bupa keel/heart keel/ionosphere keel/led7digit keel/penbased "
+    "keel/pima keel/twonorm keel/monk-2 AER/HMDA:deny AER/NMES1988:visits AER/CollegeDistance:score "
+    "AER/SmokeBan:smoker Stat2Data/Pines:Hgt97 Ecdat/Kakadu:answer Ecdat/MedExp:med "
+    "Ecdat/Catsup:choice ISLR/Caravan:Purchase carData/BEPS:vote carData/Arrests:released "
+    "carData/WVS:poverty carData/Chile:vote carData/CES11:abortion modeldata/car_prices:Price "
+    "modeldata/biomass:HHV modeldata/hpc_data:class modeldata/taxi:tip openintro/bdims:wgt "
+    "openintro/yrbss:weight openintro/acs12:income mosaicData/SaratogaHouses:price "
+    "survival/flchain:death psych/bfi:gender wooldridge/gpa2:colgpa DAAG/monica:outcome "
+    "DAAG/dengue:NoYes rpart/solder:skips openintro/evals:score mlmRev/Socatt:numpos"
+).split()
+"""Further data sets, on which portfolios are judged that were chosen on DEVELOPMENT."""
+
 SMALL = (
     "keel/crx keel/mammographic keel/movement_libras modeldata/credit_data:Status "
     "modeldata/wa_churn:churn sklearn/breast_cancer sklearn/diabetes modeldata/ames:Sale_Price "

@@ -12,7 +12,7 @@ import pytest
 
 from dmls_core.airflow import metadata
 from dmls_core.airflow.bundle import read_shard
-from dmls_core.airflow.dag_files import dag_ids, written_records
+from dmls_core.airflow.dag_files import dag_ids, written_jobs
 from dmls_core.airflow.job_dag import build_dag
 from dmls_core.errors import StoreError
 from dmls_core.store import Registry, layout, open_store
@@ -395,6 +395,6 @@ def test_a_new_dag_processor_reads_the_records_of_its_files(accept, bundle):
     again = bundle()
     again.initialize()
     again._refresh()
-    assert [record.name for record in written_records(again.path)] == ["iris"]
+    assert [record.name for record, _ in written_jobs(again.path)] == ["iris"]
     (shard_of(made.path, "dmls.lab.iris")).write_text('{"dmls.lab.iris":{"record":{"schema":9}}}')
-    assert written_records(again.path) == []
+    assert written_jobs(again.path) == []

@@ -22,6 +22,7 @@ from moto.server import ThreadedMotoServer
 from urllib3.exceptions import ProtocolError
 
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
+from dmls_core.monitoring.monitor_run import monitored_jobs
 from dmls_core.store import Registry, Store, open_store
 from dmls_core.store.registry import cached
 from dmls_core.store.s3 import S3Store
@@ -377,3 +378,20 @@ def test_records_that_are_known_from_elsewhere_have_the_etags_of_s3(store: S3Sto
     known = [Registry(store).accept(FakeSpec("one"), "lab", name, [], NOW) for name in ("a", "b")]
     listed = {info.key: info.etag for info in store.list("registry/jobs/")}
     assert {key: etag for key, (etag, _) in cached(known).items()} == listed
+
+
+def test_the_monitor_reads_only_what_has_changed_since_the_jobs_were_known(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry(store)
+    known = [(registry.accept(FakeSpec("one"), "lab", name, [], NOW), {"drift": {}}) for name in ("a", "b")]
+    changed = registry.accept(FakeSpec("two"), "lab", "b", [], NOW)
+    keys: list[str] = []
+    read = S3Store.read
+    monkeypatch.setattr(
+        S3Store, "read", lambda self, key, **more: keys.append(key) or read(self, key, **more)
+    )
+    monkeypatch.setattr(Registry, "spec", lambda _, sha256: keys.append(sha256) or {"drift": None})
+
+    assert [str(job) for job in monitored_jobs(store, known)] == ["lab/a"]
+    assert keys == ["registry/jobs/lab/b.json", changed.spec_sha256]
