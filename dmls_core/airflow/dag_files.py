@@ -110,7 +110,8 @@ def written_jobs(folder: Path) -> list[tuple[JobRecord, dict[str, Any]]]:
     """Return the records and specs of all shards in ``folder``; none that this release cannot read."""
     jobs = []
     for path in folder.glob("shard_*.json"):
-        with suppress(ValueError, TypeError, AttributeError, KeyError):
+        # The DAG processor may remove a file meanwhile.
+        with suppress(ValueError, TypeError, AttributeError, KeyError, FileNotFoundError):
             jobs += [
                 (JobRecord.from_json(job["record"]), job["spec"])
                 for job in json.loads(path.read_text()).values()
