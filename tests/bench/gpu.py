@@ -34,7 +34,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     rows = []
     with tempfile.TemporaryDirectory(prefix="dmls-bench-") as folder:
         spec = Path(folder) / "spec.toml"
-        spec.write_text(SPEC.format(model=MODEL, trials=arguments.trials))
+        spec.write_text(SPEC.format(model=MODEL, **vars(arguments)))
         for size in map(int, arguments.rows.split(",")):
             data = Path(folder) / f"{size}.csv"
             write_data(data, size)
@@ -68,4 +68,6 @@ if __name__ == "__main__":
         measure,
         ("--rows", "10000,50000,100000,500000", "numbers of rows, separated by commas"),
         ("--trials", 10, "trials of each search"),
+        ("--trees", 200, "largest number of trees"),
+        ("--depth", 16, "largest depth"),
     )
