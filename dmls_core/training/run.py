@@ -60,7 +60,7 @@ def train(request: TrainRequest, *, progress: Callable[[str], None] = to_stderr)
             return _train(request, folder, Path(scratch), progress)
     except (MemoryError, OSError) as error:
         failure = PlatformError(
-            f"the trainer ran out of memory ({error}): raise [resources] memory"
+            describe_full_memory(error)
             if isinstance(error, MemoryError)
             else f"the trainer's machine failed: {error}"
         )
@@ -71,6 +71,16 @@ def train(request: TrainRequest, *, progress: Callable[[str], None] = to_stderr)
         if request.leads:
             folder.fail(error)
         raise
+
+
+def describe_full_memory(error: MemoryError) -> str:
+    """Return which memory is full, and what helps."""
+    # XGBoost adds a stack trace.
+    first = (str(error).strip().splitlines() or [""])[0]
+    reason = f" ({first})" if first else ""
+    if "cuda" in first.lower() or "GPU" in first:
+        return f'the GPU ran out of memory{reason}: train on one with more memory, or set engine = "cpu"'
+    return f"the trainer ran out of memory{reason}: raise [resources] memory"
 
 
 def _train(

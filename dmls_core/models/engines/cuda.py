@@ -28,7 +28,7 @@ def to_device(array: NDArray[Any]) -> Array:
 
     try:
         return cupy.asarray(array)
-    except cupy.cuda.memory.OutOfMemoryError as error:
+    except MemoryError as error:  # CuPy's, or RMM's, which allocates once cuML is imported
         size = f"{array.nbytes / 2**20:.0f} MiB"
         raise MemoryError(f"the GPU has too little memory for {size} of data") from error
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -19,7 +19,6 @@ from dmls_core.models.engines.cuda import CudaEngine, to_host
 from dmls_core.models.engines.ensemble import FittedTrees
 from dmls_core.models.engines.forests import RANDOM_FORESTS
 from dmls_core.spec.definitions import ModelDefinition, Scalar
-from dmls_core.stability import experimental
 
 if TYPE_CHECKING:
     import treelite
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 
 BINS = 128
 """Bins per column: cuML's default, fixed here so that no release changes it."""
+
+STREAMS = 8
+"""Trees that grow at once. Their number changes no tree: each draws from the seed and its own number."""
 
 NOT_RECORDED = frozenset({"verbose", "output_type", "handle", "n_streams", "max_batch_size"})
 """Parameters of cuML that do not change the model."""
@@ -81,7 +83,6 @@ class FittedCumlForest(FittedTrees):
         return model
 
 
-@experimental("it has not run on a GPU yet")
 class CumlForestEngine(CudaEngine, ForestEngine):
     """Fit forests with cuML."""
 
@@ -129,7 +130,6 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         record: bool = False,
     ) -> FittedCumlForest:
         """Fit one forest; see ``Engine.fit``. With ``record``, keep the draws of a bootstrapped one."""
-        import cupy
         import numpy as np
         from cuml.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -140,16 +140,12 @@ class CumlForestEngine(CudaEngine, ForestEngine):
             **self.library_arguments(settings),
             oob_score=record,
             n_bins=min(BINS, len(features)),
-            # With several streams, their timing decides which tree gets which random numbers.
-            n_streams=1,
+            n_streams=STREAMS,
             random_state=seed,
             output_type="cupy",
         )
         try:
             forest.fit(features, target.astype(np.int32 if n_classes else np.float32))
         except (ValueError, RuntimeError) as error:
-            # cuML raises plain RuntimeError if the GPU's memory is full.
             raise refusal(model, error) from error
-        except cupy.cuda.memory.OutOfMemoryError as error:
-            raise MemoryError(str(error)) from error
         return FittedCumlForest(settings, forest, n_classes)

@@ -33,7 +33,6 @@ from dmls_core.models.engines.xgboost_matrices import (
     total_bins,
 )
 from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
-from dmls_core.stability import experimental
 from dmls_core.stored_matrix import StoredMatrix
 
 if TYPE_CHECKING:
@@ -386,7 +385,6 @@ class GrowingXGBoost(Growing):
         return boosted_predictions(self._binned.model, found)
 
 
-@experimental("it has not run on a GPU yet")
 class CudaXGBoostEngine(CudaEngine, XGBoostEngine):
     """Fit boosted trees with XGBoost on a GPU."""
 

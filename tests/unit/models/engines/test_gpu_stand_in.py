@@ -215,7 +215,7 @@ def test_names_and_words_are_cumls_and_the_record_is_the_users():
     assert given["max_samples"] == 1.0
     assert given["max_features"] == 1.0
     assert given["max_depth"] is None
-    assert given["n_streams"] == 1
+    assert given["n_streams"] == 8
     assert given["random_state"] == 4
     assert said["criterion"] == "entropy"
     assert said["max_leaf_nodes"] is None
