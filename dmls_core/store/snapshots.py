@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,7 +29,7 @@ KEEP = timedelta(days=90)
 """How long a snapshot stays after the registry has changed: a run that is cleared later cannot start."""
 
 RENEW = timedelta(days=1)
-"""Age from which a node that becomes needed again is written again, so that it is not deleted as old."""
+"""Age from which a node that is needed is written again, so that it is not deleted as old."""
 
 THREADS = 16
 
@@ -92,35 +91,25 @@ class Snapshots:
     def delete_old(self, current: Sequence[JobRecord], now: datetime) -> int:
         """Delete what no snapshot of the last ``KEEP`` has; return the number of deleted objects.
 
-        The snapshot of ``current``, the registry's records, stays however old it is.
+        To be called at least once in ``RENEW``: it writes older nodes of the snapshot of ``current``, the
+        registry's records, again. So a node's age says how long ago a snapshot had it, and none is read.
         """
+        _, nodes = build(current)
         ages = {
             info.key.removeprefix(layout.SNAPSHOTS).removesuffix(".json"): now - info.modified
             for info in self.store.list(layout.SNAPSHOTS)
         }
-        if all(age <= KEEP for age in ages.values()):
-            return 0
-        needed = set(build(current)[1])
-        for version in [version for version, age in ages.items() if age <= KEEP]:
-            self._add_tree(version, needed)
-        old = [version for version, age in ages.items() if age > KEEP and version not in needed]
-        for version in old:
-            self.store.delete(layout.snapshot(version))
+        aging = [name for name in nodes if name in ages and ages[name] >= RENEW]
+        old = [name for name, age in ages.items() if age > KEEP + 2 * RENEW and name not in nodes]
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(lambda name: self.store.put(layout.snapshot(name), nodes[name]), aging))
+            list(threads.map(lambda name: self.store.delete(layout.snapshot(name)), old))
         return len(old)
 
     def _stays(self, name: str) -> bool:
         """Return whether a node is in the store, with all nodes below it, and too young to be deleted."""
         info = self.store.head(layout.snapshot(name))
         return info is not None and datetime.now(UTC) - info.modified < RENEW
-
-    def _add_tree(self, version: str, needed: set[str]) -> None:
-        if version in needed:
-            return
-        needed.add(version)
-        if version.startswith(TREE):
-            with suppress(NotFoundError):
-                for below in _below(self._node(version)):
-                    self._add_tree(below, needed)
 
     def _node(self, version: str) -> dict[str, Any]:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dmls_core.errors import NotFoundError
-from dmls_core.store import JobRecord, layout, open_store
+from dmls_core.store import JobRecord, layout, open_store, snapshots
 from dmls_core.store.local import LocalStore
 from dmls_core.store.snapshots import KEEP, LEAF_JOBS, Snapshots
 
@@ -42,6 +42,14 @@ def set_age(store: LocalStore, age: timedelta, *versions: str) -> None:
     for key in [layout.snapshot(version) for version in versions] or stored(store):
         path = Path(store.url.removeprefix("file://")) / key
         at = time.time() - age.total_seconds()
+        os.utime(path, (at, at))
+
+
+def pass_a_day(store: LocalStore) -> None:
+    """Let all objects seem to have been written a day earlier."""
+    for key in stored(store):
+        path = Path(store.url.removeprefix("file://")) / key
+        at = path.stat().st_mtime - timedelta(days=1).total_seconds()
         os.utime(path, (at, at))
 
 
@@ -92,25 +100,38 @@ def test_a_snapshot_of_an_earlier_release_can_be_read(store: LocalStore):
 
 def test_old_snapshots_go_and_what_is_needed_stays(store: LocalStore):
     jobs = records(300)
-    snapshots = Snapshots(store)
-    old = snapshots.write(jobs)
+    old = Snapshots(store).write(jobs)
     set_age(store, 2 * KEEP)
     jobs[5] = replace(jobs[5], version=2)
-    recent = snapshots.write(jobs)
-    set_age(store, KEEP / 2, recent)
-    jobs[5] = replace(jobs[5], version=3)
-    current = snapshots.write(jobs)
+    current = Snapshots(store).write(jobs)
 
     deleted = Snapshots(store).delete_old(jobs, datetime.now(UTC))
 
     assert deleted == 2  # the root and the leaf of the first state
     with pytest.raises(NotFoundError, match="was deleted, 90 days after its last use"):
         Snapshots(store).read(old)
-    found = Snapshots(store).find(recent, "team5", "job5")
-    assert found
-    assert found.version == 2
-    assert len(Snapshots(store).read(recent)) == len(Snapshots(store).read(current)) == 300
+    assert len(Snapshots(store).read(current)) == 300
     assert Snapshots(store).delete_old(jobs, datetime.now(UTC)) == 0
+
+
+def test_a_snapshot_stays_after_its_last_use_and_none_is_read(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(snapshots, "KEEP", timedelta(days=6))
+    writer, jobs, states = Snapshots(store), records(300), dict[int, str]()
+    for day in range(16):
+        pass_a_day(store)
+        if day in (0, 2, 12, 14):
+            jobs[day] = replace(jobs[day], version=2)
+            states[day] = writer.write(jobs)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "get", pytest.fail)
+            Snapshots(store).delete_old(jobs, datetime.now(UTC))
+
+    with pytest.raises(NotFoundError):
+        Snapshots(store).read(states[0])  # in use until day 2
+    for day in (2, 12, 14):
+        assert len(Snapshots(store).read(states[day])) == 300
 
 
 def test_the_current_snapshot_stays_however_old(store: LocalStore):
