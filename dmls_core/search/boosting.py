@@ -22,10 +22,10 @@ from dmls_core.search.learning_curve import (
     scored_rounds,
 )
 from dmls_core.search.objective import Objective, ShouldPrune
-from dmls_core.search.shrinkage import LEARNING_RATE
+from dmls_core.search.shrinkage import LEARNING_RATE, SLOWEST
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
-from dmls_core.spec.definitions import Scalar
+from dmls_core.spec.definitions import Range, Scalar
 
 KEPT = 6
 """Maximum number of binned folds in memory. Each takes about a byte per cell, a quarter of the matrix."""
@@ -137,6 +137,19 @@ class BoostingObjective(Objective):
             surface=curve.surface(ROUNDS) if searched else None,
             intermediate_values=tuple(intermediate_values),
         )
+
+    def refit_params(self, best: Trial) -> dict[str, Scalar]:
+        """Return those of a model that learns slower, if the rate is automatic and the rounds are a range."""
+        params = super().refit_params(best)
+        wanted = self.space.searched.get(ROUNDS)
+        if self._speedup == 1 or not isinstance(wanted, Range):
+            return params
+        rate, rounds = self._rate(params), int(params[ROUNDS])
+        slower = min(int(rounds * rate / SLOWEST), scored_rounds(self.task.model, self.space)[-1])
+        slower -= (slower - rounds) % int(wanted.step or 1)
+        if slower <= rounds:
+            return params
+        return {**params, ROUNDS: slower, LEARNING_RATE: round(rate * rounds / slower, 6)}
 
     def _steps(
         self, settings: dict[str, Scalar], read: tuple[int, ...], curve: Curve, stop: Callable[[], bool]

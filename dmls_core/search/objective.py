@@ -58,6 +58,10 @@ class Objective(ABC):
         """Return a text that is equal for suggestions that are the same to the engine."""
         return json.dumps(self._effective(params), sort_keys=True)
 
+    def refit_params(self, best: Trial) -> dict[str, Scalar]:
+        """Return all hyperparameters of the model that is fitted for the best trial."""
+        return {**self.space.fixed, **best.params}
+
     def fitted(self, _best: Trial) -> Fitted | None:
         """Return the model of the best trial if the search has grown it on all rows."""
         return None

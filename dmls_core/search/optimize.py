@@ -143,5 +143,7 @@ def pick_winner(
         reason = ordered[-1].message if ordered else "the search was stopped before the first one ended"
         raise DataError(f"no trial is complete: {reason}")
     candidate, best = won
-    params = {**candidate.space.fixed, **best.params}
-    return candidate, SearchOutcome(tuple(ordered), best, params, candidate.objective.fitted(best))
+    objective = candidate.objective
+    return candidate, SearchOutcome(
+        tuple(ordered), best, objective.refit_params(best), objective.fitted(best)
+    )

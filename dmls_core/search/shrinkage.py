@@ -35,6 +35,9 @@ FEW_ROWS, MANY_ROWS = Shrinkage(0.05, 4), Shrinkage(0.1, 4)
 MANY = 10_000
 """Rows from which a model needs more than its rounds at the lower rate."""
 
+SLOWEST = 0.05
+"""Rate of the model that is fitted in the end, if the spec allows the rounds that it needs."""
+
 
 def resolve(space: Space, rows: int) -> tuple[Space, int]:
     """Return the space with a rate in place of ``"auto"``, and how many times as fast trials learn.

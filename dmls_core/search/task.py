@@ -156,8 +156,9 @@ class SearchTask:
 class SearchOutcome:
     """The result of a search: its trials, by number, and the best complete one (of equal ones the first).
 
-    ``params`` are the hyperparameters to refit with: those of the best trial and the fixed ones. ``fitted``
-    is the model with these, if the search has grown it on all training rows.
+    ``params`` are the hyperparameters to refit with: those of the best trial and the fixed ones, or those of
+    a model that learns slower. ``fitted`` is the model with these, if the search has grown it on all training
+    rows.
     """
 
     trials: tuple[Trial, ...]

@@ -165,6 +165,9 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
         params = {**outcome.params, **trial.params}
         if forests and TREES in outcome.params:
             params[TREES] = outcome.params[TREES]
+        elif TREES in trial.params:  # as many times its rounds as the best one, at the same learning rate
+            rounds, model = int(outcome.best.params[TREES]), int(outcome.params[TREES])
+            params[TREES] = int(trial.params[TREES]) * model // rounds
         identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
         found.setdefault(identity, Member(trial, params))
     return list(found.values())[:CANDIDATES]

@@ -16,6 +16,7 @@ from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.xgboost import XGBoostEngine
+from dmls_core.search import shrinkage
 from dmls_core.search.boosting import KEPT, BinnedFolds, BoostingObjective
 from dmls_core.search.learning_curve import RUNGS, SCORED_ROUNDS, has_plateaued, rung_rounds, scored_rounds
 from dmls_core.search.optimize import search
@@ -354,3 +355,29 @@ def test_slow_learners_get_more_rounds_before_they_are_compared_and_stopped():
     assert has_plateaued(60, 30, 0.3)
     assert not has_plateaued(60, 40, 0.01)
     assert not has_plateaued(400, 350, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("most", "step", "rounds", "rate"), [(500, None, 120, 0.05), (100, None, 100, 0.06), (99, 20, 80, 0.075)]
+)
+def test_a_model_of_many_rows_learns_as_slowly_as_its_rounds_allow(most, step, rounds, rate, monkeypatch):
+    monkeypatch.setattr(shrinkage, "MANY", 100)
+    space = Space({"n_estimators": Range(min=20, max=most, step=step)}, {"learning_rate": "auto"})
+    objective = make_candidate("auto", make_task("lightgbm"), space, 1).objective
+    trial = Trial(0, "complete", "cpu", {"n_estimators": 60}, value=0.9)
+
+    found = objective.refit_params(trial)
+
+    assert found == {"n_estimators": rounds, "learning_rate": pytest.approx(rate)}
+    assert found["learning_rate"] * rounds == pytest.approx(0.1 * 60)
+
+
+def test_a_model_whose_rate_or_rounds_are_given_keeps_them(monkeypatch):
+    monkeypatch.setattr(shrinkage, "MANY", 100)
+    trial = Trial(0, "complete", "cpu", {"n_estimators": 60}, value=0.9)
+    for searched, fixed in (
+        ({"n_estimators": Range(min=20, max=500)}, {"learning_rate": 0.1}),
+        ({"n_estimators": Choice(values=(20, 60, 500))}, {"learning_rate": "auto"}),
+    ):
+        objective = make_candidate("auto", make_task("lightgbm"), Space(searched, fixed), 1).objective
+        assert objective.refit_params(trial) == {"n_estimators": 60, "learning_rate": 0.1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -248,6 +249,19 @@ def test_candidates_are_different_to_the_engine():
     forests = task_of("random-forest-regressor", 0)
     found = ensemble.candidates(forests, outcome_of(forests, FORESTS, state="pruned"))
     assert [member.params["n_estimators"] for member in found] == [60, 60, 60]
+
+
+def test_candidates_learn_as_slowly_as_the_model():
+    trials = [{"n_estimators": 60, "max_depth": 2}, {"n_estimators": 35, "max_depth": 3}]
+    task = task_of("xgboost-regressor", 0)
+    outcome = replace(
+        outcome_of(task, trials), params={"n_estimators": 120, "max_depth": 2, "learning_rate": 0.05}
+    )
+
+    found = ensemble.candidates(task, outcome)
+
+    assert [member.params["n_estimators"] for member in found] == [120, 70]
+    assert [member.params["learning_rate"] for member in found] == [0.05, 0.05]
 
 
 def test_a_trial_that_no_longer_fits_is_no_candidate(monkeypatch):
