@@ -39,6 +39,8 @@ STATES = ("complete", "pruned", "failed")
 
 FORESTS = ("random-forest", "extra-trees")
 
+ROUNDS = "n_estimators"
+
 
 def content(
     figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial]
@@ -51,7 +53,11 @@ def content(
     board = leaderboard([trial for trial in scored if trial.get("same_as") is None], metric, direction)
     messages = [[trial["number"], trial.get("message", "")] for trial in failed[:MAX_MESSAGES]]
     return {
-        "notes": [_states_note(trials, spec), _scoring_note(result, spec, scored, models)],
+        "notes": [
+            _states_note(trials, spec),
+            _scoring_note(result, spec, scored, models),
+            *slower_model_note(result, scored),
+        ],
         "leaders": board[0],
         "more": board[1],
         "failed": len(failed),
@@ -119,6 +125,19 @@ def _scoring_note(
             "is not comparable: they rank below complete trials, by how far they got and by that score."
         )
     return text
+
+
+def slower_model_note(result: Mapping[str, Any], scored: Sequence[Trial]) -> list[str]:
+    """Say that boosted trees have more rounds than their trial, if they do (``shrinkage.SLOWEST``)."""
+    model, rounds = result["best_params"], 0
+    for trial in scored:
+        if trial["number"] == result.get("best_trial") and not _is_forest(_model(trial, result)):
+            rounds = trial["params"].get(ROUNDS, 0)
+    if not 0 < rounds < model.get(ROUNDS, 0):
+        return []
+    rate = setting(model["learning_rate"])
+    text = f"The model has {model[ROUNDS]} rounds at a learning rate of {rate}: it learns slower than its"
+    return [f"{text} trial of {rounds} rounds, and usually predicts a little better."]
 
 
 def scoring_method(

@@ -15,7 +15,6 @@ import pytest
 from dmls_core.evaluate.report import render_report
 from dmls_core.evaluate.report.comparable_trials import comparable_trials, hyperparameter_importances
 from dmls_core.evaluate.report.figures import Scale
-from dmls_core.evaluate.report.search_section import scoring_method
 from tests.unit.evaluate.evidence import HOSTILE, Case, spec, surface, trial
 
 VOID = {"meta", "br"}
@@ -271,27 +270,6 @@ def test_the_report_says_why_trials_are_missing(search: dict[str, Any], why: str
     page = render_report(case.result(), given, TRIALS, case.diagnostics())
 
     assert f"The spec asked for {why}" in Outline(page).text
-
-
-@pytest.mark.parametrize(
-    ("values", "forest", "out_of_bag", "expected"),
-    [
-        ([0.9], True, True, "out-of-bag rows"),
-        ([0.9], True, False, "the first of 3 folds"),
-        ([0.8, 0.9, 1.0], True, True, "3 folds (mean)"),
-        ([0.9], False, True, "3 folds (mean)"),
-    ],
-)
-def test_the_report_says_which_rows_score_the_trials(
-    values: list[float], forest: bool, out_of_bag: bool, expected: str
-):
-    trials, options = [trial(0, 0.9, values=values)], {"forest": forest, "out_of_bag": out_of_bag, "folds": 3}
-    assert scoring_method(trials, **options).startswith(expected)
-    oversampled = scoring_method(trials, oversampled=True, **options)
-    assert ("too often" in oversampled) == (expected == "out-of-bag rows")
-    assert scoring_method(trials, nodes=True, **options).startswith("the rows of other nodes") == (
-        expected != "3 folds (mean)"
-    )
 
 
 def test_several_models_have_separate_figures():
