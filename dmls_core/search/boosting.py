@@ -139,7 +139,7 @@ class BoostingObjective(Objective):
         )
 
     def refit_params(self, best: Trial) -> dict[str, Scalar]:
-        """Return those of a model that learns slower, if the rate is automatic and the rounds are a range."""
+        """Return those of a slower learning model if the rate is automatic and the rounds are a range."""
         params = super().refit_params(best)
         wanted = self.space.searched.get(ROUNDS)
         if self._speedup == 1 or not isinstance(wanted, Range):

@@ -3,7 +3,7 @@
 Boosted trees with a lower rate need more rounds for nearly the same predictions. A search of both therefore
 compares configurations that differ in cost and hardly in score. For the same reason, trials grow boosters
 that learn ``speedup`` times as fast as the model: with that many times its rate, and in proportion fewer
-rounds.
+rounds. The last fit may learn slower still, down to ``SLOWEST``: see ``BoostingObjective.refit_params``.
 """
 
 from __future__ import annotations

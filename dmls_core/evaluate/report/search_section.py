@@ -39,8 +39,6 @@ STATES = ("complete", "pruned", "failed")
 
 FORESTS = ("random-forest", "extra-trees")
 
-ROUNDS = "n_estimators"
-
 
 def content(
     figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial]
@@ -130,13 +128,15 @@ def _scoring_note(
 def slower_model_note(result: Mapping[str, Any], scored: Sequence[Trial]) -> list[str]:
     """Say that boosted trees have more rounds than their trial, if they do (``shrinkage.SLOWEST``)."""
     model, rounds = result["best_params"], 0
+    if result.get("ensemble"):  # of several trials
+        return []
     for trial in scored:
         if trial["number"] == result.get("best_trial") and not _is_forest(_model(trial, result)):
-            rounds = trial["params"].get(ROUNDS, 0)
-    if not 0 < rounds < model.get(ROUNDS, 0):
+            rounds = trial["params"].get(LENGTH, 0)
+    if not 0 < rounds < model.get(LENGTH, 0):
         return []
     rate = setting(model["learning_rate"])
-    text = f"The model has {model[ROUNDS]} rounds at a learning rate of {rate}: it learns slower than its"
+    text = f"The model has {model[LENGTH]} rounds at a learning rate of {rate}: it learns slower than its"
     return [f"{text} trial of {rounds} rounds, and usually predicts a little better."]
 
 

@@ -40,3 +40,4 @@ def test_a_model_that_learns_slower_than_its_trial_is_explained():
     assert "its trial of 79 rounds" in note
     assert slower_model_note({**result, "best_trial": 8, "best_params": {"n_estimators": 20}}, trials) == []
     assert slower_model_note({**result, "model": "random-forest-classifier"}, trials) == []
+    assert slower_model_note({**result, "ensemble": {"members": []}}, trials) == []

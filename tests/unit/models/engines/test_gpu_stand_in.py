@@ -39,10 +39,6 @@ class DeviceArray(np.ndarray):
         raise TypeError(f"numpy.{func.__name__} was given an array of the device")
 
 
-class OutOfMemoryError(MemoryError):
-    pass
-
-
 class CUDARuntimeError(RuntimeError):
     pass
 
@@ -51,10 +47,7 @@ def fake_cupy() -> ModuleType:
     cupy = ModuleType("cupy")
     cupy.asarray = lambda array: np.array(array).view(DeviceArray)
     cupy.asnumpy = lambda array: np.array(array.view(np.ndarray) if isinstance(array, np.ndarray) else array)
-    cupy.cuda = SimpleNamespace(
-        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-        runtime=SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
-    )
+    cupy.cuda = SimpleNamespace(runtime=SimpleNamespace(CUDARuntimeError=CUDARuntimeError))
     return cupy
 
 
@@ -354,6 +347,16 @@ def test_a_driver_that_fails_is_named(stand_ins):
 
     with pytest.raises(EngineUnavailableError, match="cudaErrorInsufficientDriver"):
         to_device(np.zeros(3))
+
+
+def test_data_that_the_gpu_has_no_memory_for_is_named(stand_ins):
+    def fail(_: object) -> None:
+        raise MemoryError("std::bad_alloc: out_of_memory: CUDA error")
+
+    stand_ins["cupy"].asarray = fail
+
+    with pytest.raises(MemoryError, match="the GPU has too little memory for 8 MiB of data"):
+        to_device(np.zeros(2**20))
 
 
 @pytest.mark.usefixtures("stand_ins")
