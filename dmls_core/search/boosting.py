@@ -22,7 +22,7 @@ from dmls_core.search.learning_curve import (
     scored_rounds,
 )
 from dmls_core.search.objective import Objective, ShouldPrune
-from dmls_core.search.shrinkage import LEARNING_RATE, SLOWEST
+from dmls_core.search.shrinkage import LEARNING_RATE, SEVERAL_CLASSES, Shrinkage
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Range, Scalar
@@ -144,8 +144,13 @@ class BoostingObjective(Objective):
         wanted = self.space.searched.get(ROUNDS)
         if self._speedup == 1 or not isinstance(wanted, Range):
             return params
+        if self.task.engine.effective(self.task.model, params).get("boosting_type") == "dart":
+            return params  # it drops trees in each round: more and slower ones are another model
         rate, rounds = self._rate(params), int(params[ROUNDS])
-        slower = min(int(rounds * rate / SLOWEST), scored_rounds(self.task.model, self.space)[-1])
+        slowest = Shrinkage.of(len(self.task.truth)).slowest
+        if self.task.n_classes > 2:
+            slowest = max(slowest, SEVERAL_CLASSES)
+        slower = min(int(rounds * rate / slowest), scored_rounds(self.task.model, self.space)[-1])
         slower -= (slower - rounds) % int(wanted.step or 1)
         if slower <= rounds:
             return params

@@ -3,7 +3,8 @@
 Boosted trees with a lower rate need more rounds for nearly the same predictions. A search of both therefore
 compares configurations that differ in cost and hardly in score. For the same reason, trials grow boosters
 that learn ``speedup`` times as fast as the model: with that many times its rate, and in proportion fewer
-rounds. The last fit may learn slower still, down to ``SLOWEST``: see ``BoostingObjective.refit_params``.
+rounds. The last fit learns slower still, as far as the spec's rounds allow: see
+``BoostingObjective.refit_params``.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ LEARNING_RATE = "learning_rate"
 
 @dataclass(frozen=True, slots=True)
 class Shrinkage:
-    """The learning rate of a model, and how many times as fast the boosters of its trials learn."""
+    """The learning rate of a model, and how many times as fast the boosters of its trials learn.
+
+    ``slowest`` is the lowest rate of the model that is fitted in the end; of more than two classes it is at
+    least ``SEVERAL_CLASSES``.
+    """
 
     rate: float
     speedup: int
+    slowest: float
 
     @classmethod
     def of(cls, rows: int) -> Shrinkage:
@@ -30,13 +36,13 @@ class Shrinkage:
         return FEW_ROWS if rows < MANY else MANY_ROWS
 
 
-FEW_ROWS, MANY_ROWS = Shrinkage(0.05, 4), Shrinkage(0.1, 4)
+FEW_ROWS, MANY_ROWS = Shrinkage(0.05, 4, 0.0125), Shrinkage(0.1, 4, 0.05)
+
+SEVERAL_CLASSES = 0.05
+"""Each round has a tree for each class, and slower models were hardly better."""
 
 MANY = 10_000
 """Rows from which a model needs more than its rounds at the lower rate."""
-
-SLOWEST = 0.05
-"""Rate of the model that is fitted in the end, if the spec allows the rounds that it needs."""
 
 
 def resolve(space: Space, rows: int) -> tuple[Space, int]:

@@ -30,9 +30,9 @@ def test_the_rule_sets_the_rate_of_a_spec_without_hyperparameters(model: str) ->
 
 def test_the_rule_is_the_documented_one() -> None:
     assert [Shrinkage.of(rows) for rows in (100, 9_999, 10_000)] == [
-        Shrinkage(0.05, 4),
-        Shrinkage(0.05, 4),
-        Shrinkage(0.1, 4),
+        Shrinkage(0.05, 4, 0.0125),
+        Shrinkage(0.05, 4, 0.0125),
+        Shrinkage(0.1, 4, 0.05),
     ]
 
 
