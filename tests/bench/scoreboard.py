@@ -71,7 +71,7 @@ REPORT = (
 
 SETS = {"small": SMALL, "report": REPORT, "development": DEVELOPMENT, "all": (*DEVELOPMENT, *REPORT)}
 
-LEFT_OUT = {"rownames", "logwage", "case", "arrival_date", "package"}
+LEFT_OUT = {"rownames", "logwage", "case", "arrival_date", "package", "sample"}
 """Columns that are row numbers, a form of the target, or nearly unique."""
 
 HELD_OUT = 1 / 3

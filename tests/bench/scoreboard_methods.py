@@ -330,8 +330,12 @@ FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest")
 METHODS: dict[str, Callable[[Split], Answer]] = {
     "DMLS auto": lambda split: dmls(split, FAMILIES),
     "DMLS auto (ensemble)": lambda split: dmls(split, FAMILIES, ensemble=True),
+    "DMLS auto and CatBoost": lambda split: dmls(split, (*FAMILIES[:2], "catboost", *FAMILIES[2:])),
     "DMLS auto (1 trial)": lambda split: dmls(split, FAMILIES[:1], 1),
-    **{f"DMLS {family}": lambda split, family=family: dmls(split, (family,)) for family in FAMILIES},
+    **{
+        f"DMLS {family}": lambda split, family=family: dmls(split, (family,))
+        for family in (*FAMILIES, "catboost")
+    },
     "FLAML": flaml,
     "AutoGluon medium": lambda split: autogluon(split, "medium_quality"),
     "AutoGluon good": lambda split: autogluon(split, "good_quality"),
@@ -347,6 +351,7 @@ IMPORTS = {
     "DMLS": (
         "dmls_core.search.strategies",
         "dmls_core.serving.gtil",
+        "catboost",
         "lightgbm",
         "xgboost",
         "sklearn.ensemble",

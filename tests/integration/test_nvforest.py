@@ -99,7 +99,7 @@ def test_forests_answer_as_treelite_bit_for_bit(site: Path, kind: str) -> None:
     assert found["equal"]
 
 
-@pytest.mark.parametrize("kind", ["boosted", "categories"])
+@pytest.mark.parametrize("kind", ["boosted", "categories", "oblivious"])
 def test_boosted_trees_answer_within_the_tolerance(site: Path, kind: str) -> None:
     found = run(site, PREDICT, kind=kind)
     assert found["shapes"][0] == found["shapes"][1]

@@ -71,6 +71,13 @@ def boosted(folder, kind):
 
         fitted = xgboost.XGBClassifier(n_estimators=5, max_depth=3).fit(x, rng.integers(0, 2, len(x)))
         model = treelite.frontend.from_xgboost(fitted.get_booster())
+    elif kind == "catboost":
+        from dmls_core.models import CATALOGUE
+        from dmls_core.models.catalogue import load_engine
+
+        of, classes = CATALOGUE["catboost-classifier"], rng.integers(0, 3, len(x)).astype(np.int32)
+        options = {"n_classes": 3, "seed": 0, "threads": 1}
+        model = load_engine("cpu", of.name).fit(of, {"n_estimators": 5}, x, classes, **options).to_treelite()
     else:
         import lightgbm
 
@@ -82,10 +89,10 @@ def boosted(folder, kind):
     record_checkpoint(folder)
 
 
-@pytest.mark.parametrize("kind", ["classes", "binary", "regression", "xgboost", "lightgbm"])
+@pytest.mark.parametrize("kind", ["classes", "binary", "regression", "catboost", "xgboost", "lightgbm"])
 def test_every_kind_of_model_is_deployed_and_verified(triton, repository, client, candidate, name, kind):
     folder = candidate(binary=kind in ("binary", "xgboost"), regression=kind in ("regression", "lightgbm"))
-    if kind in ("xgboost", "lightgbm"):
+    if kind in ("catboost", "xgboost", "lightgbm"):
         boosted(folder, kind)
     deployment = Deployment(repository, client, name).deploy(folder)
     assert (deployment.version, deployment.previous) == (1, None)

@@ -97,6 +97,15 @@ def made_model(kind: str) -> treelite.Model:
 
         fitted = xgboost.XGBClassifier(n_estimators=12, max_depth=3).fit(ROWS, score > 0)
         return treelite.frontend.from_xgboost(fitted.get_booster())
+    if kind == "oblivious":
+        from dmls_core.models import CATALOGUE
+        from dmls_core.models.catalogue import load_engine
+
+        model, params = CATALOGUE["catboost-classifier"], {"n_estimators": 12, "learning_rate": 0.3}
+        classes = np.digitize(score, [-1.0, 1.0]).astype(np.int32)
+        options = {"n_classes": 3, "seed": 0, "threads": 1}
+        fitted = load_engine("cpu", model.name).fit(model, params, ROWS, classes, **options)
+        return snap_thresholds(fitted.to_treelite())
     if kind == "categories":
         import lightgbm
 

@@ -373,17 +373,17 @@ def refusal(model: ModelDefinition, error: Exception) -> Exception:
     return DataError(ValidationIssue(f"{model.name} cannot be fitted: {message}"))
 
 
-def spread_columns(probabilities: FloatArray, codes: NDArray[Any], n_classes: int) -> FloatArray:
-    """Add columns of zeros for the classes that the training rows of a fold lack.
+def spread_columns(found: FloatArray, codes: NDArray[Any], n_classes: int, absent: float = 0.0) -> FloatArray:
+    """Add columns of ``absent`` for the classes that the training rows of a fold lack.
 
     ``codes`` holds the class code of each column; the result has ``n_classes`` columns.
     """
     import numpy as np
 
-    if probabilities.shape[1] == n_classes:
-        return probabilities
-    full = np.zeros((len(probabilities), n_classes), dtype=probabilities.dtype)
-    full[:, codes] = probabilities
+    if found.shape[1] == n_classes:
+        return found
+    full = np.full((len(found), n_classes), absent, dtype=found.dtype)
+    full[:, codes] = found
     return full
 
 

@@ -212,7 +212,7 @@ def class_weights(target: NDArray[Any]) -> FloatArray:
     return weights
 
 
-def _row_weights(
+def row_weights(
     target: NDArray[Any], weights: NDArray[np.float64] | None, *, balanced: bool
 ) -> FloatArray | None:
     """Return the weights of rows, times those of their classes if these are ``balanced``."""
@@ -258,7 +258,7 @@ class LightGBMEngine(BoostingEngine):
 
         settings = self.effective(model, params)
         balanced = settings.get("class_weight") == "balanced"
-        weighing = _row_weights(target, weights, balanced=balanced)
+        weighing = row_weights(target, weights, balanced=balanced)
         if isinstance(features, ShardedMatrix):
             arguments = self._sharded(model, params, n_classes, seed)
             return FittedLightGBM(
@@ -295,7 +295,7 @@ class LightGBMEngine(BoostingEngine):
         import lightgbm
 
         balanced = self.binning(model, params)[1] == "balanced"
-        weighing = _row_weights(target, weights, balanced=balanced)
+        weighing = row_weights(target, weights, balanced=balanced)
         if isinstance(features, ShardedMatrix):
             arguments = self._sharded(model, params, n_classes, seed)
             return ShardedBins((features, target, weighing), scored, arguments)

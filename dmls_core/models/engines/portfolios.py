@@ -38,3 +38,8 @@ XGBOOST = _portfolio(
     (4, 13.0, 0.93, 0.53, 0.053),
     (9, 0.97, 0.73, 0.94, 1.2),
 )
+
+CATBOOST = _portfolio(
+    "depth l2_leaf_reg random_strength subsample colsample_bylevel",
+    (6, 3.0, 1.0, 0.8, 1.0),  # CatBoost's defaults
+)

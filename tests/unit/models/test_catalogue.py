@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import catboost
 import lightgbm
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 
 from dmls_core.errors import SpecError
 from dmls_core.models import CATALOGUE, METRICS, engine_class, for_engine, load_spec
-from dmls_core.models.catalogue import catalogue_form, suggest
+from dmls_core.models.catalogue import catalogue_form, load_engine, suggest
 from dmls_core.search.task import Space
 from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Range, Scalar
 from dmls_core.spec.tables import RESERVED
@@ -31,7 +32,10 @@ ESTIMATORS: dict[str, Any] = {
     "lightgbm-regressor": lightgbm.LGBMRegressor,
 }
 FORESTS = [name for name in CATALOGUE if CATALOGUE[name].family in ("random-forest", "extra-trees")]
-BOOSTED = [name for name in CATALOGUE if name not in FORESTS]
+CATBOOST = [name for name in CATALOGUE if CATALOGUE[name].family == "catboost"]
+LEAST = {"learning_rate": 1e-6, "subsample": 0.1}
+"""CatBoost refuses smaller values: a rate that is 0 in single precision, or a sample without rows."""
+BOOSTED = [name for name in ESTIMATORS if name not in FORESTS]
 HYPERPARAMETERS = [(model, name) for model in CATALOGUE for name in CATALOGUE[model].hyperparameters]
 FOREST = CATALOGUE["random-forest-classifier"]
 
@@ -59,6 +63,8 @@ def test_the_models_and_their_engines() -> None:
         "random-forest-regressor": ("cpu", "gpu"),
         "extra-trees-classifier": ("cpu",),
         "extra-trees-regressor": ("cpu",),
+        "catboost-classifier": ("cpu",),
+        "catboost-regressor": ("cpu",),
         "xgboost-classifier": ("cpu", "gpu"),
         "xgboost-regressor": ("cpu", "gpu"),
         "lightgbm-classifier": ("cpu",),
@@ -116,6 +122,33 @@ def test_defaults_are_xgboosts() -> None:
             assert found == expected
         else:
             assert float(found) == pytest.approx(float(expected)), key
+
+
+def test_defaults_are_catboosts() -> None:
+    quiet = {"iterations": 1, "allow_writing_files": False, "logging_level": "Silent", "learning_rate": 0.03}
+    rows = np.random.default_rng(0).random((200, 2))
+    known = catboost.CatBoost(quiet).fit(rows, rows[:, 0]).get_all_params() | {"iterations": 1_000}
+    for key, definition in CATALOGUE["catboost-regressor"].hyperparameters.items():
+        engine = engine_class("cpu", "catboost-regressor")
+        ((name, value),) = engine.library_arguments({key: definition.default}).items()
+        assert value == pytest.approx(known[name]), key
+
+
+@pytest.mark.parametrize(("model", "name"), [pair for pair in HYPERPARAMETERS if pair[0] in CATBOOST])
+def test_catboost_takes_all_that_the_catalogue_calls_legal(model: str, name: str) -> None:
+    rng = np.random.default_rng(0)
+    features, target = rng.random((60, 3), np.float32), rng.integers(0, 2, 60)
+    for value in extremes(CATALOGUE[model].hyperparameters[name]):
+        if value == "auto":
+            continue  # the search replaces it
+        if name == "n_estimators":
+            value = min(value, 2)
+        params = {"n_estimators": 2, name: max(value, LEAST[name]) if name in LEAST else value}
+        classes = 2 * (CATALOGUE[model].task == "classification")
+        fitted = load_engine("cpu", model).fit(
+            CATALOGUE[model], params, features, target, n_classes=classes, seed=0, threads=1
+        )
+        assert np.isfinite(fitted.predict(features)).all()
 
 
 @pytest.mark.parametrize(("model", "name"), [pair for pair in HYPERPARAMETERS if pair[0] in FORESTS])

@@ -94,7 +94,7 @@ def test_tables_of_hyperparameters(model: str, name: str, body: str, expected: H
         ("[n_estimators]\nmni = 9\nmin = 3\nmax = 4", "n_estimators.mni", ["did you mean min?"]),
         ("[[n_estimators]]\nmin = 3\nmax = 4", "n_estimators", ["which must be a table", "[n_estimators]"]),
         ("[n_estimatrs]\nvalue = 3", "n_estimatrs", ["did you mean n_estimators?", FOREST]),
-        ("[learning_rate]\nvalue = 0.1", "learning_rate", ["it belongs to lightgbm-classifier"]),
+        ("[learning_rate]\nvalue = 0.1", "learning_rate", ["it belongs to catboost-classifier"]),
         ("[hyperparameters.max_depth]\nvalue = 3", "hyperparameters", ["write [max_depth]"]),
         (f"[{FOREST}.max_depht]\nvalue = 3", f"{FOREST}.max_depht", ["did you mean max_depth?"]),
         ("[xgboost-classifier.max_depth]\nvalue = 3", "xgboost-classifier", ["not a model of this spec"]),

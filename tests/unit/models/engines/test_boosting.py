@@ -15,6 +15,10 @@ ROUNDS = (1, 4, 9, 20)
 
 COMMON = {"n_estimators": 500, "learning_rate": 0.2, "subsample": 0.7, "colsample_bytree": 0.6}
 SETTINGS = {
+    "catboost": [
+        {"depth": 3, "colsample_bylevel": 0.6},
+        {"depth": 5, "random_strength": 2.0, "l2_leaf_reg": 1.0},
+    ],
     "xgboost": [{"max_depth": 4}, {"max_depth": 2, "gamma": 0.1, "colsample_bylevel": 0.5}],
     "lightgbm": [
         {"min_child_samples": 3, "num_leaves": 8},
@@ -35,7 +39,7 @@ def make_data(classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3])
-@pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("family", ["catboost", "xgboost", "lightgbm"])
 def test_shared_bins_give_the_trees_of_models_fitted_alone_with_fewer_rounds(family, classes):
     features, target = make_data(classes)
     model = CATALOGUE[f"{family}-{'classifier' if classes else 'regressor'}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmls_core.models.engines.catboost import CatBoostEngine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.models.engines.lightgbm import LightGBMEngine
@@ -15,6 +16,12 @@ class TestSklearnForests(EngineSuite):
     engine_class = SklearnForestEngine
     values = FOREST_VALUES
     refused = {"bootstrap": False, "max_samples": 0.5}
+
+
+class TestCatBoost(EngineSuite):
+    engine_class = CatBoostEngine
+    strong = {"n_estimators": 40, "learning_rate": 0.2}
+    samples = {"subsample": 0.5}
 
 
 class TestXGBoost(EngineSuite):
