@@ -97,11 +97,14 @@ def sizes_of(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 def _sample(
     engine: Engine, model: ModelDefinition, space: Space, data: Prepared, rows: int, seed: int
 ) -> _Sample:
-    """Time fits of one tree and of more trees on the first rows: the difference has no fixed costs."""
+    """Time fits of one tree and of more trees on the first rows: the difference has no fixed costs.
+
+    An earlier fit of one tree imports the library, which can take longer than all trees.
+    """
     params = {**space.fixed, **{name: _middle(wanted) for name, wanted in space.searched.items()}}
     features, target = engine.place(data.train[:rows]), engine.place(data.train_target[:rows])
     times = []
-    for trees in (1, 1 + TREES):
+    for trees in (1, 1, 1 + TREES):
         begun = time.monotonic()
         fitted = engine.fit(
             model,
@@ -115,8 +118,8 @@ def _sample(
         times.append(time.monotonic() - begun)
     size = len(fitted.to_treelite().serialize_bytes()) if engine.export_format == TREELITE else 0
     if SIZE not in model.hyperparameters:
-        return _Sample(rows, times[1], size)
-    return _Sample(rows, max(times[1] - times[0], 1e-5) / TREES, size / (1 + TREES))
+        return _Sample(rows, times[-1], size)
+    return _Sample(rows, max(times[-1] - times[-2], 1e-5) / TREES, size / (1 + TREES))
 
 
 def _middle(wanted: Hyperparameter) -> Scalar:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +47,25 @@ def test_the_estimated_checkpoint_is_about_as_large_as_the_real_one(data: Prepar
     # Trees of limited depth fill up, so that their size grows more slowly than the rows.
     assert size / 2 < estimate.model_bytes < 4 * size
     assert estimate.seconds > 0
+
+
+def test_the_import_of_a_library_is_not_taken_for_time_that_trees_save(
+    data: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first fit of a process imports it."""
+    engine = load_engine("cpu", "xgboost-classifier")
+    fit, calls = engine.fit, []
+
+    def slow_at_first(model: object, params: dict, *arguments: object, **options: object) -> object:
+        time.sleep(0.005 * params["n_estimators"] + (0 if calls else 0.5))
+        calls.append(params)
+        return fit(model, params, *arguments, **options)
+
+    monkeypatch.setattr(engine, "fit", slow_at_first)
+    few = replace(data, train=data.train[:900], train_target=data.train_target[:900])
+    space = Space.of({"n_estimators": Choice(values=(1_000,)), "max_depth": Choice(values=(2,))})
+    found = estimate_largest_fit(engine, CATALOGUE["xgboost-classifier"], space, few, seed=0)
+    assert found.seconds > 2  # without the import: 5 and more
 
 
 def test_sizes_are_the_ends_of_what_is_searched() -> None:
