@@ -7,7 +7,8 @@ CatBoost's own statistics of categories are not trees, so no checkpoint could ho
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.models.engines import portfolios
@@ -225,14 +226,7 @@ class CatBoostEngine(BoostingEngine):
         bins, weighing = self.binning(model, params)
         data = _rows(features, target, weights, balanced=weighing == "balanced")
         data.quantize(border_count=bins)
-        threads = useful_threads(features, threads)
-
-        def start(params: Mapping[str, Scalar]) -> GrowingCatBoost:
-            return GrowingCatBoost(
-                model, self.effective(model, params), data, scored, n_classes, seed, threads
-            )
-
-        return BinnedCatBoost(start)
+        return BinnedCatBoost(model, data, scored, n_classes, seed, useful_threads(features, threads))
 
 
 def _rows(
@@ -273,46 +267,37 @@ def _fit(
         raise refusal(model, ValueError(_PLACE.sub("", str(error)))) from error
 
 
+@dataclass(frozen=True, slots=True)
 class BinnedCatBoost(Binned):
-    """Rows in CatBoost's bins; see ``Binned``."""
+    """Rows in CatBoost's bins, and what all models of them share; see ``Binned``."""
 
-    def __init__(self, start: Callable[[Mapping[str, Scalar]], GrowingCatBoost]) -> None:
-        self._start = start
+    model: ModelDefinition
+    data: catboost.Pool
+    scored: NDArray[np.float32]
+    n_classes: int
+    seed: int
+    threads: int
 
     def start(self, params: Mapping[str, Scalar]) -> GrowingCatBoost:
         """Return a model without trees; see ``Binned.start``."""
-        return self._start(params)
+        return GrowingCatBoost(self, CatBoostEngine.effective(self.model, params))
 
 
 class GrowingCatBoost(Growing):
     """A model that grows; see ``Growing``. One that is continued is the same as one fitted at once."""
 
-    def __init__(
-        self,
-        model: ModelDefinition,
-        settings: dict[str, Scalar],
-        data: catboost.Pool,
-        scored: NDArray[np.float32],
-        n_classes: int,
-        seed: int,
-        threads: int,
-    ) -> None:
-        self._model = model
+    def __init__(self, binned: BinnedCatBoost, settings: Mapping[str, Scalar]) -> None:
+        self._binned = binned
         self._settings = settings
-        self._data = data
-        self._scored = scored
-        self._n_classes = n_classes
-        self._seed = seed
-        self._threads = threads
         self._booster: catboost.CatBoost | None = None
 
     def grow(self, rounds: int) -> FloatArray:
         """Grow and predict; see ``Growing.grow``."""
-        grown = self._booster.tree_count_ if self._booster else 0
+        own, grown = self._binned, self._booster.tree_count_ if self._booster else 0
         if rounds > grown:
             more = {**self._settings, "n_estimators": rounds - grown}
-            booster = _booster(more, self._n_classes, self._seed, self._threads)
-            _fit(self._model, booster, self._data, self._booster)
+            booster = _booster(more, own.n_classes, own.seed, own.threads)
+            _fit(own.model, booster, own.data, self._booster)
             self._booster = booster
-        found = FittedCatBoost(self._model, self._settings, self._booster, self._n_classes, self._threads)
-        return found.predict(self._scored)
+        fitted = FittedCatBoost(own.model, self._settings, self._booster, own.n_classes, own.threads)
+        return fitted.predict(own.scored)
