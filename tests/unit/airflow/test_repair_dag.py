@@ -38,7 +38,7 @@ def calls(monkeypatch, tmp_path):
         made.names.append("models")
         return ReconcileResult(["a model"])
 
-    monkeypatch.setattr("dmls_core.serving.triton_servers", servers)
+    monkeypatch.setattr("dmls_core.serving.placement.triton_servers", servers)
     monkeypatch.setattr("dmls_core.monitoring.reconcile.restart_processes", restart)
     monkeypatch.setattr("dmls_core.monitoring.reconcile.reconcile_all", reconcile)
     return made

@@ -32,7 +32,6 @@ def played(tmp_path, monkeypatch):
         yield (triton,)
 
     monkeypatch.setattr("dmls_core.serving.placement.triton_servers", servers)
-    monkeypatch.setattr("dmls_core.serving.triton_servers", servers, raising=False)
 
     def promote_served(uri, name, triton_version, *, deployed_by):
         promoted.append((uri, name, triton_version, deployed_by.split(" by ")[0]))
