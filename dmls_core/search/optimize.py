@@ -55,7 +55,8 @@ def optimize(
     Args:
         study: the study that the worker has joined.
         worker: this worker.
-        timeout: seconds after which no trial starts. Trials of earlier attempts count as if all workers had
+        timeout: seconds after which no trial starts, and those of boosted trees end at their next step, if
+            their model has a complete one. Trials of earlier attempts count as if all workers had
             shared them evenly.
         should_stop: see ``early_stopping``.
         on_progress: called by a search of one model with successive halving.
@@ -66,19 +67,23 @@ def optimize(
     records: Mapping[int, TrialRecord] = study.records()
     paid = sum(record.trial.seconds for record in records.values() if record.trial) / worker.workers
     started = time.monotonic() - paid
+
+    def time_used() -> float:
+        # A timeout of 0 is over at once.
+        return 0.0 if timeout is None else (time.monotonic() - started) / max(timeout, 1e-9)
+
     on_records(records)
     while True:
         if stop():
             study.stop()
             return
-        # A timeout of 0 is over at once.
-        used = 0.0 if timeout is None else (time.monotonic() - started) / max(timeout, 1e-9)
+        used = time_used()
         records, claim = study.claim(late=used >= 1, should_stop=should_stop, time_used=used)
         on_records(records)
         if study.progress and (not isinstance(claim, Claim) or claim.promotion):
             on_progress(study.progress)
         if isinstance(claim, Claim):
-            study.run(claim, stop)
+            study.run(claim, stop, late=lambda: time_used() >= 1)
             if on_progress is not ignore_progress and not claim.promotion:
                 progress = study.first_progress()
                 if progress:

@@ -23,6 +23,7 @@ from dmls_core.search.candidate_study import (
     scored_values,
 )
 from dmls_core.search.forest.halving import Decision, Promotion
+from dmls_core.search.objective import ShouldPrune
 from dmls_core.search.storage import StudyStorage, TrialClaims
 from dmls_core.search.strategies import ModelCandidate
 from dmls_core.search.trial import Trial
@@ -201,22 +202,25 @@ class SearchStudy:
             promotions.end(trial)
         return new
 
-    def run(self, claim: Claim, stop: Callable[[], bool]) -> None:
-        """Run a claimed trial or promotion; record it unless another worker has taken it over."""
+    def run(self, claim: Claim, stop: Callable[[], bool], late: Callable[[], bool] = lambda: False) -> None:
+        """Run a claimed trial or promotion; record it unless another worker has taken it over.
+
+        Once ``late`` returns ``True`` (the time is up), a trial whose model has a complete one is pruned.
+        """
         with self._at_work(claim):
             if claim.promotion and claim.study.promotions:
                 self._run_promotion(claim, claim.promotion, claim.study.promotions)
             else:
-                self._run_trial(claim, stop)
+                self._run_trial(claim, stop, late)
 
-    def _run_trial(self, claim: Claim, stop: Callable[[], bool]) -> None:
+    def _run_trial(self, claim: Claim, stop: Callable[[], bool], late: Callable[[], bool]) -> None:
         study = claim.study
         params = study.params(claim.asked)
         trial = (
             claim.repeats.repeated(claim.number, params)
             if claim.repeats
             else study.objective.evaluate(
-                claim.number, params, should_prune=study.should_prune(claim.asked), stop=stop
+                claim.number, params, should_prune=self._pruner(claim, late), stop=stop
             )
         )
         if trial is None:
@@ -226,6 +230,16 @@ class SearchStudy:
             if claim.claims.owned(claim.asked):
                 self._keep(trial, False)
                 study.finish(claim.asked, trial)
+
+    def _pruner(self, claim: Claim, late: Callable[[], bool]) -> ShouldPrune:
+        by_score = claim.study.should_prune(claim.asked)
+
+        def should_prune(steps: int, score: float) -> bool:
+            if by_score(steps, score):
+                return True
+            return late() and any(record.state == "complete" for record in self._own(claim.study))
+
+        return should_prune
 
     def _run_promotion(self, claim: Claim, promotion: Promotion, promotions: Promotions) -> None:
         rung = promotions.objective.promote(promotion)
@@ -266,6 +280,10 @@ class SearchStudy:
         if others or not study.promotions:
             return None
         return study.promotions.objective.halving.first_progress(self.trials())
+
+    def _own(self, study: CandidateStudy) -> list[TrialRecord]:
+        with self._storage.locked(self._name):
+            return list(study.records().values())
 
     @property
     def _first(self) -> optuna.Study:

@@ -82,7 +82,10 @@ class Search(Table):
     )
     metric: str = Field("", description="The metric of a trial; by default accuracy or r2.")
     timeout: float | None = Field(
-        None, gt=0, le=30 * 86400, description="Seconds after which no further trial starts."
+        None,
+        gt=0,
+        le=30 * 86400,
+        description="Seconds after which no further trial starts, and running ones end soon.",
     )
     workers: Workers = Field(
         1, description=f"Trainers that share the search; auto: up to {AUTO_WORKERS}, while no run waits."

@@ -181,6 +181,17 @@ def test_timeout_counts_what_was_spent_before_and_lets_one_trial_run(peak):
     assert len(run(make_task(peak), timeout=600, done=slow)[1]) == 6
 
 
+def test_the_time_ends_a_running_trial_at_its_next_step_once_there_is_a_complete_one(peak):
+    study = SearchStudy(
+        LocalStorage(), "late", [candidate(make_task(peak))], 8, kept=list, keep=lambda *_: None
+    )
+    study.join()
+    for _ in range(2):
+        _, claim = study.claim(late=False)
+        study.run(claim, lambda: False, late=lambda: True)
+    assert [(trial.state, trial.steps) for trial in study.trials()] == [("complete", 2), ("pruned", 1)]
+
+
 def test_a_metric_can_be_minimized(peak):
     outcome, _ = run(make_task(lambda p: -peak(p), direction="minimize"), n_trials=30)
 
