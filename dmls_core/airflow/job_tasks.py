@@ -246,7 +246,8 @@ class PlanOperator(JobTask):
         plan: list[dict[str, Any]] = [{"worker": 0, "engine": engine, "helpers": workers - 1}]
         plan += [{"worker": worker, "engine": engine, "auto": auto} for worker in range(1, workers)]
         if champion := _champion(run):
-            plan[0]["champion"] = champion  # only the leader scores on the holdout
+            for entry in plan:
+                entry["champion"] = champion
         enqueue(run.store, engine, run.job.team, run.job.name, run.job.run_key)
         run.reporter.running(
             "The run waits for a trainer. The job's page and `dmls show` have its place in the queue."

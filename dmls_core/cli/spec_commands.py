@@ -283,7 +283,10 @@ def train(
         str | None, typer.Option(metavar="TIME", help="Ignore rows from this time on, by \\[columns] time.")
     ] = None,
     champion: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder or s3:// URL of the champion's run, to compare with.")
+        str,
+        typer.Option(
+            metavar="DIR", help="Folder or s3:// URL of the champion's run, to start from and compare with."
+        ),
     ] = "",
     champion_version: Annotated[int, typer.Option(help="The champion's version in MLflow's registry.")] = 0,
     worker: Annotated[

@@ -134,7 +134,13 @@ class CandidateStudy:
         rate = {LEARNING_RATE: Shrinkage.of(len(candidate.task.truth)).rate}
         portfolio = candidate.task.model.portfolio if candidate.strategy.portfolio else ()
         points = [{**rate, **params} for params in portfolio]
-        self._portfolio = [one for one in points if suggested.searched and suggested.contains(one)]
+        if candidate.warm_start:
+            points.insert(0, dict(candidate.warm_start))
+        self._portfolio: list[dict[str, Scalar]] = []
+        for point in points if suggested.searched else ():
+            if suggested.contains(point):
+                known = {name: point[name] for name in suggested.searched}
+                self._portfolio += [known] if known not in self._portfolio else []
         self._records: dict[int, TrialRecord] = {}
         self._identities: dict[int, str] = {}
         direction = candidate.task.direction

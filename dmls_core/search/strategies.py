@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from dmls_core.models.engines import BoostingEngine, ForestEngine
@@ -14,6 +15,7 @@ from dmls_core.search.shrinkage import resolve
 if TYPE_CHECKING:
     from dmls_core.search.objective import Objective
     from dmls_core.search.task import SearchTask, Space
+    from dmls_core.spec.definitions import Scalar
 
 Strategy = Literal["auto", "tpe", "random", "grid", "halving", "cma-es"]
 Sampler = Literal["tpe", "random", "grid", "cma-es"]
@@ -59,6 +61,8 @@ class ModelCandidate:
 
     objective: Objective
     strategy: SearchStrategy
+    warm_start: Mapping[str, Scalar] = field(default_factory=dict)
+    """Hyperparameters of the first trial; empty for those of the strategy."""
 
     @property
     def task(self) -> SearchTask:
@@ -76,15 +80,29 @@ class ModelCandidate:
         return self.task.model.name
 
 
-def make_candidate(strategy: Strategy, task: SearchTask, space: Space, n_trials: int) -> ModelCandidate:
+def make_candidate(
+    strategy: Strategy,
+    task: SearchTask,
+    space: Space,
+    n_trials: int,
+    *,
+    earlier: Mapping[str, Scalar] | None = None,
+) -> ModelCandidate:
     """Return a model as a search takes it.
 
     The engine's capabilities decide how its trials are scored: nested search of forests, boosters that grow
-    round by round, or cross-validation with one fit per fold.
+    round by round, or cross-validation with one fit per fold. A strategy with a portfolio tries the
+    hyperparameters of an ``earlier`` model first, if the space contains them.
     """
     if isinstance(task.engine, ForestEngine):
         return ModelCandidate(ForestObjective(task, space, n_trials), FOREST_STRATEGIES[strategy])
     space, speedup = resolve(space, len(task.truth))
-    if isinstance(task.engine, BoostingEngine):
-        return ModelCandidate(BoostingObjective(task, space, speedup), STRATEGIES[strategy])
-    return ModelCandidate(CrossValidation(task, space), STRATEGIES[strategy])
+    objective = (
+        BoostingObjective(task, space, speedup)
+        if isinstance(task.engine, BoostingEngine)
+        else CrossValidation(task, space)
+    )
+    chosen, suggested = STRATEGIES[strategy], objective.suggested
+    known = chosen.portfolio and earlier and suggested.contains(earlier)
+    first = {name: earlier[name] for name in suggested.searched} if known and earlier else {}
+    return ModelCandidate(objective, chosen, first)

@@ -25,6 +25,7 @@ from dmls_core.hardware import available_cpus
 from dmls_core.models import METRICS
 from dmls_core.serving import checkpoint
 from dmls_core.spec import Spec
+from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.store import layout, open_store
 from dmls_core.training.request import Job
 
@@ -138,6 +139,24 @@ def fetch_champion(job: Job) -> Champion:
         problem = f"the champion's files cannot be read: {error}"
         return Champion(job, request.champion_version, result, problem=problem)
     return Champion(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
+
+
+def champion_params(job: Job, champion: Champion | None) -> tuple[str, dict[str, Scalar]]:
+    """Return the champion's model and hyperparameters; an empty name if there is none, or it cannot be read.
+
+    Helpers of a search, which compare with no ``champion``, read them as well: all workers suggest the same.
+    """
+    try:
+        if champion:
+            result = champion.result
+        elif job.request.champion:
+            result = json.loads(open_store(job.request.champion).get(layout.RESULT))
+        else:
+            return "", {}
+        params = {name: NONE if value is None else value for name, value in result["best_params"].items()}
+        return str(result["model"]), params
+    except (DmlsError, ValueError, KeyError, TypeError, AttributeError):
+        return "", {}
 
 
 def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArray[np.float32]:

@@ -79,7 +79,7 @@ def run_pipeline(
                 validation.check()
         validation.search_ended()
         task, data, champion = winner.task, winner.data, models[0].data.champion
-        engine = task.engine
+        engine, warm_start = task.engine, dict(winner.candidate.warm_start)
         # The objectives hold bins, folds and forests, and other models their own matrices.
         del models, winner
         trim_heap()
@@ -113,6 +113,8 @@ def run_pipeline(
             result["compact"] = compact
         if spec.search.ensemble:
             result["ensemble"] = ensemble
+        version = job.request.champion_version
+        result["warm_start"] = {"champion_version": version, "params": warm_start} if warm_start else None
         result["comparison"] = compare_with_champion(spec, data, served, champion)
     with progress.phase("report"):
         evidence, insight = examine_model(spec, data, task, fitted, served, result)

@@ -29,7 +29,7 @@ from dmls_core.search.strategies import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix, read_rows
-from dmls_core.training.champion import Champion, fetch_champion
+from dmls_core.training.champion import Champion, champion_params, fetch_champion
 from dmls_core.training.matrix_cache import MatrixCache
 from dmls_core.training.memory import fits, run_memory, sampled_rows
 from dmls_core.training.prepared import HeldOut, Prepared, edge_rows, read_cached
@@ -199,6 +199,7 @@ def prepare_models(
     """
     spec = job.spec
     champion = fetch_champion(job) if job.request.champion and job.request.leads else None
+    served, params = champion_params(job, champion)
     paths = [file.path for file in job.files]
     cache = None if cluster else MatrixCache.of(job)
     size = cache.size if cache else None
@@ -233,7 +234,10 @@ def prepare_models(
         )
         tasks[kind, requested.engine] = task
         space = Space.of(requested.hyperparameters)
-        models.append(PreparedModel(make_candidate(spec.search.strategy, task, space, spec.n_trials), data))
+        candidate = make_candidate(
+            spec.search.strategy, task, space, spec.n_trials, earlier=params if model.name == served else None
+        )
+        models.append(PreparedModel(candidate, data))
     return models
 
 
@@ -241,6 +245,7 @@ def describe_search(models: Sequence[PreparedModel]) -> str:
     """Return a text such as ``searching max_depth of xgboost-classifier``."""
     parts = (
         f"{', '.join(model.candidate.space.searched) or 'nothing'} of {model.task.model.name}"
+        + (", the champion's values first" if model.candidate.warm_start else "")
         for model in models
     )
     return f"searching {'; '.join(parts)}"

@@ -160,7 +160,8 @@ class TrainRequest:
         etags: required ETags of the data, in the order of ``data``; empty for no check.
         since: rows before this moment, by ``[columns] time``, are left out.
         until: rows at this moment and later are left out.
-        champion: folder or ``s3://`` URL of the run that made the champion; empty if there is none.
+        champion: folder or ``s3://`` URL of the run that made the champion, with whose hyperparameters the
+            search starts; empty if there is none.
         champion_version: the champion's version in MLflow's registry.
         worker: number of this trainer among those that share the search; 0 leads.
     """
