@@ -93,7 +93,10 @@ def _reason(dag: DagState | None, *, running: bool, blocked: bool) -> str:
     if dag.paused:
         return "the job is paused. Its run starts when you resume the job"
     if running:
-        return "the job's previous run has not finished. The new run starts after it"
+        return (
+            "the job's previous run has not finished, or waits for approval (`dmls deploy` approves it). "
+            "The new run starts after it"
+        )
     if blocked:
         return "a clock was set, or an interval of the schedule ended meanwhile. The run starts in a moment"
     return "see `dmls doctor` and the scheduler's log"

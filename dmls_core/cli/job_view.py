@@ -298,13 +298,19 @@ class JobRuns:
                 return entry["subject"], entry["body"] or ""
         return None
 
-    def approve_latest(self, show: Callable[[str], None]) -> None:
-        """Approve what the latest run waits for, as a user does on Airflow's page, until Airflow continues.
+    def waiting(self) -> str:
+        """Return the id of the running run if it waits for an approval, else an empty text."""
+        answer = self._rest.get(self._path("dagRuns?state=running&order_by=-run_after&limit=1"))
+        runs = [entry["dag_run_id"] for entry in answer["dag_runs"]] if answer else []
+        return next((run for run in runs if self.pending_approval(run)), "")
 
-        ``show`` is called with the subject. Raises ``NotFoundError`` if the run waits for no approval, and
-        ``PlatformError`` if Airflow does not continue.
+    def approve_latest(self, show: Callable[[str], None]) -> None:
+        """Approve what a run waits for, as a user does on Airflow's page, until Airflow continues.
+
+        The run is the running one, or else the latest. ``show`` is called with the subject. Raises
+        ``NotFoundError`` if it waits for no approval, and ``PlatformError`` if Airflow does not continue.
         """
-        run = self.latest()
+        run = self.waiting() or self.latest()
         subject = ""
         end = time.monotonic() + REQUEST_SECONDS
         while not (subject and self._has_ended(run)):

@@ -53,13 +53,21 @@ def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
     status = read_status(store, *name)
     if status is None:
         raise NotFoundError(ValidationIssue(f"there is no job {name}", hint="`dmls jobs` lists them"))
-    if status.state != "awaiting approval":
+    runs = JobRuns(load_settings(), *name)
+    # A later version may have been accepted meanwhile: its run starts after the one that waits.
+    earlier = status.state == "accepted" and runs.waiting()
+    if status.state != "awaiting approval" and not earlier:
         raise UserError(
             ValidationIssue(f"{name} does not wait for approval: it is {status.state}", hint=status.message)
         )
-    JobRuns(load_settings(), *name).approve_latest(say)
+    runs.approve_latest(say)
     status = follow(
-        store, *name, fingerprint=status.fingerprint, seconds=DEPLOY_SECONDS, show=print_step, pause_at=()
+        store,
+        *name,
+        fingerprint=status.fingerprint,
+        seconds=DEPLOY_SECONDS,
+        show=print_step,
+        pause_at=("awaiting approval",) if earlier else (),
     )
     if as_json:
         print_json(status.as_json())

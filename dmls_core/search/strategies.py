@@ -102,7 +102,7 @@ def make_candidate(
         if isinstance(task.engine, BoostingEngine)
         else CrossValidation(task, space)
     )
-    chosen, suggested = STRATEGIES[strategy], objective.suggested
-    known = chosen.portfolio and earlier and suggested.contains(earlier)
-    first = {name: earlier[name] for name in suggested.searched} if known and earlier else {}
+    chosen, suggested, first = STRATEGIES[strategy], objective.suggested, {}
+    if chosen.portfolio and earlier and suggested.contains(earlier):
+        first = {name: earlier[name] for name in suggested.searched}
     return ModelCandidate(objective, chosen, first)

@@ -32,6 +32,8 @@ class Airflow:
         self.lost = 0
         self.pausing = 0
         self.asked = True
+        self.running = True
+        self.later = False
         self.approvals: list[dict[str, Any]] = []
         self.states = {"search": "success", "approve": "awaiting_input"}
 
@@ -43,7 +45,7 @@ class Airflow:
         if not self.has_dag:
             return 404, {"detail": "no such DAG"}
         if path.startswith(f"{DAG}/dagRuns?"):
-            return 200, {"dag_runs": [{"dag_run_id": RUN}] if self.states else []}
+            return 200, {"dag_runs": [{"dag_run_id": run} for run in self.runs("state=running&" in path)]}
         if path == f"{DAG}/dagRuns/{RUN}/taskInstances":
             return 200, {"task_instances": [self.task(name, state) for name, state in self.states.items()]}
         if path.startswith(f"{DAG}/dagRuns/{RUN}/taskInstances/search/logs/2"):
@@ -75,6 +77,11 @@ class Airflow:
                 self.states["approve"] = "success"
             return 200, {}
         return 404, {"detail": f"unexpected {method} {path}"}
+
+    def runs(self, running: bool) -> list[str]:
+        if running:
+            return [RUN] if self.running else []
+        return ["queued"] if self.later else [RUN] if self.states else []
 
     @staticmethod
     def task(name: str, state: str) -> dict[str, Any]:
@@ -222,6 +229,18 @@ def test_a_task_that_has_not_paused_yet_is_not_answered(airflow):
     airflow.pausing = 2
     runs(airflow).approve_latest(str)
     assert len(airflow.approvals) == 1
+
+
+def test_the_run_that_waits_is_approved_also_if_a_later_one_is_queued(airflow):
+    airflow.later = True
+    assert runs(airflow).waiting() == RUN
+    runs(airflow).approve_latest(str)
+    assert len(airflow.approvals) == 1
+    assert runs(airflow).waiting() == ""
+    airflow.running = False
+    assert runs(airflow).waiting() == ""
+    airflow.has_dag = False
+    assert runs(airflow).waiting() == ""
 
 
 def test_no_approval_is_asked(airflow, monkeypatch):
