@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,6 +38,16 @@ target = "y"
 min = 50
 max = 500
 """
+
+
+@pytest.fixture(autouse=True)
+def lazy_names_stay_lazy() -> Iterator[None]:
+    """Patch the modules of lazy packages: a patched package keeps the name, and hides later patches."""
+    yield
+    for name in ("dmls_core.serving", "dmls_core.testing"):
+        package = sys.modules.get(name)
+        kept = vars(package).keys() & package._MODULES.keys() if package else set()
+        assert not kept, f"{name} keeps {', '.join(kept)}: patch the module that defines it"
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import TextIO
 
 import pytest
 
-from dmls_core import serving
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.data.encoder import DateFeature, NumberFeature
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.serving import batch_prediction, placement
 from dmls_core.testing.stores import run_coroutine
 from dmls_core.web.services import predictions
 
@@ -26,9 +26,11 @@ def predict(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Callable[[Callable[[Te
     """Replace the prediction of a file by a function that writes to the answer."""
     settings = AirflowSettings(root=str(tmp_path), triton_repository=str(tmp_path), runner="process")
     monkeypatch.setattr(predictions, "airflow_settings", lambda: settings)
-    monkeypatch.setattr(serving, "triton_servers", lambda *_: nullcontext([None]))
-    monkeypatch.setattr(serving, "Predictor", lambda *_: None)
-    return lambda write: monkeypatch.setattr(serving, "predict_file", lambda _, __, target: write(target))
+    monkeypatch.setattr(placement, "triton_servers", lambda *_: nullcontext([None]))
+    monkeypatch.setattr(batch_prediction, "Predictor", lambda *_: None)
+    return lambda write: monkeypatch.setattr(
+        batch_prediction, "predict_file", lambda _, __, target: write(target)
+    )
 
 
 async def body() -> AsyncIterator[bytes]:
@@ -98,7 +100,7 @@ def test_a_file_is_read_as_the_spec_of_the_job_says(predict, monkeypatch):
         target.write(LINE)
 
     predict(lambda target: target.close())
-    monkeypatch.setattr(serving, "predict_file", show)
+    monkeypatch.setattr(batch_prediction, "predict_file", show)
     monkeypatch.setattr(predictions, "read_notation", lambda *_: {"delimiter": ";", "decimal": ","})
 
     async def semicolons(content: bytes) -> AsyncIterator[bytes]:
