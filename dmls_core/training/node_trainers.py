@@ -203,7 +203,7 @@ async def _work(leader: ClusterAddress) -> None:
     from dmls_core.training.nodes import CONFIGURATION, LIBRARY_PAGES
 
     with dask.config.set(CONFIGURATION):
-        limit = available_memory()
+        limit, ended = available_memory(), False
         try:
             async with Nanny(
                 leader.address,
@@ -217,7 +217,10 @@ async def _work(leader: ClusterAddress) -> None:
                 **NO_DASHBOARD,
             ) as nanny:
                 await _watch(nanny)
+                ended = True
         except (OSError, TimeoutError) as error:
+            if ended:
+                return  # the nanny could not take leave of a leader that is gone
             raise PlatformError(f"the leader at {leader.address} does not answer: {error}") from error
 
 
