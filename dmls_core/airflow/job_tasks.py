@@ -246,7 +246,7 @@ class PlanOperator(JobTask):
         plan: list[dict[str, Any]] = [{"worker": 0, "engine": engine, "helpers": workers - 1}]
         plan += [{"worker": worker, "engine": engine, "auto": auto} for worker in range(1, workers)]
         if champion := _champion(run):
-            for entry in plan:
+            for entry in plan:  # the leader also compares with it
                 entry["champion"] = champion
         enqueue(run.store, engine, run.job.team, run.job.name, run.job.run_key)
         run.reporter.running(

@@ -77,7 +77,7 @@ def run_demo(platform: Platform, *, stays: bool) -> None:
     status = _follow(store, fingerprint, pause=True)
     if status.state == "awaiting approval":
         _heading("Approving the deployment, as a user does on Airflow's page")
-        JobRuns(settings, *JOB).approve_latest(say)
+        JobRuns(settings, *JOB).approve(say)
         status = _follow(store, fingerprint, pause=False)
     view = describe_job(store, JOB, settings)
     if status.state != "deployed" or view.result is None:

@@ -304,7 +304,7 @@ class JobRuns:
         runs = [entry["dag_run_id"] for entry in answer["dag_runs"]] if answer else []
         return next((run for run in runs if self.pending_approval(run)), "")
 
-    def approve_latest(self, show: Callable[[str], None]) -> None:
+    def approve(self, show: Callable[[str], None]) -> None:
         """Approve what a run waits for, as a user does on Airflow's page, until Airflow continues.
 
         The run is the running one, or else the latest. ``show`` is called with the subject. Raises

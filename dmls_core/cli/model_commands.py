@@ -60,7 +60,7 @@ def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
         raise UserError(
             ValidationIssue(f"{name} does not wait for approval: it is {status.state}", hint=status.message)
         )
-    runs.approve_latest(say)
+    runs.approve(say)
     status = follow(
         store,
         *name,

@@ -55,9 +55,9 @@ def optimize(
     Args:
         study: the study that the worker has joined.
         worker: this worker.
-        timeout: seconds after which no trial starts, and those of boosted trees end at their next step, if
-            their model has a complete one. Trials of earlier attempts count as if all workers had
-            shared them evenly.
+        timeout: seconds after which no trial starts, and running ones, but those of forests, end at their
+            next step if their model has a complete one. Trials of earlier attempts count as if all workers
+            had shared them evenly.
         should_stop: see ``early_stopping``.
         on_progress: called by a search of one model with successive halving.
         on_records: called with all records before each claim.

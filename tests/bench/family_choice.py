@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import optuna
 
-from dmls_core.evaluate import scorer
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies import make_candidate
 from tests.bench import scoreboard
@@ -40,18 +39,15 @@ Errors = dict[str, tuple[float, float]]
 
 def errors_of(split: Split, truth: np.ndarray, metric: str) -> Errors:
     """Search with each family."""
-
-    def error(score: float) -> float:
-        return 1 - score if metric == "roc_auc" else abs(score)
-
     found: Errors = {}
     for family in FAMILIES:
         task, rest = make_task(split, family)
         space = space_of(task.model)
         winner, outcome = search([make_candidate("auto", task, space, TRIALS)], TRIALS)
         fitted = outcome.fitted or winner.task.fit(outcome.params)
-        held_out = float(scorer(metric)(truth, fitted.predict(rest)))
-        found[family] = error(float(outcome.best.value or 0)), error(held_out)
+        score = float(outcome.best.value or 0)
+        seen = 1 - score if metric == "roc_auc" else score
+        found[family] = seen, scoreboard.error(truth, fitted.predict(rest), metric)
     return found
 
 

@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import optuna
 
-from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies import make_candidate
@@ -75,11 +74,10 @@ def find(
     task = replace(task, model=replace(task.model, portfolio=tuple(portfolio)))
     winner, outcome = search([make_candidate("auto", task, space_of(task.model), trials)], trials)
     fitted = outcome.fitted or winner.task.fit(outcome.params)
-    score = scorer(halves.metric)(halves.truth, fitted.predict(rest))
-    error = 1 - score if halves.metric == "roc_auc" else abs(score)
+    error = scoreboard.error(halves.truth, fitted.predict(rest), halves.metric)
     sign = 1 if task.direction == "maximize" else -1
     best = {name: outcome.best.params[name] for name in portfolio[0]}
-    return float(error), sign * float(outcome.best.value or 0), best
+    return error, sign * float(outcome.best.value or 0), best
 
 
 def features(split: Split) -> list[float]:

@@ -212,7 +212,7 @@ def test_logs_are_lines(airflow):
 
 def test_an_approval(airflow):
     shown: list[str] = []
-    runs(airflow).approve_latest(shown.append)
+    runs(airflow).approve(shown.append)
     assert shown == ["Deploy?"]
     assert airflow.approvals == [{"chosen_options": ["Approve"], "params_input": {}}]
 
@@ -220,21 +220,21 @@ def test_an_approval(airflow):
 def test_an_approval_that_airflow_lost_is_given_again(airflow):
     airflow.lost = 1
     shown: list[str] = []
-    runs(airflow).approve_latest(shown.append)
+    runs(airflow).approve(shown.append)
     assert len(airflow.approvals) == 2
     assert shown == ["Deploy?"]
 
 
 def test_a_task_that_has_not_paused_yet_is_not_answered(airflow):
     airflow.pausing = 2
-    runs(airflow).approve_latest(str)
+    runs(airflow).approve(str)
     assert len(airflow.approvals) == 1
 
 
 def test_the_run_that_waits_is_approved_also_if_a_later_one_is_queued(airflow):
     airflow.later = True
     assert runs(airflow).waiting() == RUN
-    runs(airflow).approve_latest(str)
+    runs(airflow).approve(str)
     assert len(airflow.approvals) == 1
     assert runs(airflow).waiting() == ""
     airflow.running = False
@@ -247,4 +247,4 @@ def test_no_approval_is_asked(airflow, monkeypatch):
     monkeypatch.setattr(job_view, "REQUEST_SECONDS", 0.2)
     airflow.asked = False
     with pytest.raises(NotFoundError, match="waits for no approval"):
-        runs(airflow).approve_latest(str)
+        runs(airflow).approve(str)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,3 +85,28 @@ def test_the_address_is_one_that_others_can_reach(monkeypatch: pytest.MonkeyPatc
         own_address()
     monkeypatch.setenv("DMLS_NODE_HOST", "10.1.2.3")
     assert own_address() == "10.1.2.3"
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_only_a_leader_that_never_answered_is_an_error(joined: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PlayedNanny:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        async def __aenter__(self) -> None:
+            if not joined:
+                raise TimeoutError("no scheduler")
+
+        async def __aexit__(self, *_: object) -> None:
+            raise OSError("the scheduler is gone")
+
+    async def watch(_: object) -> None: ...
+
+    monkeypatch.setattr("distributed.Nanny", PlayedNanny)
+    monkeypatch.setattr(node_trainers, "own_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(node_trainers, "_watch", watch)
+    leader = SimpleNamespace(address="tls://leader:1", security=lambda: None)
+    if joined:
+        asyncio.run(node_trainers._work(leader))
+    else:
+        with pytest.raises(PlatformError, match="does not answer: no scheduler"):
+            asyncio.run(node_trainers._work(leader))
