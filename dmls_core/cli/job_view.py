@@ -199,7 +199,7 @@ def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
     parameters = "\n".join(f"{name} = {result['best_params'][name]}" for name in tuned)
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
     return [
-        ("engine", result["engine"]),
+        ("best model", f"{result['model']} on {result['engine']}"),
         ("trials", result["n_trials"]),
         *([("ensemble", describe_ensemble(result["ensemble"]))] if result.get("ensemble") else []),
         (f"holdout {result['metric']}", f"{result['score']:.4f}"),

@@ -239,7 +239,7 @@ def _check_nodes(spec: Spec, issues: IssueCollector) -> None:
             )
     if spec.resources.engine == "gpu":
         issues.add(path, "above 1 is not supported by the gpu engine", found=nodes, hint='engine = "cpu"')
-    if spec.search.ensemble:
+    if spec.search.ensemble is True:
         issues.add(path, "cannot be combined with [search] ensemble", found=nodes, expected="1")
     if spec.search.workers != 1:
         hint = "write workers = 1 in [search]: the nodes fit one trial after another, each together"

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dmls_core.errors import DataError
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, ignore_progress, never_stop
 from dmls_core.search.candidate_study import TrialRecord
 from dmls_core.search.storage import LocalStorage
 from dmls_core.search.strategies import ModelCandidate
 from dmls_core.search.study import Claim, SearchStudy
-from dmls_core.search.task import SearchOutcome, best_trial
+from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
+from dmls_core.search.winners import pick_winner
 
 POLL_SECONDS = 1.0
 """Interval at which a waiting worker reads the trials of other workers."""
@@ -56,8 +56,8 @@ def optimize(
         study: the study that the worker has joined.
         worker: this worker.
         timeout: seconds after which no trial starts, and running ones, but those of forests, end at their
-            next step if their model has a complete one. Trials of earlier attempts count as if all workers
-            had shared them evenly.
+            next step if a trial is complete. Trials of earlier attempts count as if all workers had shared
+            them evenly.
         should_stop: see ``early_stopping``.
         on_progress: called by a search of one model with successive halving.
         on_records: called with all records before each claim.
@@ -126,29 +126,3 @@ def search(
     study.join()
     optimize(study, Worker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop)
     return pick_winner(candidates, study.trials())
-
-
-def pick_winner(
-    candidates: Sequence[ModelCandidate], trials: Sequence[Trial]
-) -> tuple[ModelCandidate, SearchOutcome]:
-    """Return the model with the best trial, and the outcome; of equal models the first one.
-
-    Raises:
-        DataError: no trial is complete; the message gives the reason of the last failure.
-    """
-    ordered = sorted(trials, key=lambda trial: trial.number)
-    won: tuple[ModelCandidate, Trial] | None = None
-    for candidate in candidates:
-        best = best_trial(candidate.task, [trial for trial in ordered if trial.model == candidate.model])
-        if best is None or best.value is None:
-            continue
-        if won is None or won[1].value is None or candidate.task.better(best.value, won[1].value):
-            won = candidate, best
-    if won is None:
-        reason = ordered[-1].message if ordered else "the search was stopped before the first one ended"
-        raise DataError(f"no trial is complete: {reason}")
-    candidate, best = won
-    objective = candidate.objective
-    return candidate, SearchOutcome(
-        tuple(ordered), best, objective.refit_params(best), objective.fitted(best)
-    )

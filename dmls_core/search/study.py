@@ -205,7 +205,7 @@ class SearchStudy:
     def run(self, claim: Claim, stop: Callable[[], bool], late: Callable[[], bool] = lambda: False) -> None:
         """Run a claimed trial or promotion; record it unless another worker has taken it over.
 
-        Once ``late`` returns ``True`` (the time is up), a trial whose model has a complete one is pruned.
+        Once ``late`` returns ``True`` (the time is up), a trial is pruned if any trial is complete.
         """
         with self._at_work(claim):
             if claim.promotion and claim.study.promotions:
@@ -237,7 +237,7 @@ class SearchStudy:
         def should_prune(steps: int, score: float) -> bool:
             if by_score(steps, score):
                 return True
-            return late() and any(record.state == "complete" for record in self._own(claim.study))
+            return late() and any(record.state == "complete" for record in self.records().values())
 
         return should_prune
 
@@ -280,10 +280,6 @@ class SearchStudy:
         if others or not study.promotions:
             return None
         return study.promotions.objective.halving.first_progress(self.trials())
-
-    def _own(self, study: CandidateStudy) -> list[TrialRecord]:
-        with self._storage.locked(self._name):
-            return list(study.records().values())
 
     @property
     def _first(self) -> optuna.Study:

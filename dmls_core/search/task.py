@@ -151,6 +151,10 @@ class SearchTask:
         """Return whether the score ``one`` beats ``other``."""
         return one > other if self.direction == "maximize" else one < other
 
+    def error(self, score: float) -> float:
+        """Return a score as an error, which is 0 for a perfect model."""
+        return 1 - score if self.direction == "maximize" else score
+
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:

@@ -141,6 +141,7 @@ def _members(members: Sequence[Mapping[str, Any]]) -> Table:
     """Return the members of an ensemble."""
     rows = [
         (
+            member["model"],
             member["trial"],
             f"{member['weight']:.2f}",
             member["trees"],
@@ -148,7 +149,7 @@ def _members(members: Sequence[Mapping[str, Any]]) -> Table:
         )
         for member in members
     ]
-    return Table(("Trial", "Weight", "Trees or rounds", "Parameters"), rows)
+    return Table(("Model", "Trial", "Weight", "Trees or rounds", "Parameters"), rows)
 
 
 def _sizes(sizes: Mapping[str, Any] | None, heads: tuple[str, str]) -> Table | None:

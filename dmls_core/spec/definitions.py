@@ -26,7 +26,7 @@ NONE = "none"
 AUTO = ("auto-classifier", "auto-regressor")
 """Names of ``model`` that stand for the families of ``AUTO_FAMILIES``."""
 
-AUTO_FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest")
+AUTO_FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest", "catboost")
 """Families that compete if a spec leaves the choice to DMLS; with fewer trials, only the first ones."""
 
 

@@ -16,7 +16,7 @@ from dmls_core.settings import SpecLimits
 from dmls_core.spec import rules
 from dmls_core.spec.column_rules import check_columns, check_labels
 from dmls_core.spec.data_table import Data, Table
-from dmls_core.spec.definitions import ModelDefinition
+from dmls_core.spec.definitions import AUTO, ModelDefinition
 from dmls_core.spec.issues import IssueCollector, dotted, looks_bare, quoted
 from dmls_core.spec.positions import Path
 from dmls_core.spec.rules import check_evaluation, check_search, read_trials
@@ -54,6 +54,7 @@ _EXPECTED = {
     "scalar_type": "a number, a string, true or false",
     "window_type": 'an integer from 1 to 1,000, or "all"',
     "workers_type": 'an integer from 1 to 256, or "auto"',
+    "ensemble_type": 'true, false or "auto"',
     "early_stop": "a number of trials from 1 to 10,000, or a table",
     "memory": 'a size of at least 64 MiB, such as "8 GiB"',
     "channel": 'the name of a notifier, such as "email", or with a connection, such as "webhook:alerts"',
@@ -213,6 +214,8 @@ def check_document(
         _check_table(table, top, issues, limits)
     if models:
         _check_with_model(tables, models[0], searches, issues, limits)
+        if top["model"] in AUTO and len(models) > 1 and isinstance(search := tables["search"], Search):
+            _combine(tables, search)
     tags = rules.read_tags(top.get(TAGS, {}), issues, limits)
     issues.raise_any()
     _check_intervals(tables, issues)
@@ -284,6 +287,12 @@ def _check_with_model(
     if isinstance(evaluation, Evaluation):
         known = columns if isinstance(columns, Columns) else None
         tables["evaluation"] = check_evaluation(evaluation, known, model, issues)
+
+
+def _combine(tables: dict[str, Table], search: Search) -> None:
+    """Have the best boosters of ``AUTO`` combined, unless the spec says otherwise."""
+    if "ensemble" not in search.model_fields_set:
+        tables["search"] = search.model_copy(update={"ensemble": "auto"})
 
 
 class DataChanges(Table):

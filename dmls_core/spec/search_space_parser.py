@@ -16,6 +16,9 @@ from dmls_core.spec.tables import KEYS, RESERVED, TABLES, TAGS
 
 Catalogue = Mapping[str, ModelDefinition]
 
+ALONE = ("catboost",)
+"""Families that do not run on nodes."""
+
 
 def read_models(
     top: dict[str, Any], catalogue: Catalogue, issues: IssueCollector, limits: SpecLimits
@@ -33,9 +36,7 @@ def read_models(
         )
         return ()
     value = top["model"]
-    names = (
-        value if isinstance(value, list) else _auto_models(value, top.get("n_trials"), catalogue) or [value]
-    )
+    names = value if isinstance(value, list) else _auto_models(value, top, catalogue) or [value]
     if not names:
         issues.add(("model",), "is empty", found=value, expected="at least one model")
     if len(names) > limits.models:
@@ -57,11 +58,14 @@ def read_models(
     return tuple(models.values())
 
 
-def _auto_models(name: object, n_trials: object, catalogue: Catalogue) -> list[str]:
+def _auto_models(name: object, top: Mapping[str, Any], catalogue: Catalogue) -> list[str]:
     """Return the models that a name of ``AUTO`` stands for; none for another name."""
     if name not in AUTO:
         return []
-    names = [f"{family}{str(name).removeprefix('auto')}" for family in AUTO_FAMILIES]
+    resources, n_trials = top.get("resources"), top.get("n_trials")
+    nodes = isinstance(resources, dict) and resources.get("nodes", 1) != 1
+    families = [family for family in AUTO_FAMILIES if not (nodes and family in ALONE)]
+    names = [f"{family}{str(name).removeprefix('auto')}" for family in families]
     known = [one for one in names if one in catalogue]
     return known[: max(1, n_trials)] if isinstance(n_trials, int) else known
 

@@ -10,7 +10,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from dmls_core.spec.data_table import Data, Table
-from dmls_core.spec.values import AUTO_WORKERS, Channel, Memory, Name, Names, Number, Value, Workers
+from dmls_core.spec.values import (
+    AUTO_WORKERS,
+    Channel,
+    Combined,
+    Memory,
+    Name,
+    Names,
+    Number,
+    Value,
+    Workers,
+)
 
 
 class Columns(Table):
@@ -91,7 +101,11 @@ class Search(Table):
         1, description=f"Trainers that share the search; auto: up to {AUTO_WORKERS}, while no run waits."
     )
     folds: int = Field(3, ge=2, le=20, description="Folds of the cross-validation that scores a trial.")
-    ensemble: bool = Field(False, description="Whether the mean of the best trials is the model, if better.")
+    ensemble: Combined = Field(
+        False,
+        description="Whether the mean of the best trials is the model, if better; auto: the mean of the best "
+        "trials of several boosted models.",
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all random numbers.")
     early_stop: Annotated[EarlyStop | None, BeforeValidator(_early_stop)] = Field(
         None,

@@ -51,6 +51,12 @@ def _workers(value: object) -> int | str:
     raise PydanticCustomError("workers_type", "must be a number of trainers")
 
 
+def _ensemble(value: object) -> bool | str:
+    if value == "auto" or isinstance(value, bool):
+        return value
+    raise PydanticCustomError("ensemble_type", "must say whether models are combined")
+
+
 MAX_WORKERS = 256
 
 AUTO_WORKERS = 8
@@ -62,6 +68,13 @@ Workers = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}, {"const": "auto"}]}),
 ]
 """Number of trainers that share a search, or ``"auto"``."""
+
+Combined = Annotated[
+    Any,
+    PlainValidator(_ensemble),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": "auto"}]}),
+]
+"""Whether models are combined: true, false or ``"auto"``."""
 
 MAX_WINDOW = 1000
 

@@ -1,17 +1,19 @@
 """Combine the best trials of a search into one model that is served as one checkpoint.
 
-The candidates are the best trial and the next ones of the same model. They are scored on rows that they have
-not seen: a bootstrapped forest on its out-of-bag rows, other models on the folds of the search. The holdout
-decides nothing. An ensemble must be better with 95 % confidence, as a challenger that is deployed
-automatically. The chosen trials are fitted on all training rows: forests with as many trees as their weights
-ask for, so that their mean has about as many trees as the single model.
+``average_boosters`` takes those of several models, which the search has chosen.
+
+``build_ensemble`` takes trials of one model. The candidates are the best trial and the next ones. They are
+scored on rows that they have not seen: a bootstrapped forest on its out-of-bag rows, other models on the
+folds of the search. The holdout decides nothing. An ensemble must be better with 95 % confidence, as a
+challenger that is deployed automatically. The chosen trials are fitted on all training rows: forests with as
+many trees as their weights ask for, so that their mean has about as many trees as the single model.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 
 from dmls_core.errors import DataError
 from dmls_core.evaluate.comparison import CONFIDENCE, paired_bootstrap
-from dmls_core.models.engines import Fitted, FittedEnsemble, FittedTrees, ForestEngine
+from dmls_core.models.engines import Fitted, FittedBooster, FittedEnsemble, FittedTrees, ForestEngine
 from dmls_core.models.engines.forests import FittedForest
 from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.search.trial import Trial
@@ -50,8 +52,9 @@ TREES = "n_estimators"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A trial in an ensemble, with all its hyperparameters."""
+    """A trial in an ensemble, with its model's name and all its hyperparameters."""
 
+    model: str
     trial: Trial
     params: Mapping[str, Scalar]
     weight: float = 1.0
@@ -59,18 +62,21 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """A chosen ensemble; the scores are those of the single model and of the ensemble on unseen rows."""
+    """A chosen ensemble; the scores are those of the best trial and of the ensemble on ``rows`` unseen rows.
+
+    The mean of several models is not scored: it has no ``scores``.
+    """
 
     fitted: FittedEnsemble
     members: tuple[Member, ...]
-    single_score: float
-    score: float
-    rows: int
+    scores: tuple[float, float] | None = None
+    rows: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return ``ensemble`` of ``result.json``, but for the sizes of the models."""
         members = [
             {
+                "model": member.model,
                 "trial": member.trial.number,
                 "weight": round(member.weight, 4),
                 "trees": fitted.parameters().get(TREES),
@@ -78,8 +84,21 @@ class Ensemble:
             }
             for member, fitted in zip(self.members, self.fitted.members, strict=True)
         ]
-        scores = {"single": self.single_score, "ensemble": self.score}
+        scores = dict(zip(("single", "ensemble"), self.scores, strict=True)) if self.scores else None
         return {"members": members, "scores": scores, "rows": self.rows}
+
+
+def average_boosters(single: Fitted, chosen: Sequence[tuple[SearchTask, SearchOutcome]]) -> Ensemble | None:
+    """Fit the best trials of several boosted models, and return their mean before the link function.
+
+    ``single`` is the model of the first one. The result is ``None`` if an engine's models cannot be averaged.
+    """
+    fitted = [single, *(task.fit(outcome.params) for task, outcome in chosen[1:])]
+    if not all(isinstance(one, FittedBooster) for one in fitted):
+        return None
+    weights = [1 / len(chosen)] * len(chosen)
+    members = (Member(task.model.name, outcome.best, outcome.params, weights[0]) for task, outcome in chosen)
+    return Ensemble(FittedEnsemble(cast("list[FittedBooster]", fitted), weights), tuple(members))
 
 
 def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, metric: str) -> Ensemble | None:
@@ -115,9 +134,9 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
         )
         for member, weight in picked
     ]
-    final = tuple(Member(member.trial, member.params, float(weight)) for member, weight in picked)
+    final = tuple(replace(member, weight=float(weight)) for member, weight in picked)
     joined = FittedEnsemble(fitted, [member.weight for member in final])
-    return Ensemble(joined, final, *scores, len(found.truth))
+    return Ensemble(joined, final, scores, len(found.truth))
 
 
 def _choose(
@@ -169,7 +188,7 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
             rounds, model = int(outcome.best.params[TREES]), int(outcome.params[TREES])
             params[TREES] = int(trial.params[TREES]) * model // rounds
         identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
-        found.setdefault(identity, Member(trial, params))
+        found.setdefault(identity, Member(task.model.name, trial, params))
     return list(found.values())[:CANDIDATES]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,7 +31,7 @@ from dmls_core.store import layout
 from dmls_core.stored_matrix import StoredMatrix, predict_rows
 from dmls_core.training.champion import compare_with_champion
 from dmls_core.training.compact import compact_model, describe_compaction, measure_size
-from dmls_core.training.ensemble import build_ensemble
+from dmls_core.training.ensemble import average_boosters, build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
 from dmls_core.training.nodes import open_cluster
@@ -73,23 +73,26 @@ def run_pipeline(
         with progress.phase("search"):
             progress.enter("searching", describe_search(models))
             try:
-                winner, outcome = search_models(job, models, folder, progress, stop=validation.failed)
+                winners = search_models(job, models, folder, progress, stop=validation.failed)
             finally:
                 # A failed validation stops the search: report that failure, not the stopped search.
                 validation.check()
         validation.search_ended()
-        task, data, champion = winner.task, winner.data, models[0].data.champion
-        engine, warm_start = task.engine, dict(winner.candidate.warm_start)
+        data, champion = winners[0][0].data, models[0].data.champion
+        warm_start = dict(winners[0][0].candidate.warm_start)
+        chosen = [(model.task, outcome) for model, outcome in winners]
+        task, outcome = chosen[0]
+        engine = task.engine
         # The objectives hold bins, folds and forests, and other models their own matrices.
-        del models, winner
+        del models, winners
         trim_heap()
         with progress.phase("refit"):
             progress.enter("refitting", f"fitting trial {outcome.best.number} on {len(data.train)} rows")
             fitted, compact, ensemble = refit(task, outcome), None, None
-        if spec.search.ensemble:
+        if spec.search.ensemble is True or len(chosen) > 1:
             with progress.phase("ensemble"):
-                progress.enter("refitting", "looking for an ensemble of trials that is better")
-                fitted, ensemble = combine_trials(spec, data, task, outcome, fitted)
+                progress.enter("refitting", describe_step(chosen))
+                fitted, ensemble = combine_trials(spec, data, chosen, fitted)
             progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else NO_ENSEMBLE)
         if spec.deploy.compact:
             with progress.phase("compact"):
@@ -108,7 +111,7 @@ def run_pipeline(
         weights = data.test_roles.weights
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served, weights)
         write_companions(data, exported, task, spec.search.metric, scores.score, model_folder)
-        result = describe_run(job, data, task, outcome, fitted, scores)
+        result = describe_run(job, data, chosen, fitted, scores)
         if spec.deploy.compact:
             result["compact"] = compact
         if spec.search.ensemble:
@@ -151,15 +154,29 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
 
 NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials is measurably better"
 
+Chosen = Sequence[tuple[SearchTask, SearchOutcome]]
+"""The models that the search has chosen, the best one first: several if their mean is to be served."""
+
+
+def describe_step(chosen: Chosen) -> str:
+    """Return what ``combine_trials`` does, for the log."""
+    others = [f"trial {outcome.best.number} of {task.model.name}" for task, outcome in chosen[1:]]
+    return f"fitting {', '.join(others)}" if others else "looking for an ensemble of trials that is better"
+
 
 def combine_trials(
-    spec: Spec, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted
+    spec: Spec, data: Prepared, chosen: Chosen, fitted: Fitted
 ) -> tuple[Fitted, dict[str, Any] | None]:
-    """Return an ensemble of the best trials, and ``ensemble`` of ``result.json``, if it scores better.
+    """Return an ensemble of the best trials, and ``ensemble`` of ``result.json``.
 
-    ``fitted`` is the model of the best trial.
+    ``fitted`` is the model of the best trial. Of several chosen models, the mean is returned; of one, an
+    ensemble of its trials, if it scores better.
     """
-    found = build_ensemble(task, outcome, fitted, spec.search.metric)
+    task, outcome = chosen[0]
+    if len(chosen) > 1:
+        found = average_boosters(fitted, chosen)
+    else:
+        found = build_ensemble(task, outcome, fitted, spec.search.metric)
     if found is None:
         return fitted, None
     about = found.as_json()
@@ -262,10 +279,11 @@ LIBRARIES = ("optuna", "polars", "great-expectations")
 
 
 def describe_run(
-    job: Job, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted, scores: HoldoutScores
+    job: Job, data: Prepared, chosen: Chosen, fitted: Fitted, scores: HoldoutScores
 ) -> dict[str, Any]:
     """Return ``result.json`` but for ``seconds``, ``artifacts`` and ``peak_memory_bytes``, known last."""
-    spec = job.spec
+    spec, (task, outcome) = job.spec, chosen[0]
+    libraries = dict.fromkeys(name for task, _ in chosen for name in task.engine.libraries)
     importances = fitted.importances().tolist()
     return {
         "schema": SCHEMA,
@@ -293,7 +311,7 @@ def describe_run(
         "holdout": {"metrics": scores.metrics, "confusion": scores.confusion, "residuals": scores.residuals},
         "data": describe_data(job, data),
         "warnings": list(data.warnings),
-        "versions": versions((*task.engine.libraries, *LIBRARIES)),
+        "versions": versions((*libraries, *LIBRARIES)),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
 

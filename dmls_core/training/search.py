@@ -12,12 +12,13 @@ from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.candidate_study import TrialRecord
 
 # Here, not in a function: Optuna keeps failed imports, and with them the variables of every calling function.
-from dmls_core.search.optimize import Worker, optimize, pick_winner
+from dmls_core.search.optimize import Worker, optimize
 from dmls_core.search.storage import LocalStorage, StudyStorage
 from dmls_core.search.strategies import ModelCandidate
 from dmls_core.search.study import SearchStudy, remove_studies
 from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
+from dmls_core.search.winners import pick_winner, pick_winners
 from dmls_core.training.prepare import PreparedModel
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import Job
@@ -26,15 +27,18 @@ from dmls_core.training.run_folder import RunFolder, SearchClock
 
 def search_models(
     job: Job, models: Sequence[PreparedModel], folder: RunFolder, progress: Progress, stop: Callable[[], bool]
-) -> tuple[PreparedModel, SearchOutcome]:
+) -> list[tuple[PreparedModel, SearchOutcome]]:
     """Search until all trials have ended; return the best model and the outcome.
+
+    If several models are returned, their mean is to be served; the first one is the best.
 
     Raise ``DataError`` if no trial is complete, and ``PlatformError`` if the study database failed.
     """
     candidates = [model.candidate for model in models]
     trials = run_worker(job, candidates, folder, progress, stop)
-    winner, outcome = pick_winner(candidates, trials)
-    return next(model for model in models if model.candidate is winner), outcome
+    mean = job.spec.search.ensemble == "auto"
+    winners = pick_winners(candidates, trials) if mean else [pick_winner(candidates, trials)]
+    return [(models[candidates.index(candidate)], outcome) for candidate, outcome in winners]
 
 
 def run_worker(

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ MOST, GRACE = 2, 20
 
 ROWS_TIMED = 50
 """Rows that are predicted one by one, to measure the latency."""
-
 
 WALL_CLOCK = time.perf_counter
 """The clock that ``use_cpu_clock`` does not replace. Under a limit of CPU time, that one ticks too slowly."""
@@ -77,6 +77,11 @@ class Split:
                 frame[f"c{at}"] = pd.Categorical(frame[f"c{at}"].astype(int), categories=levels)
         return frames[0], frames[1]
 
+    @cached_property
+    def plain(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both matrices in float32: all models that can take them share them."""
+        return np.ascontiguousarray(self.x, np.float32), self.rest.astype(np.float32)
+
     def filled(self) -> tuple[np.ndarray, np.ndarray]:
         """Return both matrices in float32, without missing values."""
         medians = np.nan_to_num(np.nanmedian(self.x, axis=0))
@@ -94,12 +99,14 @@ class Answer:
     trials: int = 1
 
 
-def dmls(split: Split, families: tuple[str, ...], trials: int = TRIALS, *, ensemble: bool = False) -> Answer:
-    """Search as a spec with these models and their default spaces does, and serve a Treelite checkpoint."""
+def dmls(split: Split, families: tuple[str, ...], trials: int = TRIALS, *, mean: bool = False) -> Answer:
+    """Search as a spec with these models and spaces does (``mean``: ``ensemble = "auto"``), and serve."""
     from dmls_core.search.optimize import search
     from dmls_core.search.strategies import make_candidate
+    from dmls_core.search.winners import pick_winners
     from dmls_core.serving import checkpoint
     from dmls_core.serving.gtil import predict_float32
+    from dmls_core.training.ensemble import average_boosters
 
     candidates, rests = [], {}
     for family in families:
@@ -107,12 +114,11 @@ def dmls(split: Split, families: tuple[str, ...], trials: int = TRIALS, *, ensem
         rests[task.model.name] = rest
         candidates.append(make_candidate("auto", task, space_of(task.model), trials))
     winner, outcome = search(candidates, trials, timeout=split.seconds * SEARCHED)
+    winners = pick_winners(candidates, outcome.trials) if mean else [(winner, outcome)]
+    winner, outcome = winners[0]
     fitted = outcome.fitted or winner.task.fit(outcome.params)
-    if ensemble:
-        from dmls_core.training.ensemble import build_ensemble
-
-        found = build_ensemble(winner.task, outcome, fitted, split.metric)
-        fitted = found.fitted if found else fitted
+    if len(winners) > 1 and (found := average_boosters(fitted, [(one.task, of) for one, of in winners])):
+        fitted = found.fitted
     served, rest = checkpoint.snap_thresholds(fitted.to_treelite()), rests[winner.model]
     return Answer(
         fitted.predict(rest),
@@ -131,8 +137,7 @@ def make_task(split: Split, family: str) -> tuple[Any, np.ndarray]:
 
     model = CATALOGUE[f"{family}-{'classifier' if split.classes else 'regressor'}"]
     engine = load_engine("cpu", model.name)
-    plain = (split.x.astype(np.float32), split.rest.astype(np.float32))
-    x, rest = plain if model.missing_values else split.filled()
+    x, rest = split.plain if model.missing_values else split.filled()
     engine.categories = tuple(split.categories) if engine.native_categories else ()
     task = SearchTask(
         model=model,
@@ -325,25 +330,18 @@ def _latency(one_row: Callable[[int], object], rows: int) -> float:
     return float(np.median(seconds))
 
 
-FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest")
+FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest", "catboost")
 
 METHODS: dict[str, Callable[[Split], Answer]] = {
-    "DMLS auto": lambda split: dmls(split, FAMILIES),
-    "DMLS auto (ensemble)": lambda split: dmls(split, FAMILIES, ensemble=True),
-    "DMLS auto and CatBoost": lambda split: dmls(split, (*FAMILIES[:2], "catboost", *FAMILIES[2:])),
+    "DMLS auto": lambda split: dmls(split, FAMILIES, mean=True),
+    "DMLS auto (best trial)": lambda split: dmls(split, FAMILIES),
     "DMLS auto (1 trial)": lambda split: dmls(split, FAMILIES[:1], 1),
-    **{
-        f"DMLS {family}": lambda split, family=family: dmls(split, (family,))
-        for family in (*FAMILIES, "catboost")
-    },
+    **{f"DMLS {family}": lambda split, family=family: dmls(split, (family,)) for family in FAMILIES},
     "FLAML": flaml,
     "AutoGluon medium": lambda split: autogluon(split, "medium_quality"),
     "AutoGluon good": lambda split: autogluon(split, "good_quality"),
-    **{f"Optuna {family}": lambda split, family=family: plain(split, family) for family in FAMILIES},
-    **{
-        f"{family} defaults": lambda split, family=family: default(split, family)
-        for family in (*FAMILIES, "catboost")
-    },
+    **{f"Optuna {family}": lambda split, family=family: plain(split, family) for family in FAMILIES[:4]},
+    **{f"{family} defaults": lambda split, family=family: default(split, family) for family in FAMILIES},
 }
 
 

@@ -1,4 +1,4 @@
-"""A whole training run with ``[search] ensemble``, served by Triton."""
+"""Whole training runs with ``[search] ensemble``, served by Triton."""
 
 from __future__ import annotations
 
@@ -73,12 +73,37 @@ def test_an_ensemble_is_the_model_that_is_scored_written_and_served(
     assert "mean of" in (tmp_path / "out/report.html").read_text()
     assert any(f"the mean of {len(ensemble['members'])} trials" in note for note in notes)
     check_answers(tmp_path / "out")
+    check_served(tmp_path / "out/model", triton, f"lab.ensemble-{family}")
 
-    golden = json.loads((tmp_path / "out/model/golden.json").read_text())
+
+def test_the_mean_of_two_families_is_served_with_categories_and_missing_values(
+    tmp_path: Path, triton: TritonProcess
+):
+    rng = np.random.default_rng(0)
+    x, kinds = rng.normal(size=(900, 3)), rng.choice(list("uvwxyz"), 900)
+    value = x[:, 0] + x[:, 1] * np.isin(kinds, ("u", "x")) + rng.normal(0, 1, 900)
+    lines = ["a,b,c,kind,y"]
+    for row, kind, code in zip(x, kinds, np.digitize(value, [-0.7, 0.7]), strict=True):
+        lines.append(f"{row[0]:.5f},{row[1]:.5f},{row[2]:.5f},{kind if row[2] < 1.5 else ''},c{code}")
+    (tmp_path / "iris.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "spec.toml").write_text(
+        'model = "auto-classifier"\nn_trials = 6\n[columns]\ntarget = "y"\n[search]\nmetric = "log_loss"\n'
+    )
+
+    result = train(request(tmp_path), progress=lambda _: None)
+
+    members = {member["model"] for member in result["ensemble"]["members"]}
+    assert members == {"lightgbm-classifier", "xgboost-classifier"}
+    check_answers(tmp_path / "out")
+    check_served(tmp_path / "out/model", triton, "lab.families")
+
+
+def check_served(folder: Path, triton: TritonProcess, name: str) -> None:
+    """Deploy a model, and compare its answers with those of training."""
+    golden = json.loads((folder / "golden.json").read_text())
     expected = np.asarray(golden["expected"], np.float32)
-    name = f"lab.ensemble-{family}"
     with triton.client() as client:
-        deployed = Deployment(triton.repository, client, name).deploy(tmp_path / "out/model")
+        deployed = Deployment(triton.repository, client, name).deploy(folder)
         assert deployed.proof is not None
         assert deployed.proof.rows == len(expected)
         for protocol in PROTOCOLS:

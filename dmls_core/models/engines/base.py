@@ -116,8 +116,8 @@ class Engine(ABC):
         packages: modules that must be importable.
         libraries: distributions whose versions ``result.json`` records.
         arguments: hyperparameter -> the library's form of it, where that differs from the spec's.
-        native_categories: whether the library splits on sets of categories. Unknown and missing categories
-            then have codes of their own, and DMLS sets ``categories``.
+        native_categories: whether unknown and missing categories have codes of their own, as libraries need
+            that split on sets of categories. DMLS then sets ``categories``.
         sample_weights: whether ``fit``, and ``bin`` of a ``BoostingEngine``, take ``weights``.
         external_memory: whether ``features`` may be a ``StoredMatrix``, which is larger than memory. Other
             engines get as many of its rows as fit in memory. ``distributed``: or a ``ShardedMatrix``.

@@ -1,7 +1,7 @@
 """Gradient-boosted oblivious trees of CatBoost, by the names of its scikit-learn interface.
 
-All nodes of one level of an oblivious tree make the same test. Categories are codes, as for forests:
-CatBoost's own statistics of categories are not trees, so no checkpoint could hold them.
+All nodes of one level of an oblivious tree make the same test. CatBoost takes codes of categories as numbers:
+its own statistics of categories are not trees, so no checkpoint could hold them.
 """
 
 from __future__ import annotations
@@ -174,6 +174,7 @@ class CatBoostEngine(BoostingEngine):
         "colsample_bylevel": Argument(name="rsm"),
         "max_bin": Argument(name="border_count"),
     }
+    native_categories = True  # the codes of LightGBM and XGBoost, with whose models its own are averaged
     sample_weights = True
     target_scale = (1e-30, 1e30)  # on 300 rows the r2 was the same from 1e-30 to 1e35
 

@@ -1,4 +1,4 @@
-"""Ensembles: a weighted mean of fitted models of one engine, whose trees are one Treelite model."""
+"""Ensembles: a weighted mean of fitted models, whose trees are one Treelite model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dmls_core.models.engines.base import Array, Fitted
+from dmls_core.models.engines.double_precision import as_double
 from dmls_core.spec.definitions import ModelDefinition, Scalar
 
 if TYPE_CHECKING:
@@ -117,11 +118,13 @@ def combine(models: Sequence[treelite.Model], weights: Sequence[float]) -> treel
     """Return one Treelite model whose margin is the mean of the models', weighted by ``weights``.
 
     Leaves are scaled. A model that averages its trees counts all of them equally, so the leaves of a member
-    are also scaled by its share of the trees.
+    are also scaled by its share of the trees. If one model is in double precision, the combined one is.
     """
     import numpy as np
     import treelite
 
+    if len({model.input_type for model in models}) > 1:
+        models = [as_double(model) for model in models]
     combined = treelite.Model.concatenate(list(models))
     header = combined.get_header_accessor()
     # Treelite keeps the base scores of the first model.

@@ -22,6 +22,7 @@ def store(dmls, monkeypatch, tmp_path):
 
 RESULT = {
     "schema": 1,
+    "model": "random-forest-classifier",
     "engine": "cpu",
     "n_trials": 2,
     "metric": "accuracy",
@@ -213,6 +214,7 @@ def test_show_tells_state_result_and_links(dmls, store, files):
     out = dmls("show", "sea/tides").out
     for words in (
         "deployed",
+        "random-forest-classifier on cpu",
         "0.9100",
         "n_estimators = 7",
         "http://m/1",

@@ -181,10 +181,10 @@ def test_timeout_counts_what_was_spent_before_and_lets_one_trial_run(peak):
     assert len(run(make_task(peak), timeout=600, done=slow)[1]) == 6
 
 
-def test_the_time_ends_a_running_trial_at_its_next_step_once_there_is_a_complete_one(peak):
-    study = SearchStudy(
-        LocalStorage(), "late", [candidate(make_task(peak))], 8, kept=list, keep=lambda *_: None
-    )
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_time_ends_a_running_trial_at_its_next_step_once_any_is_complete(peak, count):
+    field = models(*[peak] * count)
+    study = SearchStudy(LocalStorage(), "late", field, 8, kept=list, keep=lambda *_: None)
     study.join()
     for _ in range(2):
         _, claim = study.claim(late=False)

@@ -193,16 +193,17 @@ def test_a_compacted_model_shows_its_size_before_and_after(tmp_path):
 def test_an_ensemble_shows_its_members(tmp_path):
     size = {"trees": 90, "depth": 9, "nodes": 800, "bytes": 70_000, "latency_ms": 0.05, "score": 0.9375}
     members = [
-        {"trial": 14, "weight": 0.75, "trees": 60, "params": {"learning_rate": 0.125}},
-        {"trial": 3, "weight": 0.25, "trees": 40, "params": {"learning_rate": 0.0625}},
+        {"model": "lightgbm-regressor", "trial": 14, "weight": 0.75, "trees": 60, "params": {"max_bin": 63}},
+        {"model": "xgboost-regressor", "trial": 3, "weight": 0.25, "trees": 40, "params": {"eta": 0.0625}},
     ]
     found = {"members": members, "before": size, "after": {**size, "trees": 100, "score": 0.953125}}
     texts = Page(card(tmp_path, ensemble=found)).texts
     for shown in (
         "Ensemble",
+        "xgboost-regressor",
         "14",
         "0.75",
-        "learning_rate = 0.0625",
+        "eta = 0.0625",
         "0.9375",
         "0.953125",
         "Best trial alone",

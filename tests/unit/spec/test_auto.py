@@ -17,7 +17,8 @@ COLUMNS = '[columns]\ntarget = "y"\n'
 @pytest.mark.parametrize(
     ("n_trials", "families"),
     [
-        ("", ["lightgbm", "xgboost", "extra-trees", "random-forest"]),
+        ("", ["lightgbm", "xgboost", "extra-trees", "random-forest", "catboost"]),
+        ("n_trials = 4\n", ["lightgbm", "xgboost", "extra-trees", "random-forest"]),
         ("n_trials = 2\n", ["lightgbm", "xgboost"]),
         ("n_trials = 1\n", ["lightgbm"]),
     ],
@@ -27,8 +28,30 @@ def test_auto_stands_for_models_that_compete(task: str, n_trials: str, families:
     names = [f"{family}-{task}" for family in families]
     automatic = load_spec(f'model = "auto-{task}"\n{n_trials}{COLUMNS}'.encode())
     assert [model.name for model in automatic.models] == names
-    listed = load_spec(f"model = {names}\n{n_trials}{COLUMNS}".encode())
+    several = '[search]\nensemble = "auto"\n' if len(names) > 1 else ""
+    listed = load_spec(f"model = {names}\n{n_trials}{COLUMNS}{several}".encode())
     assert automatic.sha256 == listed.sha256
+
+
+def test_on_nodes_auto_leaves_out_what_does_not_run_there() -> None:
+    spec = load_spec(f'model = "auto-regressor"\n{COLUMNS}[resources]\nnodes = 2\n'.encode())
+    assert [model.name for model in spec.models] == [
+        f"{family}-regressor" for family in ("lightgbm", "xgboost", "extra-trees", "random-forest")
+    ]
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_auto_leaves_ensemble_as_the_spec_has_it(value: str) -> None:
+    spec = load_spec(f'model = "auto-regressor"\n{COLUMNS}[search]\nensemble = {value}\n'.encode())
+    assert spec.search.ensemble is (value == "true")
+
+
+def test_ensemble_is_auto_or_a_boolean(issues_of: Issues) -> None:
+    text = f'model = "auto-regressor"\n{COLUMNS}[search]\nensemble = '
+    for value in ('"mean"', "1"):
+        (issue,) = issues_of(text + value)
+        assert issue.key == "search.ensemble"
+        assert str(issue.expected) == 'true, false or "auto"'
 
 
 def test_auto_needs_the_task(issues_of: Issues) -> None:

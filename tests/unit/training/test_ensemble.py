@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from dmls_core.models.metrics import scorer
 from dmls_core.search.task import SearchOutcome, SearchTask, make_folds
 from dmls_core.search.trial import Trial
 from dmls_core.serving.forest_size import visited_nodes
-from dmls_core.training import ensemble
+from dmls_core.training import TrainRequest, ensemble, train
 from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights
 from dmls_core.training.pipeline import combine_trials
 
@@ -167,7 +168,8 @@ def test_an_ensemble_of_boosters_visits_about_twice_as_many_nodes_at_most(name, 
     single = task.fit(outcome.params)
     found = ensemble.build_ensemble(task, outcome, single, METRIC[classes])
     assert found is not None
-    assert task.better(found.score, found.single_score)
+    assert found.scores is not None
+    assert task.better(found.scores[1], found.scores[0])
     about = found.as_json()
     assert about["members"][0]["trial"] == 0
     assert len(about["members"]) > 1
@@ -295,10 +297,66 @@ def test_the_result_has_both_models_on_the_holdout():
     x, y = task.features[:100], task.truth[:100]
     spec = SimpleNamespace(search=SimpleNamespace(metric="r2"))
     data = SimpleNamespace(test=x, test_target=y, test_roles=SimpleNamespace(weights=None))
-    model, about = combine_trials(spec, data, task, outcome, task.fit(outcome.params))
+    model, about = combine_trials(spec, data, [(task, outcome)], task.fit(outcome.params))
     assert about is not None
     assert about["before"]["trees"] == 60
     assert about["after"]["trees"] == sum(member["trees"] for member in about["members"])
     assert about["after"]["score"] == pytest.approx(scorer("r2")(y, model.predict(x), None))
     assert about["scores"]["ensemble"] > about["scores"]["single"]
     assert about["after"]["latency_ms"] > 0
+
+
+AUTO = """model = "auto-classifier"
+n_trials = 4
+[columns]
+target = "y"
+[search]
+metric = "roc_auc"
+[lightgbm-classifier.n_estimators]
+value = 30
+[xgboost-classifier.n_estimators]
+value = 20
+[extra-trees-classifier.n_estimators]
+value = 3
+[random-forest-classifier.n_estimators]
+value = 3
+"""
+
+
+@pytest.fixture
+def automatic(tmp_path):
+    """Return a run of ``auto-classifier`` on rows with categories and missing values, and its log."""
+    lines = []
+    for row in RNG.normal(size=(400, 3)).round(3):
+        kind = "abc"[int(abs(10 * row[2])) % 3]
+        up = row[0] + row[1] * (kind == "a") + RNG.normal() > 0
+        lines.append(f"{row[0]},{row[1] if row[2] < 1 else ''},{kind},{'up' if up else 'down'}")
+    (tmp_path / "data.csv").write_text("\n".join(["a,b,kind,y", *lines]))
+    (tmp_path / "spec.toml").write_text(AUTO)
+    notes: list[str] = []
+    request = TrainRequest(f"{tmp_path}/spec.toml", (f"{tmp_path}/data.csv",), f"{tmp_path}/out")
+    return train(request, progress=notes.append), notes, tmp_path / "out"
+
+
+def test_auto_serves_the_mean_of_its_boosters(automatic):
+    result, notes, out = automatic
+    found = result["ensemble"]
+    trials = [json.loads(file.read_text()) for file in sorted((out / "trials").glob("*.json"))]
+    assert sorted(member["model"] for member in found["members"]) == [
+        "lightgbm-classifier",
+        "xgboost-classifier",
+    ]
+    assert found["members"][0]["model"] == result["model"]
+    assert found["members"][0]["trial"] == result["best_trial"]
+    assert [member["weight"] for member in found["members"]] == [0.5, 0.5]
+    assert sorted(member["trees"] for member in found["members"]) == [20, 30]
+    assert {member["trial"] for member in found["members"]} <= {trial["number"] for trial in trials}
+    assert (found["scores"], found["rows"]) == (None, 0)
+    assert found["after"]["trees"] == result["size"]["trees"] == 50
+    assert found["after"]["score"] == pytest.approx(result["score"], abs=1e-6)
+    assert {"lightgbm", "xgboost"} <= set(result["versions"])
+    said = "the mean of 2 models: "
+    assert any(said in note for note in notes)
+    for page in ("report.html", "model/card.html"):
+        assert "xgboost-classifier" in (out / page).read_text()
+    assert said in (out / "report.html").read_text()

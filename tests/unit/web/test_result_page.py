@@ -110,6 +110,17 @@ def test_an_ensemble_names_its_trials():
     members = [{"trial": 7, "weight": 0.6}, {"trial": 2, "weight": 0.4}]
     view.result["ensemble"] = {"members": members}
     assert "The model is the mean of 2 trials: 7 (weight 0.60), 2 (weight 0.40)." in render(view)
+    for member, model in zip(members, ("lightgbm-classifier", "xgboost-classifier"), strict=True):
+        member |= {"model": model, "weight": 0.5}
+    both = "the mean of 2 models: lightgbm-classifier (trial 7) and xgboost-classifier (trial 2)."
+    assert f"The model is {both}" in render(view)
+
+
+def test_a_search_that_began_with_the_champion_says_so():
+    view = details(Case(3), insight=True)
+    assert "The search began" not in render(view)
+    view.result["warm_start"] = {"champion_version": 4, "params": {"max_depth": 3}}
+    assert "The search began with the parameters of the champion, version 4." in render(view)
 
 
 def test_warnings_are_named_beside_the_score():
