@@ -23,11 +23,14 @@ Direction = Literal["maximize", "minimize"]
 NONE = "none"
 """Python's ``None`` in a spec."""
 
-AUTO = ("auto-classifier", "auto-regressor")
-"""Names of ``model`` that stand for the families of ``AUTO_FAMILIES``."""
+_FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest")
 
-AUTO_FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest", "catboost")
-"""Families that compete if a spec leaves the choice to DMLS; with fewer trials, only the first ones."""
+AUTO = {
+    "auto-classifier": tuple(f"{family}-classifier" for family in _FAMILIES),
+    # For two classes it is not worth its time, and of many classes each of its rounds takes long.
+    "auto-regressor": tuple(f"{family}-regressor" for family in (*_FAMILIES, "catboost")),
+}
+"""Names of ``model`` and the models that they stand for; with fewer trials, only the first ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,8 +214,8 @@ def check_document(
         _check_table(table, top, issues, limits)
     if models:
         _check_with_model(tables, models[0], searches, issues, limits)
-        if top["model"] in AUTO and len(models) > 1 and isinstance(search := tables["search"], Search):
-            _combine(tables, search)
+        if top["model"] in tuple(AUTO) and len(models) > 1:
+            _combine(tables)
     tags = rules.read_tags(top.get(TAGS, {}), issues, limits)
     issues.raise_any()
     _check_intervals(tables, issues)
@@ -289,9 +289,10 @@ def _check_with_model(
         tables["evaluation"] = check_evaluation(evaluation, known, model, issues)
 
 
-def _combine(tables: dict[str, Table], search: Search) -> None:
+def _combine(tables: dict[str, Table]) -> None:
     """Have the best boosters of ``AUTO`` combined, unless the spec says otherwise."""
-    if "ensemble" not in search.model_fields_set:
+    search = tables.get("search")
+    if isinstance(search, Search) and "ensemble" not in search.model_fields_set:
         tables["search"] = search.model_copy(update={"ensemble": "auto"})
 
 

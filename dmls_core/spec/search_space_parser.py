@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_core.settings import SpecLimits
-from dmls_core.spec.definitions import AUTO, AUTO_FAMILIES, Choice, Hyperparameter, ModelDefinition
+from dmls_core.spec.definitions import AUTO, Choice, Hyperparameter, ModelDefinition
 from dmls_core.spec.hyperparameter_parser import read_hyperparameter
 from dmls_core.spec.issues import IssueCollector, closest
 from dmls_core.spec.positions import Path
@@ -60,13 +60,10 @@ def read_models(
 
 def _auto_models(name: object, top: Mapping[str, Any], catalogue: Catalogue) -> list[str]:
     """Return the models that a name of ``AUTO`` stands for; none for another name."""
-    if name not in AUTO:
-        return []
     resources, n_trials = top.get("resources"), top.get("n_trials")
     nodes = isinstance(resources, dict) and resources.get("nodes", 1) != 1
-    families = [family for family in AUTO_FAMILIES if not (nodes and family in ALONE)]
-    names = [f"{family}{str(name).removeprefix('auto')}" for family in families]
-    known = [one for one in names if one in catalogue]
+    names = AUTO.get(name, ()) if isinstance(name, str) else ()
+    known = [one for one in names if one in catalogue and not (nodes and catalogue[one].family in ALONE)]
     return known[: max(1, n_trials)] if isinstance(n_trials, int) else known
 
 
@@ -79,7 +76,8 @@ def _read_model(
         issues.add(path, "must be the name of a model", found=name, expected=", ".join(catalogue))
         return None
     message, names = "is not a known model", (*AUTO, *catalogue)
-    hint = f"write {AUTO[0]} to predict classes, {AUTO[1]} to predict numbers" if name == "auto" else ""
+    hint = "write auto-classifier to predict classes, auto-regressor to predict numbers"
+    hint = hint if name == "auto" else ""
     word = "" if hint else name
     issues.add(path, message, found=name, expected=", ".join(names), hint=hint, word=word, names=names)
     return catalogue.get(closest(name, catalogue))

@@ -128,6 +128,11 @@ def dmls(split: Split, families: tuple[str, ...], trials: int = TRIALS, *, mean:
     )
 
 
+def automatic(split: Split) -> tuple[str, ...]:
+    """Return the families of ``auto``."""
+    return FAMILIES[:4] if split.classes else FAMILIES
+
+
 def make_task(split: Split, family: str) -> tuple[Any, np.ndarray]:
     """Return the task of DMLS's search, with one thread, and the rows to predict in its matrix's form."""
     from dmls_core.models import CATALOGUE, METRICS
@@ -333,8 +338,8 @@ def _latency(one_row: Callable[[int], object], rows: int) -> float:
 FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest", "catboost")
 
 METHODS: dict[str, Callable[[Split], Answer]] = {
-    "DMLS auto": lambda split: dmls(split, FAMILIES, mean=True),
-    "DMLS auto (best trial)": lambda split: dmls(split, FAMILIES),
+    "DMLS auto": lambda split: dmls(split, automatic(split), mean=True),
+    "DMLS auto (best trial)": lambda split: dmls(split, automatic(split)),
     "DMLS auto (1 trial)": lambda split: dmls(split, FAMILIES[:1], 1),
     **{f"DMLS {family}": lambda split, family=family: dmls(split, (family,)) for family in FAMILIES},
     "FLAML": flaml,

@@ -50,7 +50,7 @@ def as_treelite(booster: catboost.CatBoost, n_classes: int) -> treelite.Model:
     )
     first = 0
     for tree in trees:
-        splits = [(columns[one["float_feature_index"]], one["border"]) for one in tree["splits"]]
+        splits = [(columns[one["float_feature_index"]], one["border"]) for one in tree["splits"] or ()]
         leaves = values[first : first + 2 ** len(splits)]
         first += len(leaves)
         for number in range(outputs):

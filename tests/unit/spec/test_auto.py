@@ -17,7 +17,6 @@ COLUMNS = '[columns]\ntarget = "y"\n'
 @pytest.mark.parametrize(
     ("n_trials", "families"),
     [
-        ("", ["lightgbm", "xgboost", "extra-trees", "random-forest", "catboost"]),
         ("n_trials = 4\n", ["lightgbm", "xgboost", "extra-trees", "random-forest"]),
         ("n_trials = 2\n", ["lightgbm", "xgboost"]),
         ("n_trials = 1\n", ["lightgbm"]),
@@ -31,6 +30,13 @@ def test_auto_stands_for_models_that_compete(task: str, n_trials: str, families:
     several = '[search]\nensemble = "auto"\n' if len(names) > 1 else ""
     listed = load_spec(f"model = {names}\n{n_trials}{COLUMNS}{several}".encode())
     assert automatic.sha256 == listed.sha256
+
+
+@pytest.mark.parametrize(
+    ("task", "last"), [("classifier", "random-forest-classifier"), ("regressor", "catboost-regressor")]
+)
+def test_auto_tries_catboost_last_and_for_numbers_only(task: str, last: str) -> None:
+    assert load_spec(f'model = "auto-{task}"\n{COLUMNS}'.encode()).models[-1].name == last
 
 
 def test_on_nodes_auto_leaves_out_what_does_not_run_there() -> None:
