@@ -22,7 +22,7 @@ from dmls_core.search.learning_curve import (
     scored_rounds,
 )
 from dmls_core.search.objective import Objective, ShouldPrune
-from dmls_core.search.shrinkage import LEARNING_RATE, SEVERAL_CLASSES, Shrinkage
+from dmls_core.search.shrinkage import LEARNING_RATE, Shrinkage
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Range, Scalar
@@ -147,9 +147,7 @@ class BoostingObjective(Objective):
         if self.task.engine.effective(self.task.model, params).get("boosting_type") == "dart":
             return params  # it drops trees in each round: more and slower ones are another model
         rate, rounds = self._rate(params), int(params[ROUNDS])
-        slowest = Shrinkage.of(len(self.task.truth)).slowest
-        if self.task.n_classes > 2:
-            slowest = max(slowest, SEVERAL_CLASSES)
+        slowest = Shrinkage.of(len(self.task.truth), self.task.n_classes).slowest
         slower = min(int(rounds * rate / slowest), scored_rounds(self.task.model, self.space)[-1])
         slower -= (slower - rounds) % int(wanted.step or 1)
         if slower <= rounds:

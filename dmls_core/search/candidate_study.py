@@ -131,7 +131,7 @@ class CandidateStudy:
         self._known_points: list[dict[str, Scalar]] = []
         suggested = self.objective.suggested
         # A portfolio leaves the learning rate to the rule. A spec may search it nevertheless.
-        rate = {LEARNING_RATE: Shrinkage.of(len(candidate.task.truth)).rate}
+        rate = {LEARNING_RATE: Shrinkage.of(len(candidate.task.truth), candidate.task.n_classes).rate}
         portfolio = candidate.task.model.portfolio if candidate.strategy.portfolio else ()
         points = [{**rate, **params} for params in portfolio]
         if candidate.warm_start:

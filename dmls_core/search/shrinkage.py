@@ -4,7 +4,8 @@ Boosted trees with a lower rate need more rounds for nearly the same predictions
 compares configurations that differ in cost and hardly in score. For the same reason, trials grow boosters
 that learn ``speedup`` times as fast as the model: with that many times its rate, and in proportion fewer
 rounds. The last fit learns slower still, as far as the spec's rounds allow: see
-``BoostingObjective.refit_params``.
+``BoostingObjective.refit_params``. With more than two classes, each round has a tree for each: slower models
+are hardly better, and LightGBM diverges at rates above 0.2.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ LEARNING_RATE = "learning_rate"
 class Shrinkage:
     """The learning rate of a model, and how many times as fast the boosters of its trials learn.
 
-    ``slowest`` is the lowest rate of the model that is fitted in the end; of more than two classes it is at
-    least ``SEVERAL_CLASSES``.
+    ``slowest`` is the lowest rate of the model that is fitted in the end.
     """
 
     rate: float
@@ -31,26 +31,23 @@ class Shrinkage:
     slowest: float
 
     @classmethod
-    def of(cls, rows: int) -> Shrinkage:
-        """Return those of a model that is fitted on ``rows``."""
-        return FEW_ROWS if rows < MANY else MANY_ROWS
+    def of(cls, rows: int, n_classes: int) -> Shrinkage:
+        """Return those of a model that is fitted on ``rows``; ``n_classes`` is 0 for a regression."""
+        if n_classes > 2:
+            return cls(0.05, 4, 0.05) if rows < MANY else cls(0.1, 2, 0.05)
+        return cls(0.05, 4, 0.0125) if rows < MANY else cls(0.1, 4, 0.05)
 
-
-FEW_ROWS, MANY_ROWS = Shrinkage(0.05, 4, 0.0125), Shrinkage(0.1, 4, 0.05)
-
-SEVERAL_CLASSES = 0.05
-"""Each round has a tree for each class, and slower models were hardly better."""
 
 MANY = 10_000
 """Rows from which a model needs more than its rounds at the lower rate."""
 
 
-def resolve(space: Space, rows: int) -> tuple[Space, int]:
+def resolve(space: Space, rows: int, n_classes: int) -> tuple[Space, int]:
     """Return the space with a rate in place of ``"auto"``, and how many times as fast trials learn.
 
     The latter is 1 unless the rate is ``"auto"`` alone: scores of rates that the spec lists are exact.
     """
-    shrinkage = Shrinkage.of(rows)
+    shrinkage = Shrinkage.of(rows, n_classes)
     if space.fixed.get(LEARNING_RATE) == AUTO:
         return Space(space.searched, {**space.fixed, LEARNING_RATE: shrinkage.rate}), shrinkage.speedup
     wanted = space.searched.get(LEARNING_RATE)

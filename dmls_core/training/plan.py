@@ -251,7 +251,7 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) 
     weighted = spec.columns.weight is not None
     wanted = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
     engine, hyperparameters = choose_engine(wanted, model, search.hyperparameters, weighted=weighted)
-    space, speedup = resolve(Space.of(hyperparameters), len(data.train))
+    space, speedup = resolve(Space.of(hyperparameters), len(data.train), len(data.labels or ()))
     fitter = load_engine(engine, model.name)
     if fitter.native_categories:
         fitter.categories = data.categories

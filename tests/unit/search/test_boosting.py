@@ -144,7 +144,7 @@ def test_a_portfolio_leaves_the_learning_rate_to_the_rule_in_a_space_that_search
         task, n_trials=2, space=Space({"num_leaves": Range(min=4, max=9), "learning_rate": rates}, {})
     )
     assert [trial.params for trial in found.trials] == [
-        {"num_leaves": leaves, "learning_rate": Shrinkage.of(180).rate} for leaves in (9, 5)
+        {"num_leaves": leaves, "learning_rate": Shrinkage.of(180, 2).rate} for leaves in (9, 5)
     ]
 
 
@@ -154,7 +154,7 @@ def test_trials_of_an_automatic_rate_learn_faster_than_the_model(family):
     task = make_task(family)
     candidate = make_candidate("auto", task, space, 1)
     _, outcome = search([candidate], 1)
-    rule = Shrinkage.of(180)
+    rule = Shrinkage.of(180, 2)
     faster = rule.rate * rule.speedup
     rounds = (40 // rule.speedup, 60 // rule.speedup, 80 // rule.speedup)
     fixed = {"learning_rate": faster, "max_depth": 3}
@@ -180,7 +180,7 @@ def test_trials_of_few_rounds_learn_as_fast_as_the_model(family):
         ],
         1,
     )
-    fixed = {"learning_rate": Shrinkage.of(180).rate}
+    fixed = {"learning_rate": Shrinkage.of(180, 2).rate}
     exact = evaluate(make_task(family), {}, Space({"n_estimators": rounds}, fixed))
     assert outcome.trials[0].surface.values == exact.surface.values
 

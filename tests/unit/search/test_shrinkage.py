@@ -20,19 +20,24 @@ def space_of(model: str, tables: str = "") -> Space:
 @pytest.mark.parametrize("model", MODELS)
 def test_the_rule_sets_the_rate_of_a_spec_without_hyperparameters(model: str) -> None:
     space = space_of(model)
-    for rows in (100, MANY - 1, MANY):
-        found, speedup = resolve(space, rows)
-        rule = Shrinkage.of(rows)
+    for rows, classes in ((100, 0), (MANY - 1, 2), (MANY, 3)):
+        found, speedup = resolve(space, rows, classes)
+        rule = Shrinkage.of(rows, classes)
         assert found.fixed["learning_rate"] == rule.rate < 1
         assert speedup == rule.speedup > 1
         assert found.searched == space.searched
 
 
 def test_the_rule_is_the_documented_one() -> None:
-    assert [Shrinkage.of(rows) for rows in (100, 9_999, 10_000)] == [
-        Shrinkage(0.05, 4, 0.0125),
-        Shrinkage(0.05, 4, 0.0125),
-        Shrinkage(0.1, 4, 0.05),
+    for classes in (0, 2):
+        assert [Shrinkage.of(rows, classes) for rows in (100, 9_999, 10_000)] == [
+            Shrinkage(0.05, 4, 0.0125),
+            Shrinkage(0.05, 4, 0.0125),
+            Shrinkage(0.1, 4, 0.05),
+        ]
+    assert [Shrinkage.of(rows, 3) for rows in (9_999, 10_000)] == [
+        Shrinkage(0.05, 4, 0.05),
+        Shrinkage(0.1, 2, 0.05),
     ]
 
 
@@ -41,21 +46,21 @@ def test_the_rule_is_the_documented_one() -> None:
     [
         ("min = 0.01\nmax = 0.3\nlog = true", Range(min=0.01, max=0.3, log=True)),
         ("values = [0.1, 0.2]", Choice(values=(0.1, 0.2))),
-        ('values = ["auto", 0.2]', Choice(values=(Shrinkage.of(100).rate, 0.2))),
+        ('values = ["auto", 0.2]', Choice(values=(Shrinkage.of(100, 2).rate, 0.2))),
     ],
 )
 def test_rates_of_the_spec_are_searched_exactly(table: str, expected: Range | Choice) -> None:
-    found, speedup = resolve(space_of("xgboost-classifier", f"[learning_rate]\n{table}"), 100)
+    found, speedup = resolve(space_of("xgboost-classifier", f"[learning_rate]\n{table}"), 100, 2)
     assert found.searched == {"learning_rate": expected}
     assert speedup == 1
 
 
 def test_a_single_rate_stays_what_it_is() -> None:
     assert (
-        resolve(space_of("xgboost-classifier", "[max_depth]\nvalue = 3"), 100)[0].fixed["learning_rate"]
+        resolve(space_of("xgboost-classifier", "[max_depth]\nvalue = 3"), 100, 2)[0].fixed["learning_rate"]
         == 0.3
     )
-    same = f'[learning_rate]\nvalues = ["auto", {Shrinkage.of(100).rate}]'
-    found, speedup = resolve(space_of("lightgbm-regressor", same), 100)
-    assert found.fixed["learning_rate"] == Shrinkage.of(100).rate
+    same = f'[learning_rate]\nvalues = ["auto", {Shrinkage.of(100, 2).rate}]'
+    found, speedup = resolve(space_of("lightgbm-regressor", same), 100, 0)
+    assert found.fixed["learning_rate"] == Shrinkage.of(100, 2).rate
     assert (found.searched, speedup) == ({}, 1)
