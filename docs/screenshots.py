@@ -64,6 +64,7 @@ def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path
     newcomer = arrive(browser, settings, look, color_scheme="light")
     newcomer.log_in()
     newcomer.drag(table, team=TEAM, name=NAME)
+    newcomer.choose_model("random-forest-classifier")
     newcomer.page.get_by_label("Trials").fill("60")
     newcomer.submit()
     newcomer.watch()

@@ -15,7 +15,7 @@ from dmls_core import extensions
 from dmls_core.errors import EngineUnavailableError, PlatformError
 from dmls_core.models.engines.base import Device, Engine
 from dmls_core.models.metrics import DEFAULT_METRICS, metrics_of
-from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition
+from dmls_core.spec.definitions import AUTO, HyperparameterDefinition, ModelDefinition
 
 GROUP: extensions.Group = "dmls.engines"
 
@@ -130,8 +130,15 @@ LOG_RATIO = 30
 
 
 def catalogue_form() -> dict[str, Any]:
-    """Return every model with its metrics and hyperparameters, each with a suggested range."""
-    return {"models": [_model(model) for model in CATALOGUE.values()]}
+    """Return every model with its metrics and hyperparameters, each with a suggested range.
+
+    ``auto`` has the names of ``AUTO``, and the models that each stands for.
+    """
+    automatic = [
+        {"name": name, "task": CATALOGUE[models[0]].task, "models": list(models)}
+        for name, models in AUTO.items()
+    ]
+    return {"auto": automatic, "models": [_model(model) for model in CATALOGUE.values()]}
 
 
 def suggest(model: ModelDefinition, name: str) -> dict[str, Any]:

@@ -108,6 +108,7 @@ def test_from_a_csv_to_an_answer_and_back_without_writing_a_line(
     newcomer.drag(table, team="web", name="iris")
     assert "150 rows, 5 columns" in page.locator("#schema-summary").inner_text()
     assert "species" in page.locator("#schema-summary").inner_text()
+    newcomer.choose_model("random-forest-classifier")
     newcomer.set_range("n_estimators", 10, 30)
     page.get_by_label("Trials").fill("2")
     expect(page.locator("#toml")).to_have_value(lines("[n_estimators]", "min = 10", "max = 30"))
@@ -165,8 +166,8 @@ def test_errors_are_shown_where_they_are_and_nothing_is_sent(
     page = newcomer.page
     newcomer.log_in()
     newcomer.choose(table, team="web", name="typing")
+    newcomer.choose_model("random-forest-classifier")
     expect(page.locator("#verdict")).to_have_text("valid")
-
     good = page.locator("#toml").input_value()
     page.locator("#toml").fill(good.replace("[n_estimators]", "[n_estimater]"))
     expect(page.locator("#problems")).to_contain_text("did you mean n_estimators?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,12 +79,20 @@ class Newcomer:
 
     def _name(self, team: str, name: str) -> None:
         self.page.locator("#columns tr").first.wait_for()
-        self.page.locator(".hyper").first.wait_for()
+        self.page.locator("fieldset.models input").first.wait_for()
         self.page.locator("#verdict.good").wait_for()
         self.look("columns")
         self.page.get_by_label("Team").last.fill(team)
         self.page.get_by_label("Job", exact=True).fill(name)
         self.page.get_by_text(f"{team}/{name} is").wait_for()
+
+    def choose_model(self, model: str) -> None:
+        """Tick a model in the form, instead of DMLS's choice."""
+        from playwright.sync_api import expect
+
+        self.page.locator("[id^=model-auto-]:checked").wait_for()
+        self.page.locator(f"#model-{model}").check()
+        expect(self.page.locator("#toml")).to_have_value(re.compile(f'^model = "{model}"'))
 
     def set_range(self, hyperparameter: str, low: float, high: float) -> None:
         """Type a range into the form."""

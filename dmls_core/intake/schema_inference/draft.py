@@ -247,11 +247,7 @@ def _kind_of_type(kind: str) -> Kind:
 
 TRIALS = 20
 
-MODELS: dict[Task, str] = {
-    "classification": "random-forest-classifier",
-    "regression": "random-forest-regressor",
-}
-"""The first model to try: forests are the fastest to search and need the least preparation."""
+MODELS: dict[Task, str] = {"classification": "auto-classifier", "regression": "auto-regressor"}
 
 LISTED = 200
 """A spec with more features lists the excluded columns instead."""
@@ -272,8 +268,6 @@ def draft_spec(
 
     Raise ``DataError`` if no column is left as a feature.
     """
-    from dmls_core.models import CATALOGUE
-
     others = [column for column in columns if column.name != target.name]
     order = _common_order(others, data)
     features = [
@@ -287,17 +281,12 @@ def draft_spec(
     if sum(len(names) for role in roles.values() for names in role) > MOST_TEXT:
         message = "a spec cannot list this many columns"
         raise DataError(ValidationIssue(message, hint="remove some", file=file))
-    model = CATALOGUE[MODELS[task]]
-    document: dict[str, Any] = {
-        "model": model.name,
-        "n_trials": TRIALS,
-        "columns": roles,
-    }
+    document: dict[str, Any] = {"model": MODELS[task], "n_trials": TRIALS, "columns": roles}
     if data:
         document["data"] = dict(data)
     if metric := _metric(target, task):
         document["search"] = {"metric": metric}
-    return document | {name: dict(table) for name, table in model.search.items()}
+    return document
 
 
 def _common_order(columns: Sequence[Column], data: Mapping[str, Any]) -> DateOrder:

@@ -152,22 +152,21 @@ function dateOrder(state, changed) {
     h("span", { class: "hint", id: "order-hint", text: unsure.length ? `The dates of ${unsure.join(", ")} can be read in two orders: check it.` : "Found in the rows that were read." }));
 }
 
-/** If the target needs models of the other task, select the first of them. */
+/** If the target needs models of the other task, leave their choice to DMLS. */
 function fitTask(state, column) {
   const few = column.kind === "category" || column.kind === "code" || (column.whole && column.distinct === 2);
   const task = few ? "classification" : "regression";
   const models = [state.document.model].flat();
-  const known = new Map(state.catalogue.models.map((model) => [model.name, model]));
+  const { auto } = state.catalogue;
+  const known = new Map([...auto, ...state.catalogue.models].map((model) => [model.name, model]));
   if (models.some((name) => known.get(name)?.task === task)) return;
   const own = new Set(state.catalogue.models.flatMap((model) => [model.name, ...model.hyperparameters.map((one) => one.name)]));
   const kept = Object.entries(state.document).filter(([name]) => !own.has(name) && name !== "model" && name !== "search");
-  const first = state.catalogue.models.find((model) => model.task === task);
   const { metric: _, ...search } = state.document.search ?? {};
   state.document = {
-    model: first.name,
+    model: auto.find((one) => one.task === task).name,
     ...Object.fromEntries(kept),
     ...(Object.keys(search).length ? { search } : {}),
-    ...structuredClone(first.search),
   };
 }
 

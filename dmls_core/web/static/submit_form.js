@@ -44,39 +44,60 @@ export function showForm(state, changed) {
   const { document: spec, catalogue } = state;
   const chosen = [spec.model].flat();
   const known = new Map(catalogue.models.map((model) => [model.name, model]));
-  const first = known.get(chosen[0]);
+  const auto = catalogue.auto.find((one) => one.name === spec.model);
+  const first = known.get(auto?.models[0] ?? chosen[0]);
   const task = first?.task ?? "classification";
   const open = new Set([...byId("form").querySelectorAll("details[open]")].map((found) => found.id));
   byId("form").replaceChildren(
-    choice(state, catalogue.models.filter((model) => model.task === task), chosen, changed),
+    choice(state, task, chosen, changed),
     general(spec, first, changed),
     ...chosen.filter((name) => known.has(name)).map((name) => section(spec, known.get(name), changed)),
   );
   for (const id of open) byId(id)?.setAttribute("open", "");
 }
 
-function choice(state, models, chosen, changed) {
+function choice(state, task, chosen, changed) {
+  const option = (name, hint, choose) =>
+    h("label", { class: "model" },
+      h("input", {
+        type: "checkbox",
+        id: `model-${name}`,
+        checked: chosen.includes(name),
+        onchange: (event) => {
+          choose(event.target.checked);
+          changed(true);
+        },
+      }),
+      h("span", {}, h("strong", { text: name }), h("span", { class: "hint", text: ` ${hint}` })),
+    );
+  const { auto, models } = state.catalogue;
   return h("fieldset", { class: "models" },
     h("legend", { text: "Models (if you select several, DMLS trains all of them and keeps the best)" }),
-    models.map((model) =>
-      h("label", { class: "model" },
-        h("input", {
-          type: "checkbox",
-          id: `model-${model.name}`,
-          checked: chosen.includes(model.name),
-          onchange: (event) => {
-            toggle(state, model, event.target.checked);
-            changed(true);
-          },
-        }),
-        h("span", {}, h("strong", { text: model.name }), h("span", { class: "hint", text: ` ${model.description}${model.engines.includes("gpu") ? " Runs on GPUs." : ""}` })),
-      )),
+    auto.filter((one) => one.task === task).map((one) =>
+      option(one.name, `DMLS's choice: ${one.models.join(", ")}. The best boosted trees are averaged.`, (on) => on && leaveChoice(state, one))),
+    models.filter((model) => model.task === task).map((model) =>
+      option(model.name, `${model.description}${model.engines.includes("gpu") ? " Runs on GPUs." : ""}`, (on) => toggle(state, model, on))),
   );
+}
+
+/** Leave the choice of models to DMLS: no model has a range. */
+function leaveChoice(state, auto) {
+  const spec = state.document;
+  for (const model of state.catalogue.models) {
+    delete spec[model.name];
+    for (const hyper of model.hyperparameters) delete spec[hyper.name];
+  }
+  spec.model = auto.name;
 }
 
 /** Add or remove a model; keep the ranges of the others. */
 function toggle(state, model, on) {
   const spec = state.document;
+  if (state.catalogue.auto.some((one) => one.name === spec.model)) {
+    spec.model = model.name;
+    Object.assign(spec, structuredClone(model.search));
+    return;
+  }
   const before = [spec.model].flat();
   const after = on ? [...before, model.name] : before.filter((name) => name !== model.name);
   if (!after.length) return; // the last one stays

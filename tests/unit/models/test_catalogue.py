@@ -18,6 +18,7 @@ from dmls_core.models import CATALOGUE, METRICS, engine_class, for_engine, load_
 from dmls_core.models.catalogue import catalogue_form, load_engine, suggest
 from dmls_core.search.task import Space
 from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Range, Scalar
+from dmls_core.spec.definitions import AUTO
 from dmls_core.spec.tables import RESERVED
 from dmls_core.spec.toml_io import toml_text
 
@@ -277,6 +278,10 @@ def test_the_form_has_every_model_and_is_plain_data():
     form = json.loads(json.dumps(catalogue_form(), allow_nan=False))
 
     assert [model["name"] for model in form["models"]] == list(CATALOGUE)
+    assert {one["name"]: (one["task"], tuple(one["models"])) for one in form["auto"]} == {
+        "auto-classifier": ("classification", AUTO["auto-classifier"]),
+        "auto-regressor": ("regression", AUTO["auto-regressor"]),
+    }
     forest = form["models"][0]
     assert forest["metrics"][0]["name"] == forest["default_metric"] == "accuracy"
     depth = next(entry for entry in forest["hyperparameters"] if entry["name"] == "max_depth")
