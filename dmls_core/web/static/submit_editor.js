@@ -67,7 +67,7 @@ function go(problem) {
 }
 
 function summary(gist) {
-  const models = gist.models.join(" and ");
+  const models = new Intl.ListFormat("en-GB").format(gist.models);
   const deploy = {
     manual: "you approve the model before it is served",
     auto: "the model is served if it beats the champion",
