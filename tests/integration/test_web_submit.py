@@ -278,7 +278,11 @@ def test_a_file_that_is_not_a_table_is_refused_with_a_hint(api: TestClient):
 
 def test_a_document_survives_the_way_to_toml_and_back(api: TestClient):
     document = infer(api, "iris.csv", IRIS).json()["document"]
-    assert document["max_features"]["values"] == ["sqrt", 0.5, {"float": 1.0}]
+    assert document["model"] == "auto-classifier"
+    document |= {
+        "model": "random-forest-classifier",
+        "max_features": {"values": ["sqrt", 0.5, {"float": 1.0}]},
+    }
 
     written = api.post("/specs/toml", json={"document": document}).json()
     read = api.post("/specs/check", json={"toml": written["toml"]}).json()
