@@ -60,8 +60,8 @@ def describe_ensemble(found: Mapping[str, Any]) -> str:
     """Return ``ensemble`` of ``result.json`` as text: its models, or its trials and their weights."""
     members = found["members"]
     if len(models := {member.get("model") for member in members}) > 1:
-        each = " and ".join(f"{member['model']} (trial {member['trial']})" for member in members)
-        return f"the mean of {len(models)} models: {each}"
+        *each, last = (f"{member['model']} (trial {member['trial']})" for member in members)
+        return f"the mean of {len(models)} models: {', '.join(each)} and {last}"
     trials = ", ".join(f"{member['trial']} (weight {member['weight']:.2f})" for member in members)
     return f"the mean of {len(members)} trials: {trials}"
 

@@ -209,13 +209,13 @@ def check_document(
     models = read_models(top, catalogue, issues, limits)
     searches = read_searches(top, models, catalogue, issues, limits)
     n_trials = read_trials(top.get("n_trials"), searches, issues, limits)
+    if top.get("model") in tuple(AUTO) and len(models) > 1 and isinstance(top.get("search", {}), dict):
+        top = {**top, "search": {"ensemble": "auto", **top.get("search", {})}}
     tables = _read_tables(top, issues)
     for table in tables.values():
         _check_table(table, top, issues, limits)
     if models:
         _check_with_model(tables, models[0], searches, issues, limits)
-        if top["model"] in tuple(AUTO) and len(models) > 1:
-            _combine(tables)
     tags = rules.read_tags(top.get(TAGS, {}), issues, limits)
     issues.raise_any()
     _check_intervals(tables, issues)
@@ -287,13 +287,6 @@ def _check_with_model(
     if isinstance(evaluation, Evaluation):
         known = columns if isinstance(columns, Columns) else None
         tables["evaluation"] = check_evaluation(evaluation, known, model, issues)
-
-
-def _combine(tables: dict[str, Table]) -> None:
-    """Have the best boosters of ``AUTO`` combined, unless the spec says otherwise."""
-    search = tables.get("search")
-    if isinstance(search, Search) and "ensemble" not in search.model_fields_set:
-        tables["search"] = search.model_copy(update={"ensemble": "auto"})
 
 
 class DataChanges(Table):

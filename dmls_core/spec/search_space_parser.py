@@ -76,8 +76,9 @@ def _read_model(
         issues.add(path, "must be the name of a model", found=name, expected=", ".join(catalogue))
         return None
     message, names = "is not a known model", (*AUTO, *catalogue)
-    hint = "write auto-classifier to predict classes, auto-regressor to predict numbers"
-    hint = hint if name == "auto" else ""
+    hint = ""
+    if name == "auto":
+        hint = "write auto-classifier to predict classes, auto-regressor to predict numbers"
     word = "" if hint else name
     issues.add(path, message, found=name, expected=", ".join(names), hint=hint, word=word, names=names)
     return catalogue.get(closest(name, catalogue))

@@ -50,6 +50,10 @@ PROBED_ROWS = 200
 TREES = "n_estimators"
 
 
+Chosen = Sequence[tuple[SearchTask, SearchOutcome]]
+"""The models that a search has chosen, the best one first: several if their mean is to be served."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A trial in an ensemble, with its model's name and all its hyperparameters."""
@@ -88,7 +92,7 @@ class Ensemble:
         return {"members": members, "scores": scores, "rows": self.rows}
 
 
-def average_boosters(single: Fitted, chosen: Sequence[tuple[SearchTask, SearchOutcome]]) -> Ensemble | None:
+def average_boosters(single: Fitted, chosen: Chosen) -> Ensemble | None:
     """Fit the best trials of several boosted models, and return their mean before the link function.
 
     ``single`` is the model of the first one. The result is ``None`` if an engine's models cannot be averaged.

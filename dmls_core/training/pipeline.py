@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,7 +31,7 @@ from dmls_core.store import layout
 from dmls_core.stored_matrix import StoredMatrix, predict_rows
 from dmls_core.training.champion import compare_with_champion
 from dmls_core.training.compact import compact_model, describe_compaction, measure_size
-from dmls_core.training.ensemble import average_boosters, build_ensemble
+from dmls_core.training.ensemble import Chosen, average_boosters, build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
 from dmls_core.training.nodes import open_cluster
@@ -153,9 +153,6 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
 
 
 NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials is measurably better"
-
-Chosen = Sequence[tuple[SearchTask, SearchOutcome]]
-"""The models that the search has chosen, the best one first: several if their mean is to be served."""
 
 
 def describe_step(chosen: Chosen) -> str:
