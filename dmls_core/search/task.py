@@ -206,8 +206,9 @@ def make_folds(
     ``target`` holds class codes from 0, or values if ``n_classes`` is 0. There are fewer folds, but at least
     two, if the smallest class has fewer rows, or a fold would have a single row with a value. A class with a
     single row is in the training rows of every fold and scored in none. The same seed gives the same folds.
-    Of these, the first ``most`` are returned. ``roles`` are those of the rows: groups stay whole; with times,
-    a fold scores a block of rows and trains on all earlier ones, and the first fold scores the latest block.
+    Of these, the first ``most`` are returned; of random folds, as many as ``enough_folds`` says. ``roles``
+    are those of the rows: groups stay whole; with times, a fold scores a block of rows and trains on all
+    earlier ones, and the first fold scores the latest block.
 
     Raises:
         DataError: there are fewer than two rows to score on.
@@ -235,7 +236,23 @@ def make_folds(
             generator.shuffle(rows)
             assigned[rows] = np.resize(np.roll(np.arange(count, dtype=np.int16), -start), len(rows))
             start = (start + len(rows)) % count
-    return _folds_of(assigned, count, most)
+    return _folds_of(assigned, count, most or enough_folds(sizes, count))
+
+
+ENOUGH_ROWS = 3_333
+"""Scored rows from which another fold does not find a better model: one of three folds of 10,000 rows."""
+
+ENOUGH_OF_A_CLASS = 100
+"""Rows of each class that are scored, too: metrics such as the balanced accuracy depend on the rarest."""
+
+
+def enough_folds(rows: Sequence[int], folds: int) -> int:
+    """Return on how many of the ``folds`` a trial is scored; ``rows`` are those of each class, or all.
+
+    docs/explanation/search.md has the figures.
+    """
+    share = max(ENOUGH_ROWS / sum(rows), ENOUGH_OF_A_CLASS / min(rows))
+    return min(folds, math.ceil(share * folds))
 
 
 def _folds_of(assigned: NDArray[np.integer], count: int, most: int | None) -> tuple[Fold, ...]:

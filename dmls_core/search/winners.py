@@ -26,6 +26,12 @@ GAIN = 0.97
 On 61 data sets, the error on held-out rows was 0.95 of it (median); that of extra trees was 0.96 of the error
 that the search had seen, that of random forests 0.99."""
 
+GAIN_IN_LOG_LOSS = 0.9
+"""The same for the log loss of more than two classes, in which forests seldom win, whatever the search saw.
+
+On 14 data sets, the mean's error was 0.95 of it (median), but 0.49 and 0.86 on the two where a forest's was
+below the booster's by more than 2 %."""
+
 
 def pick_winner(candidates: Sequence[ModelCandidate], trials: Sequence[Trial]) -> Winner:
     """Return the model with the best trial, and the outcome; of equal models the first one.
@@ -64,10 +70,11 @@ def pick_winners(candidates: Sequence[ModelCandidate], trials: Sequence[Trial]) 
         for error, _, candidate, trial in boosters
         if error <= SIMILAR * boosters[0][0] and candidate.task.features is boosters[0][2].task.features
     ]
-    if len(similar) < 2:
-        return [(winner, outcome)]
+    gain = GAIN if len(similar) > 1 else 1.0
+    if winner.task.n_classes > 2 and winner.task.direction == "minimize":
+        gain = GAIN_IN_LOG_LOSS
     error = winner.task.error(float(outcome.best.value or 0))
-    if winner is not similar[0][0] and error < GAIN * boosters[0][0]:
+    if not similar or (winner is not similar[0][0] and error < gain * boosters[0][0]):
         return [(winner, outcome)]
     return [_outcome(candidate, trial, trials) for candidate, trial in similar]
 

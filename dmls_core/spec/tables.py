@@ -100,7 +100,12 @@ class Search(Table):
     workers: Workers = Field(
         1, description=f"Trainers that share the search; auto: up to {AUTO_WORKERS}, while no run waits."
     )
-    folds: int = Field(3, ge=2, le=20, description="Folds of the cross-validation that scores a trial.")
+    folds: int = Field(
+        3,
+        ge=2,
+        le=20,
+        description="Folds of the cross-validation that scores trials; fewer of many rows.",
+    )
     ensemble: Combined = Field(
         False,
         description="Whether the mean of the best trials is the model, if better; auto: the mean of the best "

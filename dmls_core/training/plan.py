@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dmls_core.data.conversion import convert
 from dmls_core.data.memory import TableSize, measure_table
 from dmls_core.hardware import available_cpus, parse_memory
@@ -22,7 +24,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.models.engines.base import TREELITE
 from dmls_core.search.shrinkage import resolve
-from dmls_core.search.task import Space
+from dmls_core.search.task import Space, enough_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
 from dmls_core.spec.spec import ModelSearch
@@ -256,7 +258,11 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) 
     if fitter.native_categories:
         fitter.categories = data.categories
     cost = estimate_largest_fit(fitter, model, space, data, spec.search.seed)
-    cost_of_search = _fits(fitter, spec, sizes_of(model, space)) / speedup
+    folds = spec.search.folds
+    if data.train_roles.independent:
+        counts = np.bincount(data.train_target).tolist() if data.labels else [len(data.train)]
+        folds = enough_folds([round(rows * factor) for rows in counts if rows > 1], folds)
+    cost_of_search = _fits(fitter, spec, folds, sizes_of(model, space)) / speedup
     return ModelPlan(
         name=model.name,
         engine=engine,
@@ -279,13 +285,13 @@ def _full_trees(sizes: tuple[int, ...], space: Space) -> float:
     return max(sizes) * 2.0 ** (depth + 1) * NODE_BYTES if isinstance(depth, int | float) else math.inf
 
 
-def _fits(engine: Engine, spec: Spec, sizes: tuple[int, ...]) -> float:
-    """Return the cost of a search, in fits of the largest model on all training rows."""
+def _fits(engine: Engine, spec: Spec, folds: int, sizes: tuple[int, ...]) -> float:
+    """Return the cost of a search on that many folds, in fits of the largest model on all training rows."""
     if isinstance(engine, ForestEngine):
         return NESTED_FITS
     mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
     share = BOOSTED_SHARE if isinstance(engine, BoostingEngine) else 1.0
-    return share * spec.n_trials * (spec.search.folds - 1) * mean
+    return share * spec.n_trials * folds * (1 - 1 / spec.search.folds) * mean
 
 
 def _warnings(spec: Spec, memory: int, search: float) -> list[str]:

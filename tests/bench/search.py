@@ -29,6 +29,7 @@ from dmls_core.search.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run
+from tests.bench.scoreboard_methods import space_of
 
 FOLDS = 3
 
@@ -106,6 +107,12 @@ FOREST: dict[str, Range | Choice] = {
 }
 CLASSIFIER = FOREST | {"criterion": Choice(values=("gini", "entropy"))}
 
+
+def _default(model: str) -> dict[str, Any]:
+    """Return the space that a spec without hyperparameters has; its 30 trials are 30 configurations."""
+    return dict(space_of(CATALOGUE[model]).searched)
+
+
 CASES = (
     *(
         Case(name, _bundled(name), "random-forest-classifier", CLASSIFIER)
@@ -114,6 +121,16 @@ CASES = (
     Case("diabetes", _bundled("diabetes"), "random-forest-regressor", FOREST),
     Case("multiclass", _multiclass, "random-forest-classifier", CLASSIFIER),
     Case("noisy", _noisy, "random-forest-regressor", FOREST),
+)
+DEFAULT_SPACE = tuple(
+    Case(f"{name}-default", load, model, _default(model))
+    for name, load, model in (
+        ("digits", _bundled("digits"), "random-forest-classifier"),
+        ("breast_cancer", _bundled("breast_cancer"), "random-forest-classifier"),
+        ("diabetes", _bundled("diabetes"), "random-forest-regressor"),
+        ("noisy-2500", lambda: _noisy(2_500), "random-forest-regressor"),
+        ("multiclass-6000", lambda: _multiclass(6_000), "random-forest-classifier"),
+    )
 )
 
 
@@ -305,10 +322,11 @@ def _cpu() -> float:
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """Run every method on every case and seed; print each as it ends."""
-    names = arguments.data.split(",") if arguments.data != "all" else [case.data for case in CASES]
+    known = {"all": CASES, "default": DEFAULT_SPACE}
+    names = [case.data for case in known.get(arguments.data, ())] or arguments.data.split(",")
     wanted = arguments.competitors.split(",") if arguments.competitors != "all" else list(COMPETITORS)
     rows = []
-    for case in (case for case in CASES if case.data in names):
+    for case in (case for case in (*CASES, *DEFAULT_SPACE) if case.data in names):
         found: dict[str, list[dict[str, Any]]] = {}
         for seed in range(arguments.seeds):
             split = case.split(seed)
@@ -360,7 +378,12 @@ if __name__ == "__main__":
         __doc__,
         measure,
         ("--seeds", 5, "seeds, from 0"),
-        ("--data", "all", f"data sets, by commas: {', '.join(case.data for case in CASES)}"),
+        (
+            "--data",
+            "all",
+            "all, default (in the default spaces), or by commas: "
+            + ", ".join(case.data for case in (*CASES, *DEFAULT_SPACE)),
+        ),
         ("--trials", 30, "trials of each search"),
         ("--competitors", "all", f"what to compare with, by commas: {', '.join(COMPETITORS)}"),
     )

@@ -156,14 +156,14 @@ def scoring_method(
     several nodes have grown the trees.
     """
     if not forest or any(len(trial.get("values", ())) > 1 for trial in trials):
-        return f"{folds} folds (mean)"
+        return f"{folds} folds (mean)" if folds > 1 else "one fold"
     if nodes:
         return "the rows of other nodes than a tree's, or on one fold if rows have groups or times"
     if out_of_bag and oversampled:
         return f"out-of-bag rows, or on the first of {folds} folds if trees draw some rows too often"
     if out_of_bag:
         return "out-of-bag rows, each by the trees that were not trained on it"
-    return f"the first of {folds} folds"
+    return f"the first of {folds} folds" if folds > 1 else "one fold"
 
 
 def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[Table, Table | None]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmls_core.data.row_roles import RowRoles
 from dmls_core.errors import DataError
-from dmls_core.search.task import Space, grid_points, grid_values, make_folds
+from dmls_core.search.task import Space, enough_folds, grid_points, grid_values, make_folds
 from dmls_core.spec import Choice, Range
 
 
@@ -83,6 +83,31 @@ def test_folds_of_numbers(rows, folds, seed):
     assert len(made) == max(2, min(folds, rows // 2))
     assert sorted(np.concatenate([fold.test for fold in made])) == list(range(rows))
     assert max(len(f.test) for f in made) - min(len(f.test) for f in made) <= 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "folds", "scored"),
+    [
+        ([3_000], 3, 3),
+        ([6_000], 3, 2),
+        ([9_999], 3, 1),
+        ([9_999], 5, 2),
+        ([50_000, 1_000], 3, 1),
+        ([50_000, 150], 3, 2),
+        ([50_000, 40], 3, 3),
+    ],
+)
+def test_many_rows_need_fewer_folds_unless_a_class_is_rare(rows, folds, scored):
+    assert enough_folds(rows, folds) == scored
+    target = np.repeat(np.arange(len(rows)), rows)
+    made = make_folds(target, folds, n_classes=len(rows) if len(rows) > 1 else 0, seed=0)
+
+    assert len(made) == scored
+    assert all(len(fold.train) > len(target) * (1 - 1 / folds) - len(rows) for fold in made)
+    assert (
+        len(make_folds(target, folds, n_classes=0, seed=0, roles=RowRoles(times=np.arange(len(target)))))
+        == folds
+    )
 
 
 def test_folds_depend_on_the_seed_alone():

@@ -23,9 +23,9 @@ LIGHTGBM, XGBOOST, CATBOOST, FOREST = (
 SPACE = Space({"max_depth": Range(min=2, max=9)}, {"n_estimators": 20})
 
 
-def candidates(metric: str, **changes: Any) -> list[ModelCandidate]:
+def candidates(metric: str, classes: int = 2, **changes: Any) -> list[ModelCandidate]:
     """Return one of each family; their tasks share all data but for ``changes`` of CatBoost's."""
-    task = make_task("lightgbm", metric=metric)
+    task = make_task("lightgbm", classes, metric)
     found = []
     for name in (LIGHTGBM, XGBOOST, CATBOOST, FOREST):
         own = replace(task, model=CATALOGUE[name], engine=load_engine("cpu", name))
@@ -79,6 +79,17 @@ def test_a_forest_wins_if_it_is_better_than_the_mean_probably_is(forest: float, 
 @pytest.mark.parametrize(("forest", "winner"), [(0.399, FOREST), (0.401, LIGHTGBM)])
 def test_with_one_booster_scores_count_as_they_are(forest: float, winner: str):
     assert picked({LIGHTGBM: 0.4, FOREST: forest}) == [winner]
+
+
+@pytest.mark.parametrize(
+    ("forest", "metric", "alone"),
+    [(0.35, "log_loss", True), (0.38, "log_loss", False), (0.65, "accuracy", True)],
+)
+def test_of_several_classes_a_forest_needs_a_far_lower_log_loss(forest: float, metric: str, alone: bool):
+    boosters = {LIGHTGBM: 0.41, XGBOOST: 0.4} if metric == "log_loss" else {LIGHTGBM: 0.59, XGBOOST: 0.6}
+    expected = [FOREST] if alone else [XGBOOST, LIGHTGBM]
+    assert picked({**boosters, FOREST: forest}, metric, classes=3) == expected
+    assert picked({XGBOOST: boosters[XGBOOST], FOREST: forest}, metric, classes=3) == expected[:1]
 
 
 def test_only_models_of_the_same_matrix_are_averaged():

@@ -13,6 +13,7 @@ from dmls_core.models.metrics import metrics_of
 from dmls_core.search.callbacks import SearchProgress
 from dmls_core.search.forest import scoring
 from dmls_core.search.forest.objective import Configuration
+from dmls_core.search.forest.space import partition_space
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.serving import checkpoint
@@ -48,7 +49,10 @@ def test_every_trial_is_scored_and_the_best_one_has_grown_to_the_end(model):
     place = tuple(best.surface.axes[name].index(best.params[name]) for name in best.surface.axes)
     assert best.value == pytest.approx(surface[place])
     assert best.params["n_estimators"] == best.steps
-    means = surface[len(surface) // 2 :].mean(axis=0)
+    # The first rung, and a third of it, may be no sizes of the space.
+    sizes = partition_space(task, Space.of(SPACE)).sizes
+    reached = surface[[size in sizes for size in best.surface.axes["n_estimators"]]]
+    means = reached[len(reached) // 2 :].mean(axis=0)
     assert best.params["max_depth"] == best.surface.axes["max_depth"][means.argmax()]
     assert outcome.params == best.params
     for trial in outcome.trials:
@@ -298,8 +302,8 @@ def test_without_early_scores_nothing_is_extrapolated():
     task = make_task()
 
     def every_row(truth, prediction, weights):
-        # A third of the first trees leaves a few rows without an answer; the jackknife leaves out more.
-        if 190 <= len(truth) < 198:
+        # A third of the first trees leaves a quarter of the rows without an answer; the jackknife a 16th.
+        if len(truth) < 175:
             raise DataError("not defined")
         return task.score(truth, prediction, weights)
 
