@@ -139,7 +139,7 @@ class BoostingObjective(Objective):
         )
 
     def refit_params(self, best: Trial) -> dict[str, Scalar]:
-        """Return those of a slower learning model if the rate is automatic and the rounds are a range."""
+        """Return those of a model with the last rate if the rate is automatic and the rounds are a range."""
         params = super().refit_params(best)
         wanted = self.space.searched.get(ROUNDS)
         if self._speedup == 1 or not isinstance(wanted, Range):
@@ -147,12 +147,13 @@ class BoostingObjective(Objective):
         if self.task.engine.effective(self.task.model, params).get("boosting_type") == "dart":
             return params  # it drops trees in each round: more and slower ones are another model
         rate, rounds = self._rate(params), int(params[ROUNDS])
-        slowest = Shrinkage.of(len(self.task.truth), self.task.n_classes).slowest
-        slower = min(int(rounds * rate / slowest), scored_rounds(self.task.model, self.space)[-1])
-        slower -= (slower - rounds) % int(wanted.step or 1)
-        if slower <= rounds:
+        last = Shrinkage.of(len(self.task.truth), self.task.n_classes, self.task.model.family).last
+        read = scored_rounds(self.task.model, self.space)
+        other = min(max(int(rounds * rate / last), read[0]), read[-1])
+        other -= (other - rounds) % int(wanted.step or 1)
+        if other == rounds or (other < rounds and rate >= last):
             return params
-        return {**params, ROUNDS: slower, LEARNING_RATE: round(rate * rounds / slower, 6)}
+        return {**params, ROUNDS: other, LEARNING_RATE: round(rate * rounds / other, 6)}
 
     def _steps(
         self, settings: dict[str, Scalar], read: tuple[int, ...], curve: Curve, stop: Callable[[], bool]

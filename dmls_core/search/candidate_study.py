@@ -131,7 +131,8 @@ class CandidateStudy:
         self._known_points: list[dict[str, Scalar]] = []
         suggested = self.objective.suggested
         # A portfolio leaves the learning rate to the rule. A spec may search it nevertheless.
-        rate = {LEARNING_RATE: Shrinkage.of(len(candidate.task.truth), candidate.task.n_classes).rate}
+        task = candidate.task
+        rate = {LEARNING_RATE: Shrinkage.of(len(task.truth), task.n_classes, task.model.family).rate}
         portfolio = candidate.task.model.portfolio if candidate.strategy.portfolio else ()
         points = [{**rate, **params} for params in portfolio]
         if candidate.warm_start:

@@ -96,7 +96,7 @@ def make_candidate(
     """
     if isinstance(task.engine, ForestEngine):
         return ModelCandidate(ForestObjective(task, space, n_trials), FOREST_STRATEGIES[strategy])
-    space, speedup = resolve(space, len(task.truth), task.n_classes)
+    space, speedup = resolve(space, len(task.truth), task.n_classes, task.model.family)
     objective = (
         BoostingObjective(task, space, speedup)
         if isinstance(task.engine, BoostingEngine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -23,14 +23,14 @@ Direction = Literal["maximize", "minimize"]
 NONE = "none"
 """Python's ``None`` in a spec."""
 
-_FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest")
+_FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest", "catboost")
 
 AUTO = {
-    "auto-classifier": tuple(f"{family}-classifier" for family in _FAMILIES),
-    # For two classes it is not worth its time, and of many classes each of its rounds takes long.
-    "auto-regressor": tuple(f"{family}-regressor" for family in (*_FAMILIES, "catboost")),
+    f"auto-{kind}": tuple(f"{family}-{kind}" for family in _FAMILIES) for kind in ("classifier", "regressor")
 }
-"""Names of ``model`` and the models that they stand for; with fewer trials, only the first ones."""
+"""Names of ``model`` and the models that they stand for; with fewer trials, only the first ones.
+
+A search leaves out what is not worth its time on its data: see ``worth_trying``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +191,20 @@ def space_size(hyperparameters: Mapping[str, Hyperparameter]) -> int | None:
             return None
         total *= size
     return total
+
+
+MOST_TARGETS = 800
+"""Classes times columns up to which ``auto-classifier`` tries CatBoost.
+
+The time of its rounds is in proportion: on a few hundred rows, a trial of the largest takes half a minute."""
+
+
+def worth_trying(model: ModelDefinition, models: Sequence[str], n_classes: int, columns: int) -> bool:
+    """Return whether a search of these ``models`` tries one of them on data with so many classes and columns.
+
+    It leaves out CatBoost, of all models of ``auto-classifier``, for two classes, where it is seldom better,
+    and where its trials take long. In other lists, every model was named by the user.
+    """
+    if model.family != "catboost" or tuple(models) != AUTO["auto-classifier"]:
+        return True
+    return n_classes > 2 and n_classes * columns <= MOST_TARGETS

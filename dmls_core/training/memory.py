@@ -14,7 +14,7 @@ from dmls_core.models import CATALOGUE, engine_class
 from dmls_core.models.engines import BoostingEngine, ForestEngine
 from dmls_core.search.task import Space
 from dmls_core.spec import Spec
-from dmls_core.spec.definitions import Choice, Scalar
+from dmls_core.spec.definitions import Choice, Scalar, worth_trying
 from dmls_core.spec.spec import ModelSearch
 
 LOADED, REPORTED = 142 * MIB, 190 * MIB
@@ -77,7 +77,13 @@ def estimate_memory(
         model_bytes: size of the largest model.
     """
     stored = disk_limit is not None
-    models = [_model_memory(spec, model, size, disk_limit) for model in spec.models]
+    names = [model.name for model in spec.models]
+    models = [
+        _model_memory(spec, model, size, disk_limit)
+        for model in spec.models
+        # The size of the table does not say how many classes there are: three are the fewest that count.
+        if worth_trying(CATALOGUE[model.name], names, 3, size.features)
+    ]
     columns = size.features * COLUMN
     beside_search = VALIDATION if size.rows * size.features > LARGE else DATA_DOCS
     reader = min(size.text_bytes, READER * (available_cpus() + 1))

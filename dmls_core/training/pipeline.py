@@ -50,7 +50,7 @@ def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, An
     """Run trials of a search that another trainer leads, until none is left."""
     with progress.phase("load"):
         models = prepare_models(job)
-    progress.enter("searching", describe_search(models))
+    progress.enter("searching", describe_search(job, models))
     run_worker(job, [model.candidate for model in models], folder, progress, stop=lambda: False)
     return {"schema": 1, "status": "helped", "run_key": job.key, "worker": job.request.worker}
 
@@ -71,7 +71,7 @@ def run_pipeline(
         for warning in models[0].data.warnings:
             progress.warn(warning)
         with progress.phase("search"):
-            progress.enter("searching", describe_search(models))
+            progress.enter("searching", describe_search(job, models))
             try:
                 winners = search_models(job, models, folder, progress, stop=validation.failed)
             finally:

@@ -26,7 +26,7 @@ from dmls_core.models.engines.base import TREELITE
 from dmls_core.search.shrinkage import resolve
 from dmls_core.search.task import Space, enough_folds
 from dmls_core.spec import ModelDefinition, Spec
-from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
+from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar, worth_trying
 from dmls_core.spec.spec import ModelSearch
 from dmls_core.training.memory import (
     RunMemory,
@@ -216,7 +216,12 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
         stored = None if fits(spec, given, run_memory(spec)) else Path(folder) / "stored"
         data = prepare(spec, CATALOGUE[spec.models[0].name], found, folder=stored)
     load = factor * (time.monotonic() - begun)
-    models = tuple(_plan_model(spec, search, data, factor) for search in spec.models)
+    names, classes = [search.name for search in spec.models], len(data.labels or ())
+    models = tuple(
+        _plan_model(spec, search, data, factor)
+        for search in spec.models
+        if worth_trying(CATALOGUE[search.name], names, classes, data.train.shape[1])
+    )
     rows, features = len(data.train) + len(data.test) + data.left_out, data.train.shape[1]
     size = TableSize(round(rows * factor), features, round(given.text_bytes * factor))
     limit = run_memory(spec) if limit is None else limit
@@ -253,7 +258,7 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) 
     weighted = spec.columns.weight is not None
     wanted = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
     engine, hyperparameters = choose_engine(wanted, model, search.hyperparameters, weighted=weighted)
-    space, speedup = resolve(Space.of(hyperparameters), len(data.train), len(data.labels or ()))
+    space, speedup = resolve(Space.of(hyperparameters), len(data.train), len(data.labels or ()), model.family)
     fitter = load_engine(engine, model.name)
     if fitter.native_categories:
         fitter.categories = data.categories

@@ -28,6 +28,7 @@ from dmls_core.monitoring.profile import profile_table
 from dmls_core.search.strategies import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
+from dmls_core.spec.definitions import worth_trying
 from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix, read_rows
 from dmls_core.training.champion import Champion, champion_params, fetch_champion
 from dmls_core.training.matrix_cache import MatrixCache
@@ -193,6 +194,8 @@ def prepare_models(
     Data larger than memory is read after ``validated``, which waits for the validation: both at a time would
     need twice the memory.
 
+    Of ``auto-classifier``, what is not ``worth_trying`` on the data is left out.
+
     Raise ``DataError`` if the data does not fit the spec, or the memory limit of this process. Models that
     differ in ``missing_values`` or ``native_categories`` have separate matrices; models of one kind on one
     engine share a matrix.
@@ -216,8 +219,11 @@ def prepare_models(
     prepared: dict[tuple[bool, ...], Prepared] = {}
     tasks: dict[tuple[tuple[bool, ...], str], SearchTask] = {}
     models: list[PreparedModel] = []
+    names = [requested.model.name for requested in job.models]
     for requested in job.models:
         model = requested.model
+        if models and not worth_trying(model, names, models[0].data.n_classes, models[0].data.train.shape[1]):
+            continue
         engine = load_engine(requested.engine, model.name)
         kind = model.missing_values, engine.native_categories, reads_disk(engine, spec) and stored is not None
         if kind not in prepared:
@@ -241,13 +247,19 @@ def prepare_models(
     return models
 
 
-def describe_search(models: Sequence[PreparedModel]) -> str:
+def describe_search(job: Job, models: Sequence[PreparedModel]) -> str:
     """Return a text such as ``searching max_depth of xgboost-classifier``."""
-    parts = (
+    parts = [
         f"{', '.join(model.candidate.space.searched) or 'nothing'} of {model.task.model.name}"
         + (", the champion's values first" if model.candidate.warm_start else "")
         for model in models
-    )
+    ]
+    tried = {model.task.model.name for model in models}
+    parts += [
+        f"{requested.model.name} is left out, since it is not worth its time on this data"
+        for requested in job.models
+        if requested.model.name not in tried
+    ]
     return f"searching {'; '.join(parts)}"
 
 

@@ -1,8 +1,7 @@
 """The methods of ``scoreboard.py``: each runs in a process of its own, on one split of one data set.
 
-``python scoreboard_methods.py METHOD SPLIT.npz ANSWER.npz SECONDS SEED`` needs nothing but NumPy, pandas and
-the method's own packages, so another Python can run it. The clock of every library is the CPU time of the
-process: a budget is one of CPU seconds, whatever else the machine does.
+``python scoreboard_methods.py METHOD SPLIT.npz ANSWER.npz SECONDS SEED`` needs NumPy, pandas and the method's
+packages only. The clock of every library is the CPU time of the process, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -115,9 +114,9 @@ def dmls(split: Split, families: tuple[str, ...], trials: int = TRIALS, *, mean:
         candidates.append(make_candidate("auto", task, space_of(task.model), trials))
     winner, outcome = search(candidates, trials, timeout=split.seconds * SEARCHED)
     winners = pick_winners(candidates, outcome.trials) if mean else [(winner, outcome)]
-    winner, outcome = winners[0]
+    (winner, outcome), *others = winners
     fitted = outcome.fitted or winner.task.fit(outcome.params)
-    if len(winners) > 1 and (found := average_boosters(fitted, [(one.task, of) for one, of in winners])):
+    if others and (found := average_boosters(fitted, [(one.task, of) for one, of in winners])):
         fitted = found.fitted
     served, rest = checkpoint.snap_thresholds(fitted.to_treelite()), rests[winner.model]
     return Answer(
@@ -130,7 +129,12 @@ def dmls(split: Split, families: tuple[str, ...], trials: int = TRIALS, *, mean:
 
 def automatic(split: Split) -> tuple[str, ...]:
     """Return the families of ``auto``."""
-    return FAMILIES[:4] if split.classes else FAMILIES
+    from dmls_core.models import CATALOGUE
+    from dmls_core.spec.definitions import AUTO, worth_trying
+
+    columns, names = split.x.shape[1], AUTO["auto-classifier" if split.classes else "auto-regressor"]
+    models = [CATALOGUE[one] for one in names]
+    return tuple(one.family for one in models if worth_trying(one, names, split.classes, columns))
 
 
 def make_task(split: Split, family: str) -> tuple[Any, np.ndarray]:
@@ -339,7 +343,6 @@ FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest", "catboost")
 
 METHODS: dict[str, Callable[[Split], Answer]] = {
     "DMLS auto": lambda split: dmls(split, automatic(split), mean=True),
-    "DMLS auto (best trial)": lambda split: dmls(split, automatic(split)),
     "DMLS auto (1 trial)": lambda split: dmls(split, FAMILIES[:1], 1),
     **{f"DMLS {family}": lambda split, family=family: dmls(split, (family,)) for family in FAMILIES},
     "FLAML": flaml,
@@ -388,8 +391,7 @@ def use_cpu_clock() -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     name, source, target, seconds, seed = sys.argv[1:]
-    limit = round(MOST * float(seconds)) + GRACE
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CPU, (round(MOST * float(seconds)) + GRACE,) * 2)
     use_cpu_clock()
     for module in next((found for start, found in IMPORTS.items() if name.startswith(start)), ()):
         importlib.import_module(module)

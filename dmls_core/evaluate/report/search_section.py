@@ -54,7 +54,7 @@ def content(
         "notes": [
             _states_note(trials, spec),
             _scoring_note(result, spec, scored, models),
-            *slower_model_note(result, scored),
+            *other_rounds_note(result, scored),
         ],
         "leaders": board[0],
         "more": board[1],
@@ -125,19 +125,23 @@ def _scoring_note(
     return text
 
 
-def slower_model_note(result: Mapping[str, Any], scored: Sequence[Trial]) -> list[str]:
-    """Say that boosted trees have more rounds than their trial, if they do (``shrinkage.SLOWEST``)."""
+def other_rounds_note(result: Mapping[str, Any], scored: Sequence[Trial]) -> list[str]:
+    """Say that boosted trees have other rounds than their trial, if they do (``search/shrinkage.py``)."""
     model, rounds = result["best_params"], 0
     if result.get("ensemble"):  # of several trials
         return []
     for trial in scored:
         if trial["number"] == result.get("best_trial") and not _is_forest(_model(trial, result)):
             rounds = trial["params"].get(LENGTH, 0)
-    if not 0 < rounds < model.get(LENGTH, 0):
+    own = model.get(LENGTH, 0)
+    if not rounds or not own or own == rounds:
         return []
     rate = setting(model["learning_rate"])
-    text = f"The model has {model[LENGTH]} rounds at a learning rate of {rate}: it learns slower than its"
-    return [f"{text} trial of {rounds} rounds, and usually predicts a little better."]
+    text = f"The model has {own} rounds at a learning rate of {rate}"
+    if own < rounds:
+        return [f"{text}, as its trial had, whose {rounds} rounds are counted at a lower rate."]
+    slower = f"it learns slower than its trial of {rounds} rounds, and usually predicts a little better"
+    return [f"{text}: {slower}."]
 
 
 def scoring_method(

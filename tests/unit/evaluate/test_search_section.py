@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.evaluate.report.search_section import scoring_method, slower_model_note
+from dmls_core.evaluate.report.search_section import other_rounds_note, scoring_method
 from tests.unit.evaluate.evidence import trial
 
 
@@ -29,15 +29,19 @@ def test_the_report_says_which_rows_score_the_trials(
     )
 
 
-def test_a_model_that_learns_slower_than_its_trial_is_explained():
+def test_a_model_with_other_rounds_than_its_trial_is_explained():
     model = {"n_estimators": 158, "learning_rate": 0.05}
     result = {"model": "lightgbm-classifier", "best_trial": 9, "best_params": model}
     trials = [{"number": number, "params": {"n_estimators": rounds}} for number, rounds in ((8, 20), (9, 79))]
 
-    (note,) = slower_model_note(result, trials)
+    (note,) = other_rounds_note(result, trials)
 
     assert "158 rounds at a learning rate of 0.05" in note
     assert "its trial of 79 rounds" in note
-    assert slower_model_note({**result, "best_trial": 8, "best_params": {"n_estimators": 20}}, trials) == []
-    assert slower_model_note({**result, "model": "random-forest-classifier"}, trials) == []
-    assert slower_model_note({**result, "ensemble": {"members": []}}, trials) == []
+    (faster,) = other_rounds_note(
+        {**result, "best_params": {"n_estimators": 50, "learning_rate": 0.2}}, trials
+    )
+    assert "50 rounds at a learning rate of 0.2, as its trial had, whose 79 rounds" in faster
+    assert other_rounds_note({**result, "best_trial": 8, "best_params": {"n_estimators": 20}}, trials) == []
+    assert other_rounds_note({**result, "model": "random-forest-classifier"}, trials) == []
+    assert other_rounds_note({**result, "ensemble": {"members": []}}, trials) == []

@@ -144,7 +144,7 @@ def test_a_portfolio_leaves_the_learning_rate_to_the_rule_in_a_space_that_search
         task, n_trials=2, space=Space({"num_leaves": Range(min=4, max=9), "learning_rate": rates}, {})
     )
     assert [trial.params for trial in found.trials] == [
-        {"num_leaves": leaves, "learning_rate": Shrinkage.of(180, 2).rate} for leaves in (9, 5)
+        {"num_leaves": leaves, "learning_rate": Shrinkage.of(180, 2, "lightgbm").rate} for leaves in (9, 5)
     ]
 
 
@@ -154,7 +154,7 @@ def test_trials_of_an_automatic_rate_learn_faster_than_the_model(family):
     task = make_task(family)
     candidate = make_candidate("auto", task, space, 1)
     _, outcome = search([candidate], 1)
-    rule = Shrinkage.of(180, 2)
+    rule = Shrinkage.of(180, 2, "lightgbm")
     faster = rule.rate * rule.speedup
     rounds = (40 // rule.speedup, 60 // rule.speedup, 80 // rule.speedup)
     fixed = {"learning_rate": faster, "max_depth": 3}
@@ -180,7 +180,7 @@ def test_trials_of_few_rounds_learn_as_fast_as_the_model(family):
         ],
         1,
     )
-    fixed = {"learning_rate": Shrinkage.of(180, 2).rate}
+    fixed = {"learning_rate": Shrinkage.of(180, 2, "lightgbm").rate}
     exact = evaluate(make_task(family), {}, Space({"n_estimators": rounds}, fixed))
     assert outcome.trials[0].surface.values == exact.surface.values
 
@@ -372,20 +372,20 @@ def test_a_model_learns_as_slowly_as_its_rounds_allow(rows, most, step, rounds, 
     monkeypatch.setattr(shrinkage, "MANY", 100 if rows == "many" else 10_000)
     space = Space({"n_estimators": Range(min=20, max=most, step=step)}, {"learning_rate": "auto"})
     objective = make_candidate("auto", make_task("lightgbm"), space, 1).objective
-    trial = Trial(0, "complete", "cpu", {"n_estimators": 60}, value=0.9)
-
-    found = objective.refit_params(trial)
-
+    found = objective.refit_params(Trial(0, "complete", "cpu", {"n_estimators": 60}, value=0.9))
     assert found == {"n_estimators": rounds, "learning_rate": pytest.approx(rate)}
-    assert found["learning_rate"] * rounds == pytest.approx((0.1 if rows == "many" else 0.05) * 60)
+    assert rate * rounds == pytest.approx((0.1 if rows == "many" else 0.05) * 60)
 
 
-def test_a_model_of_few_rows_and_several_classes_keeps_its_rate():
-    space = Space({"n_estimators": Range(min=20, max=500)}, {"learning_rate": "auto"})
-    task = replace(make_task("lightgbm"), n_classes=3)
-    trial = Trial(0, "complete", "cpu", {"n_estimators": 60}, value=0.9)
-    found = make_candidate("auto", task, space, 1).objective.refit_params(trial)
-    assert found == {"n_estimators": 60, "learning_rate": 0.05}
+@pytest.mark.parametrize(
+    ("family", "fewest", "rounds", "rate"),
+    [("lightgbm", 20, 60, 0.05), ("catboost", 10, 15, 0.2), ("catboost", 20, 20, 0.15)],
+)
+def test_with_several_classes_models_learn_no_slower(family, fewest, rounds, rate):
+    space = Space({"n_estimators": Range(min=fewest, max=500, step=5)}, {"learning_rate": "auto"})
+    objective = make_candidate("auto", make_task(family, 3), space, 1).objective
+    found = objective.refit_params(Trial(0, "complete", "cpu", {"n_estimators": 60}, value=0.9))
+    assert found == {"n_estimators": rounds, "learning_rate": pytest.approx(rate)}
 
 
 def test_a_model_whose_rate_or_rounds_are_given_keeps_them(monkeypatch):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from dmls_core.errors import ValidationIssue
-from dmls_core.models import load_spec
+from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.spec.definitions import AUTO, worth_trying
 
 Issues = Callable[[str], list[ValidationIssue]]
 
@@ -17,6 +18,7 @@ COLUMNS = '[columns]\ntarget = "y"\n'
 @pytest.mark.parametrize(
     ("n_trials", "families"),
     [
+        ("", ["lightgbm", "xgboost", "extra-trees", "random-forest", "catboost"]),
         ("n_trials = 4\n", ["lightgbm", "xgboost", "extra-trees", "random-forest"]),
         ("n_trials = 2\n", ["lightgbm", "xgboost"]),
         ("n_trials = 1\n", ["lightgbm"]),
@@ -33,10 +35,21 @@ def test_auto_stands_for_models_that_compete(task: str, n_trials: str, families:
 
 
 @pytest.mark.parametrize(
-    ("task", "last"), [("classifier", "random-forest-classifier"), ("regressor", "catboost-regressor")]
+    ("models", "n_classes", "columns", "tried"),
+    [
+        (AUTO["auto-classifier"], 2, 10, False),
+        (AUTO["auto-classifier"], 3, 10, True),
+        (AUTO["auto-classifier"], 10, 80, True),
+        (AUTO["auto-classifier"], 10, 81, False),
+        (AUTO["auto-classifier"][1:], 2, 10, True),
+    ],
 )
-def test_auto_tries_catboost_last_and_for_numbers_only(task: str, last: str) -> None:
-    assert load_spec(f'model = "auto-{task}"\n{COLUMNS}'.encode()).models[-1].name == last
+def test_auto_tries_catboost_of_several_classes_if_its_rounds_are_quick(
+    models: tuple[str, ...], n_classes: int, columns: int, tried: bool
+) -> None:
+    assert worth_trying(CATALOGUE["catboost-classifier"], models, n_classes, columns) == tried
+    assert worth_trying(CATALOGUE["xgboost-classifier"], models, n_classes, columns)
+    assert worth_trying(CATALOGUE["catboost-regressor"], AUTO["auto-regressor"], 0, 9_999)
 
 
 def test_on_nodes_auto_leaves_out_what_does_not_run_there() -> None:

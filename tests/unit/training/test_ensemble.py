@@ -323,23 +323,23 @@ value = 3
 """
 
 
-@pytest.fixture
-def automatic(tmp_path):
+def train_automatic(tmp_path, names, spec=AUTO):
     """Return a run of ``auto-classifier`` on rows with categories and missing values, and its log."""
     lines = []
     for row in RNG.normal(size=(400, 3)).round(3):
         kind = "abc"[int(abs(10 * row[2])) % 3]
-        up = row[0] + row[1] * (kind == "a") + RNG.normal() > 0
-        lines.append(f"{row[0]},{row[1] if row[2] < 1 else ''},{kind},{'up' if up else 'down'}")
+        value = row[0] + row[1] * (kind == "a") + RNG.normal()
+        name = names[int(np.clip(value + len(names) / 2, 0, len(names) - 1))]
+        lines.append(f"{row[0]},{row[1] if row[2] < 1 else ''},{kind},{name}")
     (tmp_path / "data.csv").write_text("\n".join(["a,b,kind,y", *lines]))
-    (tmp_path / "spec.toml").write_text(AUTO)
+    (tmp_path / "spec.toml").write_text(spec)
     notes: list[str] = []
     request = TrainRequest(f"{tmp_path}/spec.toml", (f"{tmp_path}/data.csv",), f"{tmp_path}/out")
     return train(request, progress=notes.append), notes, tmp_path / "out"
 
 
-def test_auto_serves_the_mean_of_its_boosters(automatic):
-    result, notes, out = automatic
+def test_auto_serves_the_mean_of_its_boosters(tmp_path):
+    result, notes, out = train_automatic(tmp_path, ["down", "up"])
     found = result["ensemble"]
     trials = [json.loads(file.read_text()) for file in sorted((out / "trials").glob("*.json"))]
     assert sorted(member["model"] for member in found["members"]) == [
@@ -360,3 +360,14 @@ def test_auto_serves_the_mean_of_its_boosters(automatic):
     for page in ("report.html", "model/card.html"):
         assert "xgboost-classifier" in (out / page).read_text()
     assert said in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("names", "tried"), [(["down", "up"], False), (["down", "level", "up"], True)])
+def test_auto_tries_catboost_if_there_are_several_classes(tmp_path, names, tried):
+    spec = AUTO.replace("n_trials = 4", "n_trials = 5").replace("roc_auc", "log_loss")
+    spec += "[catboost-classifier.n_estimators]\nvalue = 10\n"
+    _, notes, out = train_automatic(tmp_path, names, spec)
+    trials = [json.loads(file.read_text()) for file in sorted((out / "trials").glob("*.json"))]
+    assert ("catboost-classifier" in {trial["model"] for trial in trials}) == tried
+    assert any("catboost-classifier" in note for note in notes)
+    assert any("left out" in note for note in notes) != tried
