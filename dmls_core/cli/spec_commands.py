@@ -157,11 +157,11 @@ def plan(
 
 
 def _lines(plan: RunPlan) -> list[tuple[str, Any]]:
-    search = max(model.search_seconds for model in plan.models)
+    search = plan.seconds - plan.load_seconds - max(model.fit_seconds for model in plan.models)
     lines = [
         ("data", f"{plan.rows:,} rows, {plan.features} features, {file_size(plan.matrix_bytes)} as a matrix"),
         ("trials", f"{plan.trials}"),
-        ("time", f"about {duration(plan.seconds)}, of which the search takes at most {duration(search)}"),
+        ("time", f"about {duration(plan.seconds)}, of which the search takes {duration(search)}"),
         ("memory", f"about {file_size(plan.memory_bytes)}"),
     ]
     if plan.node_bytes:

@@ -60,10 +60,16 @@ def describe_ensemble(found: Mapping[str, Any]) -> str:
     """Return ``ensemble`` of ``result.json`` as text: its models, or its trials and their weights."""
     members = found["members"]
     if len(models := {member.get("model") for member in members}) > 1:
-        *each, last = (f"{member['model']} (trial {member['trial']})" for member in members)
-        return f"the mean of {len(models)} models: {', '.join(each)} and {last}"
+        each = [f"{member['model']} (trial {member['trial']})" for member in members]
+        return f"the mean of {len(models)} models: {enumerate_texts(each)}"
     trials = ", ".join(f"{member['trial']} (weight {member['weight']:.2f})" for member in members)
     return f"the mean of {len(members)} trials: {trials}"
+
+
+def enumerate_texts(texts: Sequence[str]) -> str:
+    """Return texts as one: ``a``, ``a and b``, or ``a, b and c``."""
+    *others, last = texts
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def shorten(text: object, length: int = NAME_LENGTH) -> str:

@@ -17,7 +17,7 @@ from dmls_core.evaluate.report.comparable_trials import (
 )
 from dmls_core.evaluate.report.figures import Figures
 from dmls_core.html import Table
-from dmls_core.html.formats import Formatted, decimals, number, setting
+from dmls_core.html.formats import Formatted, decimals, enumerate_texts, number, setting
 from dmls_core.html.leaderboard import rank_trials
 from dmls_core.models import CATALOGUE
 
@@ -113,7 +113,7 @@ def _scoring_note(
         )
         methods.setdefault(method, []).append(model)
     parts = [
-        method if len(methods) == 1 else f"{method}, for {' and '.join(names)}"
+        method if len(methods) == 1 else f"{method}, for {enumerate_texts(names)}"
         for method, names in methods.items()
     ]
     text = f"Trials are scored on {'; on '.join(parts)}."

@@ -80,3 +80,7 @@ def test_settings_keep_their_type_and_long_names_their_ends():
         *("1.0", "1", "0.06902", "none", "True"),
     ]
     assert formats.shorten("sensor number 17", 11) == "senso…er 17"
+
+
+def test_texts_are_listed_with_commas():
+    assert [formats.enumerate_texts("abc"[:size]) for size in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
