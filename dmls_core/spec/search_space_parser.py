@@ -32,7 +32,7 @@ def read_models(
             ("model",),
             "is missing",
             expected=", ".join((*AUTO, *catalogue)),
-            hint='name the model in the first line: model = "random-forest-classifier"',
+            hint='name the model in the first line: model = "auto-classifier"',
         )
         return ()
     value = top["model"]
