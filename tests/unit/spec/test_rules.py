@@ -23,7 +23,7 @@ COLUMNS = '[columns]\ntarget = "y"\n'
 @pytest.mark.parametrize(
     ("text", "line", "key", "words"),
     [
-        (COLUMNS, 1, "model", ["missing", "lightgbm-regressor", 'model = "random-forest-classifier"']),
+        (COLUMNS, 1, "model", ["missing", "lightgbm-regressor", 'model = "auto-classifier"']),
         ("model = 5\n" + COLUMNS, 1, "model", ["must be the name of a model"]),
         ("model = []\n" + COLUMNS, 1, "model", ["is empty"]),
         ('\nmodel = "random-forest-clasifier"\n' + COLUMNS, 2, "model", ["mean random-forest-classifier?"]),
