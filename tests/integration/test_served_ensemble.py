@@ -76,7 +76,7 @@ def test_an_ensemble_is_the_model_that_is_scored_written_and_served(
     check_served(tmp_path / "out/model", triton, f"lab.ensemble-{family}")
 
 
-def test_the_mean_of_two_families_is_served_with_categories_and_missing_values(
+def test_the_mean_of_three_families_is_served_with_categories_and_missing_values(
     tmp_path: Path, triton: TritonProcess
 ):
     rng = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def test_the_mean_of_two_families_is_served_with_categories_and_missing_values(
     result = train(request(tmp_path), progress=lambda _: None)
 
     members = {member["model"] for member in result["ensemble"]["members"]}
-    assert members == {"lightgbm-classifier", "xgboost-classifier"}
+    assert members == {"lightgbm-classifier", "xgboost-classifier", "catboost-classifier"}
     check_answers(tmp_path / "out")
     check_served(tmp_path / "out/model", triton, "lab.families")
 

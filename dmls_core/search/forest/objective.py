@@ -265,10 +265,10 @@ class ForestObjective(HalvingObjective):
             structural = {name: first.params[name] for name in self.suggested.searched}
             configuration = self._configuration(first.number, structural)
             configuration.seconds = first.seconds
-            for trees in promotion.path:
-                configuration.grow(trees)
             self._held[first.number] = configuration
-        configuration.grow(promotion.trees)
+        # Another worker may have grown rungs since this one held the forest: all are scored, in their order.
+        for trees in (*promotion.path, promotion.trees):
+            configuration.grow(trees)
         rung = configuration.rung()
         for one in self._beyond(len(self._held), GROWN_BYTES):
             one.free()

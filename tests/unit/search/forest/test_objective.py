@@ -12,7 +12,8 @@ from dmls_core.errors import DataError
 from dmls_core.models.metrics import metrics_of
 from dmls_core.search.callbacks import SearchProgress
 from dmls_core.search.forest import scoring
-from dmls_core.search.forest.objective import Configuration
+from dmls_core.search.forest.halving import Promotion
+from dmls_core.search.forest.objective import Configuration, ForestObjective
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
@@ -320,3 +321,21 @@ def test_a_configuration_that_cannot_be_scored_fails():
 
     with pytest.raises(DataError, match="no trial is complete: not defined"):
         search(replace(make_task(), score=refuses), n_trials=40)
+
+
+def test_a_held_forest_is_scored_in_the_rungs_that_another_worker_grew():
+    space = Space.of({"n_estimators": Range(min=40, max=200), "max_features": Range(min=0.1, max=1.0)})
+    workers = [ForestObjective(make_task(), space, 30) for _ in range(2)]
+    first = [
+        worker.evaluate(0, {"max_features": 0.5}, should_prune=lambda *_: False, stop=lambda: False)
+        for worker in workers
+    ]
+    assert first[0] is not None
+    earlier = Promotion(first[0], (10,), 30, frozenset({0}))
+    later = Promotion(first[0], (10, 30), 93, frozenset({0}))
+
+    workers[0].promote(earlier)
+    whole, part = (worker.promote(later) for worker in workers)
+
+    assert part.jackknife == whole.jackknife
+    assert comparable([part.trial]) == comparable([whole.trial])
