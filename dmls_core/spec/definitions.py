@@ -193,7 +193,7 @@ def space_size(hyperparameters: Mapping[str, Hyperparameter]) -> int | None:
     return total
 
 
-MOST_TARGETS = 800
+CATBOOST_LIMIT = 800
 """Classes times columns up to which ``auto-classifier`` tries CatBoost.
 
 The time of its rounds is in proportion: on a few hundred rows, a trial of the largest takes half a minute."""
@@ -207,4 +207,4 @@ def worth_trying(model: ModelDefinition, models: Sequence[str], n_classes: int, 
     """
     if model.family != "catboost" or tuple(models) != AUTO["auto-classifier"]:
         return True
-    return n_classes > 2 and n_classes * columns <= MOST_TARGETS
+    return n_classes > 2 and n_classes * columns <= CATBOOST_LIMIT

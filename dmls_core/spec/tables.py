@@ -104,7 +104,7 @@ class Search(Table):
         3,
         ge=2,
         le=20,
-        description="Folds of the cross-validation that scores trials; fewer of many rows.",
+        description="Folds of the cross-validation; with many rows, only the first are scored.",
     )
     ensemble: Combined = Field(
         False,
