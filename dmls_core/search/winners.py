@@ -70,13 +70,22 @@ def pick_winners(candidates: Sequence[ModelCandidate], trials: Sequence[Trial]) 
         for error, _, candidate, trial in boosters
         if error <= SIMILAR * boosters[0][0] and candidate.task.features is boosters[0][2].task.features
     ]
-    gain = GAIN if len(similar) > 1 else 1.0
-    if winner.task.n_classes > 2 and winner.task.direction == "minimize":
-        gain = GAIN_IN_LOG_LOSS
     error = winner.task.error(float(outcome.best.value or 0))
+    in_log_loss = winner.task.n_classes > 2 and winner.task.direction == "minimize"
+    gain = expected_gain(len(similar), in_log_loss=in_log_loss)
     if not similar or (winner is not similar[0][0] and error < gain * boosters[0][0]):
         return [(winner, outcome)]
     return [_outcome(candidate, trial, trials) for candidate, trial in similar]
+
+
+def expected_gain(members: int, *, in_log_loss: bool) -> float:
+    """Return the share of the best booster's error below which another kind of model wins.
+
+    ``members`` boosters would be served; ``in_log_loss`` is the metric of more than two classes.
+    """
+    if in_log_loss:
+        return GAIN_IN_LOG_LOSS
+    return GAIN if members > 1 else 1.0
 
 
 def _best_trials(

@@ -199,12 +199,13 @@ CATBOOST_LIMIT = 800
 The time of its rounds is in proportion: on a few hundred rows, a trial of the largest takes half a minute."""
 
 
-def worth_trying(model: ModelDefinition, models: Sequence[str], n_classes: int, columns: int) -> bool:
-    """Return whether a search of these ``models`` tries one of them on data with so many classes and columns.
+def worth_trying(models: Sequence[str], n_classes: int, columns: int) -> tuple[str, ...]:
+    """Return those of a spec's models that a search tries on data with so many classes and columns.
 
-    It leaves out CatBoost, of all models of ``auto-classifier``, for two classes, where it is seldom better,
+    Of all models of ``auto-classifier``, it leaves out CatBoost for two classes, where it is seldom better,
     and where its trials take long. In other lists, every model was named by the user.
     """
-    if model.family != "catboost" or tuple(models) != AUTO["auto-classifier"]:
-        return True
-    return n_classes > 2 and n_classes * columns <= CATBOOST_LIMIT
+    names = tuple(models)
+    if names != AUTO["auto-classifier"] or 2 < n_classes <= CATBOOST_LIMIT // max(1, columns):
+        return names
+    return tuple(name for name in names if name != "catboost-classifier")

@@ -77,13 +77,9 @@ def estimate_memory(
         model_bytes: size of the largest model.
     """
     stored = disk_limit is not None
-    names = [model.name for model in spec.models]
-    models = [
-        _model_memory(spec, model, size, disk_limit)
-        for model in spec.models
-        # The size of the table does not say how many classes there are: three are the fewest that count.
-        if worth_trying(CATALOGUE[model.name], names, 3, size.features)
-    ]
+    # The size of the table does not say how many classes there are: with three, CatBoost is tried most often.
+    tried = worth_trying([model.name for model in spec.models], 3, size.features)
+    models = [_model_memory(spec, model, size, disk_limit) for model in spec.models if model.name in tried]
     columns = size.features * COLUMN
     beside_search = VALIDATION if size.rows * size.features > LARGE else DATA_DOCS
     reader = min(size.text_bytes, READER * (available_cpus() + 1))

@@ -216,12 +216,9 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
         stored = None if fits(spec, given, run_memory(spec)) else Path(folder) / "stored"
         data = prepare(spec, CATALOGUE[spec.models[0].name], found, folder=stored)
     load = factor * (time.monotonic() - begun)
-    names, classes = [search.name for search in spec.models], len(data.labels or ())
-    models = tuple(
-        _plan_model(spec, search, data, factor)
-        for search in spec.models
-        if worth_trying(CATALOGUE[search.name], names, classes, data.train.shape[1])
-    )
+    names = [search.name for search in spec.models]
+    tried = worth_trying(names, len(data.labels or ()), data.train.shape[1])
+    models = tuple(_plan_model(spec, search, data, factor) for search in spec.models if search.name in tried)
     rows, features = len(data.train) + len(data.test) + data.left_out, data.train.shape[1]
     size = TableSize(round(rows * factor), features, round(given.text_bytes * factor))
     limit = run_memory(spec) if limit is None else limit

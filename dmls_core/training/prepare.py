@@ -222,7 +222,8 @@ def prepare_models(
     names = [requested.model.name for requested in job.models]
     for requested in job.models:
         model = requested.model
-        if models and not worth_trying(model, names, models[0].data.n_classes, models[0].data.train.shape[1]):
+        known = models[0].data if models else None
+        if known and model.name not in worth_trying(names, known.n_classes, known.train.shape[1]):
             continue
         engine = load_engine(requested.engine, model.name)
         kind = model.missing_values, engine.native_categories, reads_disk(engine, spec) and stored is not None

@@ -28,7 +28,7 @@ import optuna
 from dmls_core.models.engines import FittedEnsemble, FittedTrees
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies import make_candidate
-from dmls_core.search.winners import GAIN, GAIN_IN_LOG_LOSS, SIMILAR
+from dmls_core.search.winners import GAIN, SIMILAR, expected_gain
 from tests.bench import scoreboard
 from tests.bench.report import Row, run
 from tests.bench.scoreboard_methods import FAMILIES, Split, make_task, space_of
@@ -46,19 +46,18 @@ class Errors:
         seen: family -> error by the search's score.
         held_out: family -> error on held-out rows.
         means: boosters -> error of their mean on held-out rows.
-        gain: share of a booster's error below which a forest is served.
+        in_log_loss: whether these are log losses of more than two classes.
     """
 
     seen: dict[str, float]
     held_out: dict[str, float]
     means: dict[tuple[str, ...], float]
-    gain: float
+    in_log_loss: bool
 
 
 def errors_of(split: Split, truth: np.ndarray, metric: str, trials: int) -> Errors:
     """Search with each family."""
-    gain = GAIN_IN_LOG_LOSS if metric == "log_loss" else GAIN
-    found, models = Errors({}, {}, {}, gain), dict[str, FittedTrees]()
+    found, models = Errors({}, {}, {}, metric == "log_loss"), dict[str, FittedTrees]()
     for family in FAMILIES:
         task, rest = make_task(split, family)
         winner, outcome = search([make_candidate("auto", task, space_of(task.model), trials)], trials)
@@ -79,12 +78,12 @@ def best_trial(errors: Errors, handicap: float = 1.0, families: tuple[str, ...] 
 
 
 def mean_of(errors: Errors, boosters: tuple[str, ...], gain: float | None = None) -> str | tuple[str, ...]:
-    """Return the boosters whose mean is served, or the best family; ``gain`` replaces that of the errors."""
+    """Return the boosters whose mean is served, or the best family; ``gain`` replaces that of the search."""
     best = min(errors.seen[one] for one in boosters)
     similar = tuple(one for one in boosters if errors.seen[one] <= SIMILAR * best)
     forest = min(FORESTS, key=errors.seen.__getitem__)
-    limit = errors.gain if gain is None else gain
-    if errors.seen[forest] < (1.0 if limit == GAIN and len(similar) < 2 else limit) * best:
+    own = expected_gain(len(similar), in_log_loss=errors.in_log_loss)
+    if errors.seen[forest] < (own if gain is None else gain) * best:
         return forest
     return similar if len(similar) > 1 else similar[0]
 

@@ -132,9 +132,9 @@ def automatic(split: Split) -> tuple[str, ...]:
     from dmls_core.models import CATALOGUE
     from dmls_core.spec.definitions import AUTO, worth_trying
 
-    columns, names = split.x.shape[1], AUTO["auto-classifier" if split.classes else "auto-regressor"]
-    models = [CATALOGUE[one] for one in names]
-    return tuple(one.family for one in models if worth_trying(one, names, split.classes, columns))
+    names = AUTO["auto-classifier" if split.classes else "auto-regressor"]
+    tried = worth_trying(names, split.classes, split.x.shape[1])
+    return tuple(CATALOGUE[name].family for name in tried)
 
 
 def make_task(split: Split, family: str) -> tuple[Any, np.ndarray]:

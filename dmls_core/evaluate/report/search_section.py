@@ -134,7 +134,8 @@ def other_rounds_note(result: Mapping[str, Any], scored: Sequence[Trial]) -> lis
         if trial["number"] == result.get("best_trial") and not _is_forest(_model(trial, result)):
             rounds = trial["params"].get(LENGTH, 0)
     own = model.get(LENGTH, 0)
-    if not rounds or not own or own == rounds:
+    # A compacted model has fewer rounds for another reason.
+    if not rounds or not own or own == rounds or (own < rounds and result.get("compact")):
         return []
     rate = setting(model["learning_rate"])
     text = f"The model has {own} rounds at a learning rate of {rate}"

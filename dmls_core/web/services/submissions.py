@@ -292,13 +292,12 @@ def _document(source: bytes) -> dict[str, Any] | None:
 
 
 def _summary(spec: Spec) -> SpecSummary:
-    from dmls_core.models import CATALOGUE
     from dmls_core.spec.definitions import worth_trying
 
     names = [search.name for search in spec.models]
-    some = [name for name in names if not worth_trying(CATALOGUE[name], names, 2, 1)]
+    always = worth_trying(names, 2, 1)
     return SpecSummary(
-        models=[f"{name} (for several classes)" if name in some else name for name in names],
+        models=[name if name in always else f"{name} (for several classes)" for name in names],
         n_trials=spec.n_trials,
         metric=spec.search.metric,
         target=spec.columns.target,

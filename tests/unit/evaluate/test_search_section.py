@@ -38,9 +38,9 @@ def test_a_model_with_other_rounds_than_its_trial_is_explained():
 
     assert "158 rounds at a learning rate of 0.05" in note
     assert "its trial of 79 rounds" in note
-    (faster,) = other_rounds_note(
-        {**result, "best_params": {"n_estimators": 50, "learning_rate": 0.2}}, trials
-    )
+    shorter = {**result, "best_params": {"n_estimators": 50, "learning_rate": 0.2}}
+    (faster,) = other_rounds_note(shorter, trials)
+    assert other_rounds_note({**shorter, "compact": {"trees": 50}}, trials) == []
     assert "50 rounds at a learning rate of 0.2, as its trial had, whose 79 rounds" in faster
     assert other_rounds_note({**result, "best_trial": 8, "best_params": {"n_estimators": 20}}, trials) == []
     assert other_rounds_note({**result, "model": "random-forest-classifier"}, trials) == []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dmls_core.errors import ValidationIssue
-from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.models import load_spec
 from dmls_core.spec.definitions import AUTO, worth_trying
 
 Issues = Callable[[str], list[ValidationIssue]]
@@ -47,9 +47,9 @@ def test_auto_stands_for_models_that_compete(task: str, n_trials: str, families:
 def test_auto_tries_catboost_of_several_classes_if_its_rounds_are_quick(
     models: tuple[str, ...], n_classes: int, columns: int, tried: bool
 ) -> None:
-    assert worth_trying(CATALOGUE["catboost-classifier"], models, n_classes, columns) == tried
-    assert worth_trying(CATALOGUE["xgboost-classifier"], models, n_classes, columns)
-    assert worth_trying(CATALOGUE["catboost-regressor"], AUTO["auto-regressor"], 0, 9_999)
+    assert worth_trying(models, n_classes, columns) == (models if tried else models[:-1])
+    assert models[-1] == "catboost-classifier"
+    assert worth_trying(AUTO["auto-regressor"], 0, 9_999) == AUTO["auto-regressor"]
 
 
 def test_on_nodes_auto_leaves_out_what_does_not_run_there() -> None:
