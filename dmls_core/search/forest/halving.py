@@ -16,6 +16,12 @@ from dmls_core.search.trial import Trial
 MIN_FIRST_TREES = 10
 """Minimum trees of the first rung: each row is then out of bag for three or four of them."""
 
+MIN_FIRST_ROWS = 36_000
+"""Minimum of trees times rows of the first rung: on few rows scores are noisy, and trees are cheap."""
+
+MAX_FIRST_TREES = 24
+"""Trees up to which ``MIN_FIRST_ROWS`` raises the first rung."""
+
 CONFIDENCE = 1.645
 """Standard errors between two scores at which the better one is better with 95 % confidence."""
 
@@ -174,9 +180,10 @@ class SuccessiveHalving:
         return SearchProgress(ahead * each, len(decision.leaders), trees, best.value)
 
 
-def first_rung_trees(trees: int, configurations: int) -> int:
+def first_rung_trees(trees: int, configurations: int, rows: int) -> int:
     """Return the trees of the first rung: all configurations cost about a third of a full forest."""
-    return min(trees, max(MIN_FIRST_TREES, trees // (3 * configurations)))
+    few = min(MAX_FIRST_TREES, MIN_FIRST_ROWS // max(1, rows))
+    return min(trees, max(MIN_FIRST_TREES, few, trees // (3 * configurations)))
 
 
 def max_survivors(count: int) -> int:

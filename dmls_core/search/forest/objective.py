@@ -230,7 +230,7 @@ class ForestObjective(HalvingObjective):
         self.exhaustive = size is not None and size <= n_trials
         configurations = n_trials if size is None else min(size, n_trials)
         sizes = self._parts.sizes
-        first = first_rung_trees(sizes[-1], configurations)
+        first = first_rung_trees(sizes[-1], configurations, len(task.truth))
         self.halving = SuccessiveHalving(sizes, first, configurations, task.sign)
         self._data: ScoringData | None = None
         self._held: dict[int, Configuration] = {}

@@ -9,9 +9,11 @@ from dmls_core.search.forest import halving
 
 
 def test_all_configurations_together_get_about_a_third_of_a_forest():
-    assert halving.first_rung_trees(500, 30) == 10
-    assert halving.first_rung_trees(500, 5) == 33
-    assert halving.first_rung_trees(5, 30) == 5
+    assert halving.first_rung_trees(500, 30, 100_000) == 10
+    assert halving.first_rung_trees(500, 5, 100_000) == 33
+    assert halving.first_rung_trees(500, 30, 2_000) == 18
+    assert halving.first_rung_trees(500, 30, 150) == 24
+    assert halving.first_rung_trees(20, 30, 150) == 20
 
 
 def test_the_jackknife_finds_the_standard_error_of_a_mean():

@@ -303,8 +303,8 @@ def test_without_early_scores_nothing_is_extrapolated():
     task = make_task()
 
     def every_row(truth, prediction, weights):
-        # A third of the first trees leaves a quarter of the rows without an answer; the jackknife a 16th.
-        if len(truth) < 175:
+        # A third of the first trees leaves a few rows without an answer; the jackknife leaves out more.
+        if 190 <= len(truth) < 198:
             raise DataError("not defined")
         return task.score(truth, prediction, weights)
 
@@ -331,8 +331,8 @@ def test_a_held_forest_is_scored_in_the_rungs_that_another_worker_grew():
         for worker in workers
     ]
     assert first[0] is not None
-    earlier = Promotion(first[0], (10,), 30, frozenset({0}))
-    later = Promotion(first[0], (10, 30), 93, frozenset({0}))
+    earlier = Promotion(first[0], (24,), 30, frozenset({0}))
+    later = Promotion(first[0], (24, 30), 93, frozenset({0}))
 
     workers[0].promote(earlier)
     whole, part = (worker.promote(later) for worker in workers)
