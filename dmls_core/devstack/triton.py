@@ -244,6 +244,8 @@ def triton_service(context: Context, server: TritonServer) -> Service:
         "exit-on-error": "false",
         # One model that failed to load must not fail the readiness probe.
         "strict-readiness": "false",
+        # Its Python backend can crash or hang the server when it starts several processes at once.
+        "model-load-thread-count": 1,
         "exit-timeout-secs": 5,
         "metrics-config": "summary_latencies=true",
         **{f"{kind}-address": "127.0.0.1" for kind in ("http", "grpc", "metrics")},

@@ -64,13 +64,15 @@ class Group:
             return {name for name, client in zip(names, clients, strict=True) if client.versions(model)}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def group(tmp_path_factory):
     made = Group(tmp_path_factory.mktemp("group"), "abcd")
     try:
         for name in "abc":
             made.start(name, "abc")
         yield made
+        for server in made.servers.values():
+            server.check()
     finally:
         for server in made.servers.values():
             server.stop()

@@ -65,9 +65,13 @@ class TritonProcess:
         self.process.wait()
         self.process = None
 
-    def _answers(self) -> bool:
-        if self.process is None or self.process.poll() is not None:
+    def check(self) -> None:
+        """Raise if the server ended by itself."""
+        if self.process and self.process.poll() is not None:
             raise RuntimeError(f"Triton ended:\n{self.log.read_text(errors='replace')[-3000:]}")
+
+    def _answers(self) -> bool:
+        self.check()
         return self.service.ready(0.0)
 
 
