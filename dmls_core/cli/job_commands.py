@@ -249,7 +249,10 @@ def follow(
             if (status.state, status.message) != shown and not answered:
                 shown = (status.state, status.message)
                 show(status)
-            if status.state in (*ENDED, *pause_at) or ended_undeployed(store, team, name, status):
+            if status.state in (*ENDED, *pause_at):
+                return status
+            # The run may have ended after its status was read.
+            if ended_undeployed(store, team, name, status) and read_status(store, team, name) == status:
                 return status
         if time.monotonic() > end:
             state = f"{status.state}: {status.message}" if status else "it has no status yet"
