@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dmls_core.devstack.platform import choose_ports
+from dmls_core.devstack.platform import is_free
 from dmls_core.devstack.seaweedfs import session_config
 
 if TYPE_CHECKING:
@@ -73,9 +74,21 @@ def weed_binary() -> str | None:
     return str(own) if own.exists() else shutil.which("weed")
 
 
+def ports_of_worker(worker: int) -> Iterator[int]:
+    """Go through the ports of a worker of this test run again and again, from another one in each run."""
+    first, count = 12_000 + 1_000 * (worker % 8), 1_000
+    start = os.getpid() % count
+    return itertools.cycle([first + (start + at) % count for at in range(count)])
+
+
+PORTS = ports_of_worker(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
+"""No other worker has them, and embedded platforms choose theirs above: a port that a server listens on only
+later is still free then."""
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports of loopback that are free to listen on."""
-    return list(choose_ports(map(str, range(count)), {}, {}).values())
+    return list(itertools.islice(filter(is_free, PORTS), count))
 
 
 class Seaweed:

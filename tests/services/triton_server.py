@@ -15,7 +15,7 @@ import pytest
 
 from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.processes import late_arguments
-from dmls_core.devstack.supervisor import Service, wait_until
+from dmls_core.devstack.supervisor import Service, http_answers, wait_until
 from dmls_core.devstack.triton import PORTS, find_server, triton_service
 from dmls_core.serving import Repository, TritonClient
 from tests.services.seaweed import free_ports
@@ -72,7 +72,8 @@ class TritonProcess:
 
     def _answers(self) -> bool:
         self.check()
-        return self.service.ready(0.0)
+        # Its port of the metrics is the last one to listen; if that is taken, the server ends.
+        return self.service.ready(0.0) and http_answers(f"{self.context.url('triton_metrics')}/metrics")
 
 
 def new_triton(folder: Path, *, repository: str = "", key: str = "") -> TritonProcess:

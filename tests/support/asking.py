@@ -1,4 +1,4 @@
-"""Clients that ask servers without a pause while a test changes the servers."""
+"""Clients that ask servers all the time while a test changes the servers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import DmlsError
 
 Client = TypeVar("Client")
+
+PAUSE = 0.01
+"""Seconds between a client's requests: Triton's Python backend ends servers that get too little CPU time."""
 
 
 class Asking(Generic[Client]):
@@ -42,7 +45,7 @@ class Asking(Generic[Client]):
 
     def _go_on(self, name: str) -> None:
         with self._connect(name) as client:
-            while not self._ended.is_set():
+            while not self._ended.wait(PAUSE):
                 try:
                     self._ask(name, client)
                     self.answered[name] += 1
