@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -74,21 +77,24 @@ def weed_binary() -> str | None:
     return str(own) if own.exists() else shutil.which("weed")
 
 
-def ports_of_worker(worker: int) -> Iterator[int]:
-    """Go through the ports of a worker of this test run again and again, from another one in each run."""
-    first, count = 12_000 + 1_000 * (worker % 8), 1_000
-    start = os.getpid() % count
-    return itertools.cycle([first + (start + at) % count for at in range(count)])
+PORTS = itertools.cycle(random.sample(range(12_000, 20_000), 8_000))
+"""Ports to try, in an order of this process. Embedded platforms choose theirs above."""
 
-
-PORTS = ports_of_worker(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
-"""No other worker has them, and embedded platforms choose theirs above: a port that a server listens on only
-later is still free then."""
+TAKEN = os.open(Path(tempfile.gettempdir(), f"dmls-test-ports-{os.getuid()}"), os.O_RDWR | os.O_CREAT, 0o600)
+"""A process has a lock on the byte of each port that it took: a server may listen there only much later."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that are free to listen on."""
-    return list(itertools.islice(filter(is_free, PORTS), count))
+    """Return ports of loopback that are free to listen on, and that no other process of tests has taken."""
+    return list(itertools.islice(filter(_take, PORTS), count))
+
+
+def _take(port: int) -> bool:
+    try:
+        fcntl.lockf(TAKEN, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError:
+        return False
+    return is_free(port)
 
 
 class Seaweed:
