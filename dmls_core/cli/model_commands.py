@@ -82,7 +82,7 @@ def predict(
             metavar="DATA",
             exists=True,
             dir_okay=False,
-            help="File with the model's columns, in the job's `[data]` format.",
+            help="File with the model's columns, in the format of the job's data.",
         ),
     ],
     target: Annotated[
@@ -93,7 +93,7 @@ def predict(
 ) -> None:
     """Predict the rows of a file with the served model, in the columns and labels of the data.
 
-    The `[data]` options of the job's spec apply to the file: delimiter, decimal mark, encoding.
+    The file is read as the job's spec says: delimiter, decimal mark, encoding.
     """
     from dmls_core.cli.console import share_bar
     from dmls_core.cli.job_commands import accepted_spec, open_root

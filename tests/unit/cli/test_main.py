@@ -32,6 +32,7 @@ def test_every_command_has_its_help(dmls, command):
     done = dmls(command, "--help")
     assert done.code == 0
     assert f"dmls {command}" in done.out
+    assert "``" not in done.out, "Rich takes a word in brackets for markup, and leaves it out"
 
 
 def test_starting_the_command_imports_nothing_heavy():
